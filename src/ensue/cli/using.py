@@ -23,7 +23,7 @@ from ensue.outputs import Access
 def evaluate(
     run: cli.RunArgument,
     paths: Annotated[list[str] | None, Access.DATA, Argument(
-        help="A text or labeled data: files, folders, globs. For a cutter also a tagger's run, then a treebank."
+        help="A text or labeled data: files, folders, globs. A cutter can take a tagger's run before a treebank."
     )] = None,
     minimal_pairs: Annotated[
         Path | None, Option(help="Score pairs of sentences (BLiMP, colorless_green)."), Access.DATA
@@ -106,7 +106,7 @@ def evaluate(
 def predict(
     run: cli.RunArgument,
     paths: Annotated[list[str] | None, Access.TEXTS, Argument(
-        help="Texts: files, folders, globs, pipe; default: stdin. For a cutter also a tagger's run, then texts."
+        help="Texts: files, folders, globs, pipe; default: stdin. A cutter can take a tagger's run before the texts."
     )] = None,
     format: Annotated[str | None, Option(
         help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."
@@ -167,10 +167,10 @@ def predict(
         else:
             display: dict[str, Any] = {"as_json": as_json, "color": sys.stdout.isatty()}
             lines = pipeline.prediction_lines(texts, shard=Shard.parse(shard, texts), **display, **reading)
-        is_first = bool(output_encoding)  # the encoding writes its own byte order mark, or none
+        drop_mark = bool(output_encoding)  # the encoding writes its own byte order mark, or none
         for line in lines:
-            print(line.removeprefix(MARK) if is_first else line, end="", flush=True)
-            is_first = is_first and not line
+            print(line.removeprefix(MARK) if drop_mark else line, end="", flush=True)
+            drop_mark = drop_mark and not line
     if lacking := pipeline.lacking():
         cli.notify(lacking)
     if out:

@@ -24,7 +24,7 @@ class Feedback(ABC):
     def forward(self, t: int, h: Tensor) -> Tensor:
         """Return the input of the next position (rows, d_fed), from the outputs `h` (rows, d) of position `t`.
 
-        The operations have to be differentiable by autograd. With gradients enabled, `backward` is not called.
+        For second derivatives, autograd differentiates these operations, and `backward` is not called.
         """
 
     @abstractmethod

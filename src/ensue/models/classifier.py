@@ -83,7 +83,7 @@ class Classifier(nn.Module):
             raise ValueError("a PairBag is for pairs, an NgramBag for single texts")
         if segment and not layers.is_causal:
             raise ValueError("only layers that read in one direction carry a state; set directions.bidirectional=false")
-        if isinstance(layers, SubwordEncoder):  # checkpoints have moments in this order of attributes
+        if isinstance(layers, SubwordEncoder):  # the order of the optimizer's moments in checkpoints
             if segment:
                 raise ValueError("data.segment_tokens excludes encoder.from, which reads long texts in windows")
             self.layers, self.features = layers, features
@@ -186,7 +186,7 @@ class Classifier(nn.Module):
     def loss(self, texts: Sequence[Positions], targets: Tensor, weights: Float[Tensor, " K"] | None = None) -> Loss:
         """Return the summed surprisal of the labels in nats, and the number of texts.
 
-        `targets` are ids (B,), or indicators or probabilities (B, K). `weights` multiply the losses of each label.
+        `targets` are ids (B,), or indicators or probabilities (B, K). `weights` multiply the losses of true labels.
         """
         if not (self.language_loss and isinstance(self.layers, SubwordEncoder)):
             return Loss(self._compute_loss(self(texts), targets, weights), len(targets))

@@ -25,7 +25,7 @@ FILES: dict[str, tuple[str, str, Sequence[str]]] = {
     "classes of spans": (
         "".join(json.dumps({"text": "a b", "spans": [[0, 1, "LOC"], [2, 3, name]]}) + "\n" for name in LOCATIONS),
         "a.jsonl", ["note: 1 label looks misspelled: Loc. 2, similar to LOC; the first at", "a.jsonl:2\n"]),
-    "numbers": ("  1.0e+00  2.5  -3\n" * 9, "a.txt", ["note: nearly all words are numbers; columns with commas"]),
+    "numbers": ("  1.0e+00  2.5  -3\n" * 9, "a.txt", ["note: nearly all words are numbers; for frames, separate"]),
     "ARFF": (ARFF, "a.arff", ["note: an ARFF file; "]),
 }  # fmt: skip
 

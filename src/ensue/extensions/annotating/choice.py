@@ -30,7 +30,7 @@ Float32Array = NDArray[np.float32]
 
 
 class Candidate(NamedTuple):
-    """A prediction with its residual: probabilities minus predicted labels (K,); of a tagger -log p (1,)."""
+    """A prediction with its residual: probabilities minus predicted labels (K,), or -log p (1,) for a tagger."""
 
     prediction: Prediction
     residual: Float32Array

@@ -93,7 +93,7 @@ def doubt(
         str, Option(help="The recipe of the models; default: a quick one for the data."), Access.RECIPE
     ] = "",
     settings: cli.SettingsOption = None,
-    folds: Annotated[int, Option(min=2, max=1000, help="Folds; for each a model is trained on the others.")] = 4,
+    folds: Annotated[int, Option(min=2, max=1000, help="The number of folds of the cross-validation.")] = 4,
     top: Annotated[int, Option(min=0, help="The number of doubts that are printed.")] = 20,
     out: Annotated[Path | None, Option(help="A file of all doubts: .csv, .jsonl or .tsv."), Access.OUT_FILE] = None,
     page: Annotated[

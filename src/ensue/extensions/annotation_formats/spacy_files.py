@@ -1,4 +1,4 @@
-"""Readers of data of spaCy: files of DocBin, and [text, {"entities": [[0, 3, "PER"]]}], also of NER Annotator."""
+"""Readers of data of spaCy: DocBin, and JSON of [text, {"entities": [[0, 3, "PER"]]}], as NER Annotator writes it."""
 
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ from ensue.errors import DataError, EnsueError, in_one_line
 
 
 class SpacyTuple(JsonLayout):
-    """A text with spans ("entities"), or with a score for each label ("cats"); labels have scores of at least 0.5."""
+    """A text with spans ("entities"), or with scores of labels ("cats"), of which those from 0.5 on are read."""
 
     what = 'a text and an object with "entities" or "cats"'
 

@@ -92,7 +92,7 @@ class TaggedFrames:
         return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Frames:
-        """Return a slice of the batch of the series `passages`."""
+        """Return the rows `row_slice` of a batch, which has the series with the numbers `passages`."""
         return frames_of(self.rows, passages, device, row_slice)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:

@@ -80,9 +80,9 @@ class PlainReport(Report[PlainSummary]):
             yield f"some files are named {names}; all are read as plain text, like the first; select files by a glob"
         words = summary.words
         if self._is_arff():
-            yield "an ARFF file; the names of its attributes and the lines below @data, as .csv, are a table of frames"
+            yield "an ARFF file; for frames, save the names of the attributes and the lines below @data as a .csv table"
         elif sum(count for word, count in words.items() if _NUMBER.fullmatch(word)) > _MIN_SHARE * words.total() > 0:
-            yield "nearly all words are numbers; columns with commas or tabs between them, in .csv or .tsv, are frames"
+            yield "nearly all words are numbers; for frames, separate the columns by commas in .csv or by tabs in .tsv"
         if nul := summary.nul_characters.count:
             first = summary.nul_characters.first
             yield f"{counted(nul, 'NUL character')}, the first at {first}; is the file binary?"

@@ -116,7 +116,7 @@ class Job(ABC, Generic[ModelT]):
     examples: ClassVar[str] = "examples"
     """The plural noun for the units of held-out data."""
     sample_size: ClassVar[int] = 4
-    """The number of examples whose scoring is measured first."""
+    """The number of examples in the first measurement of the time of scoring."""
     finishing_validations: ClassVar[int] = 0
     """The number of times that `finish` scores the validation data."""
     split: Any = None

@@ -44,7 +44,7 @@ SIMD = ("-Xclang", "-target-feature", "-Xclang", "+simd128")
 TIMEOUT_SECONDS = 600
 """The timeout of the compiler, whose first call also compiles the C library, which takes half a minute."""
 SOURCE = "whole.page.c"
-"""The name of the compiled file, which includes the C code of the model. No model has a name with a dot."""
+"""The compiled file, which includes the C file of the model. Names of models have no dot, so the files differ."""
 Compile = Callable[[dict[str, bytes], tuple[str, ...]], bytes]
 """A function from the contents of C files and compiler options to WebAssembly."""
 

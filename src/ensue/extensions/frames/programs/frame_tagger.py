@@ -9,13 +9,13 @@ from frames import config, inputs, model, series
 
 from ensue.text.labels import Labels
 
-labels_of = Labels.from_json(config["labels"]).decode
+decode_labels = Labels.from_json(config["labels"]).decode
 
 
 def predict(arrays):
     """Return the labels of the frames of each array (T, d)."""
     (tags,) = model.run(["tags"], inputs(arrays))
-    return [labels_of(row[: len(frames)]) for row, frames in zip(tags, arrays, strict=True)]
+    return [decode_labels(row[: len(frames)]) for row, frames in zip(tags, arrays, strict=True)]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from ensue.text.labels import Labels
 from ensue.text.tokens import tokens
 
 kinds = {kind.kind: kind for kind in (Labels, LabelColumns, NestedLabels)}
-labels_of = kinds[config["labels"]["kind"]].from_json(config["labels"])
+label_coder = kinds[config["labels"]["kind"]].from_json(config["labels"])
 
 
 def scores(tables):
@@ -46,7 +46,7 @@ def labels_and_emissions(sentences, document=False):
     arrays = inputs([[word for words in row for word in words] for row in rows])
     arrays |= sentence_positions(rows) if max_words else {}
     outputs = zip(*model.run(["tags", "emissions"], arrays), sentences, strict=True)
-    return [(labels_of.decode(tags[: len(words)], words), scores[: len(words)]) for tags, scores, words in outputs]
+    return [(label_coder.decode(tags[: len(words)], words), scores[: len(words)]) for tags, scores, words in outputs]
 
 
 def posterior(emissions):
@@ -63,14 +63,14 @@ def tagged(text, n_best=0):
     forms = [word.text for word in words]
     empty = [], np.zeros((0, len(config["tags"])), np.float32)
     ((labels, emissions),) = labels_and_emissions([forms]) or [empty]
-    confidence = Confidence.of(labels_of, labels, posterior(emissions), forms, n_best)
-    columns = dict.fromkeys(labels_of.names if isinstance(labels_of, LabelColumns) else (), "") or None
+    confidence = Confidence.of(label_coder, labels, posterior(emissions), forms, n_best)
+    columns = dict.fromkeys(label_coder.names if isinstance(label_coder, LabelColumns) else (), "") or None
     labeled = [
         LabeledWord(word.text, "", word.start, word.end, columns=columns).with_label(label)
         for word, label in zip(words, labels, strict=True)
     ]
-    overlap = isinstance(labels_of, NestedLabels)
-    return TaggedSentence(text, tuple(labeled), labels_of.has_spans, overlap=overlap).with_confidence(confidence)
+    overlap = isinstance(label_coder, NestedLabels)
+    return TaggedSentence(text, tuple(labeled), label_coder.has_spans, overlap=overlap).with_confidence(confidence)
 
 
 def passages(sentences, max_words):
