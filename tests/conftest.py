@@ -38,6 +38,7 @@ if hidden := os.environ.get("ENSUE_TEST_WITHOUT"):
     hide(hidden.split(","))
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+FILES = pytest.StashKey[set[str]]()
 IS_GCC = "gcc" in os.path.realpath(shutil.which("cc") or "") and "CC" not in os.environ
 QUICKLY_COMPILED = ["-Og", *["-fira-region=one"] * IS_GCC]
 """The second option saves up to a third of the time, in large cells; other compilers do not know it."""
@@ -295,7 +296,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Print the part of the slow tests and the processor time of the tests, of workers and other processes too, which
     depends less on other processes than a clock.
 
-    If `ENSUE_TEST_SECONDS` is set, more processor time is a failure, in seconds of the reference machine.
+    If `ENSUE_TEST_SECONDS` is set, more processor time is a failure, in seconds of the reference machine. A file that
+    the tests left in the folder of the repository is one, too.
     """
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     if "PYTEST_XDIST_WORKER" in os.environ or reporter is None:
@@ -308,8 +310,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         f"{seconds:.0f} s of processor time, {reference:.0f} s on the reference machine"
         + f", more than {bound:.0f}" * (reference > bound)
     )
-    if reference > bound and session.exitstatus == pytest.ExitCode.OK:
+    if left := sorted(files_of_the_repository() - session.config.stash[FILES]):
+        reporter.write_line(f"the tests have left {', '.join(left)}")
+    if (left or reference > bound) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def files_of_the_repository() -> set[str]:
+    """The files at the top of the repository, without hidden ones; what is built is in folders."""
+    return {path.name for path in REPOSITORY.iterdir() if path.is_file() and not path.name.startswith(".")}
 
 
 def is_thorough(config: pytest.Config) -> bool:
@@ -325,6 +334,7 @@ def part() -> tuple[int, int]:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("many" if is_thorough(config) else "few")
+    config.stash[FILES] = files_of_the_repository()
     watch()
 
 

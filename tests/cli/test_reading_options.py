@@ -210,11 +210,12 @@ def test_predictions_are_written_in_an_encoding(
 
 
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-8-sig", 1), ("utf-8", 0), ("cp1252", 0)])
-def test_a_byte_order_mark_is_written_once(encoding: str, mark: int, run: Path, ensue: Ensue) -> None:
+def test_a_byte_order_mark_is_written_once(encoding: str, mark: int, run: Path, tmp_path: Path, ensue: Ensue) -> None:
     """The mark of the input is not that of the output, and an encoding without marks has none."""
+    out = tmp_path / "o.csv"
     for text in (b"\xef\xbb\xbfa b\n", b"a b\n"):
-        ensue("predict", run, "--output-encoding", encoding, "--to", "csv", "--out", "o.csv", "--overwrite", stdin=text)
-        assert Path("o.csv").read_text(encoding="utf-8").count("\ufeff") == mark
+        ensue("predict", run, "--output-encoding", encoding, "--to", "csv", "--out", out, "--overwrite", stdin=text)
+        assert out.read_text(encoding="utf-8").count("\ufeff") == mark
         said = ensue("predict", run, "--output-encoding", encoding, stdin=text)
         assert (said.status, said.out.count("\ufeff")) == (0, mark), said
 
