@@ -35,7 +35,7 @@ SPLITTER = "simple"
 MAX_LINEAR_TEXTS = 3_000
 """The maximum number of texts for which the recipe `classify-linear` is proposed."""
 _MIN_WORDS, _MIN_DISTINCT_SHARE = 100, 0.9
-"""The smallest number of words, and the smallest share of distinct words, for which characters are proposed."""
+"""The minimum number of words, and the minimum share of distinct words, to propose characters as tokens."""
 _ANSWER = "answer"
 """The key of the annotator's decision in Prodigy: whether the text has the label."""
 _UNSPACED_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5}")
@@ -158,8 +158,29 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         yield from self.text_size_rows()
 
     def tables(self) -> Iterator[Table]:
+        """Yield the tables, with a table of the columns that are not read if there are any."""
         yield from super().tables()
-        yield from self._tables_of_columns()
+        summary, columns, layout = self.summary, self.summary.columns.counts, self.summary.layout
+        is_unclear = summary.error is not None and not summary.is_labeled
+        columns_read = [
+            column for column in (layout.labels, *layout.flags, *layout.texts) if column is not None and not is_unclear
+        ]
+        names_read = {str(column.number) if column.number else column.name for column in columns_read}
+        names = [name for name in columns if name not in names_read]
+        if not names:
+            return
+        num_rows = max(counts.total() for counts in columns.values()) - layout.header
+        kind = "columns" if is_unclear else "other columns"
+        table = table_of(kind, f"distinct in {counted(num_rows, 'row')}", "first row", left=2)
+        for name in names[:MAX_ROWS]:
+            cells = list(columns[name])
+            title = f"column {name}" if summary.detected.format in TABLES else f'"{shown(name)}"'
+            title += f' "{shown(cells[0])}"' if layout.header else ""
+            values = cells[layout.header :]
+            table.add_row(title, f"{len(values):,}", shown(values[0]) if values else "")
+        if len(names) > MAX_ROWS:
+            table.add_row(f"and {len(names) - MAX_ROWS:,} more")
+        yield table
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
@@ -229,27 +250,3 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         """Return whether most words are long and in a script without spaces between words."""
         words = self.summary.words
         return 2 * sum(count for word, count in words.items() if _UNSPACED_SCRIPT.search(word)) > words.total()
-
-    def _tables_of_columns(self) -> Iterator[Table]:
-        """Yield a table of the columns that are not read; none if all columns are read."""
-        summary, columns, layout = self.summary, self.summary.columns.counts, self.summary.layout
-        is_unclear = summary.error is not None and not summary.is_labeled
-        columns_read = [
-            column for column in (layout.labels, *layout.flags, *layout.texts) if column is not None and not is_unclear
-        ]
-        names_read = {str(column.number) if column.number else column.name for column in columns_read}
-        names = [name for name in columns if name not in names_read]
-        if not names:
-            return
-        num_rows = max(counts.total() for counts in columns.values()) - layout.header
-        kind = "columns" if is_unclear else "other columns"
-        table = table_of(kind, f"distinct in {counted(num_rows, 'row')}", "first row", left=2)
-        for name in names[:MAX_ROWS]:
-            cells = list(columns[name])
-            title = f"column {name}" if summary.detected.format in TABLES else f'"{shown(name)}"'
-            title += f' "{shown(cells[0])}"' if layout.header else ""
-            values = cells[layout.header :]
-            table.add_row(title, f"{len(values):,}", shown(values[0]) if values else "")
-        if len(names) > MAX_ROWS:
-            table.add_row(f"and {len(names) - MAX_ROWS:,} more")
-        yield table
