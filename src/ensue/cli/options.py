@@ -120,7 +120,7 @@ def _make_parameter(name: str, kind: Any, help: str, access: Access) -> inspect.
 
 
 def pop_options(command: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Remove the options that extensions add to a command from `options`, and return those with a value."""
+    """Remove from `options` those that extensions add to a command, and return the removed options with a value."""
     values = {name: options.pop(name) for name in _find_added_options(command)}
     return {name: value for name, value in values.items() if value is not None and value is not False}
 
@@ -133,7 +133,7 @@ def accesses(command: Callable[..., Any]) -> dict[str, Access]:
 
 
 def with_checked_outputs(command: Command) -> Command:
-    """Return the command with a check that no output is an input or overwrites a file that ensue did not write."""
+    """Return the command with checks of its paths (`check_outputs`), and with `DATA_OPTIONS` added to its settings."""
     known = accesses(command)
 
     @functools.wraps(command)

@@ -90,7 +90,7 @@ def decoded(path: Path, encoding: str, *, marked: bool = False) -> Iterator[str]
 def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool = False) -> Iterator[str]:
     """Decode blocks of bytes, of which the last one is empty, like `decoded`. `name` is the file in messages.
 
-    If the first block with a line end has `\\r` alone, as in old files of Macintosh, each `\\r` becomes `\\n`.
+    If the first block with a line end has only `\\r`, as in old files of Macintosh, each `\\r` becomes `\\n`.
     """
     decoder = codecs.getincrementaldecoder("utf-8" if encoding in ("", "utf-8-sig") else encoding)()
     line, column, at_start, binary, head, line_end = 1, 1, True, "", b"", ""

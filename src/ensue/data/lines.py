@@ -211,7 +211,7 @@ class RowLayout:
 
     @classmethod
     def of(cls, lines: Sequence[tuple[int, str]]) -> "RowLayout | None":
-        """Detect the layout from the first numbered lines of a file; None if they have no row, or comments alone."""
+        """Detect the layout from the first numbered lines of a file; None if there are no rows, or only comments."""
         rows = [(n, line) for n, line in lines if not line.startswith(COMMENT) and line.strip(" \t\r\n")]
         rows = [(n, line) for n, line in rows if not opens_document(line)]
         if not rows:

@@ -53,7 +53,7 @@ class Encoder(Table):
     num_layers: Layers = 1
     """The number of layers."""
     dropout: Share = 0.0
-    """Dropout on the output of every layer; of a window network, depth-gated or grid stack only on the last output."""
+    """Dropout on the output of every layer; in a window network, depth-gated or grid stack only on the last output."""
 
 
 class RecurrentEncoder(Encoder):

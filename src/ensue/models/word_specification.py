@@ -128,7 +128,7 @@ class PoolingHeadSpecification(Table):
 
     pooling: list[Literal["first", "last", "mean", "max", "attention"]] = Field(default=["mean", "max"])
     """The pooling over positions; several poolings are concatenated. first: `[CLS]`, for the layers of a masked
-    language model. []: a model of n-grams alone.
+    language model. []: a model of n-grams only.
     """
     d_hidden: SizeOrZero = 0
     """Size of a hidden layer before the logits; 0: none."""
@@ -160,6 +160,6 @@ class ClassHeadSpecification(PoolingHeadSpecification):
     dropout_ngrams: Share = 0.3
     """Probability that an n-gram is dropped in a training step."""
     solver: Literal["steps", "lbfgs"] = "steps"
-    """The training of a model of n-grams alone. steps: by the optimizer; lbfgs: one step to the minimum of the
+    """The training of a model of n-grams only. steps: by the optimizer; lbfgs: one step to the minimum of the
     regularized cross-entropy, whose strength is chosen by cross-validation.
     """

@@ -152,7 +152,7 @@ FORMATS: Mapping[str, Callable[[Prediction, Sequence[str]], Row]] = {
 
 
 def check_suffix(out: Path | None, option: str, format: str) -> None:
-    """Raise EnsueError if the suffix of a file is that of another format than the value of an option."""
+    """Raise EnsueError if the file `out` has the suffix of another format than `format`, the value of `option`."""
     suffix = out.suffix.lower()[1:] if out else ""
     is_json = suffix == "jsonl" and format in FORMATS
     if suffix in ("csv", "tsv", "jsonl", "conll", "conllu") and suffix != format and not is_json:

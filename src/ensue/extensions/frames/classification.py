@@ -91,7 +91,7 @@ class ClassifiedFrames(NamedTuple):
         return self.rows.lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> tuple[Frames]:
-        """Return a slice of the batch of the series `rows`."""
+        """Return the slice `row_slice` of the batch of the series `rows`."""
         return (frames_of(self.rows, rows, device, row_slice),)
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:

@@ -175,7 +175,7 @@ def make_card_text(
     """Return the text of a card in which samples are removed, and an address or a name replaces local paths."""
     text = re.sub(r"^# .*\n", lambda _: f"# {re.split('[:/]', location)[-1]}\n", text.lstrip("\n"), count=1)
     text = re.sub(r"^## Sample\n.*?(?=^## |\Z)", "", text, flags=re.M | re.S)
-    # the clause is removed; a comma before it becomes the period of its sentence
+    # if the removed clause follows a comma, its sentence gets a period instead of the comma
     text = re.sub(r"(,?) [Ee]very report in `metrics\.jsonl`\.", lambda match: "." * len(match[1]), text)
     paths = {str(run.absolute())}
     for literal in _LOAD_LINE.findall(text):

@@ -44,7 +44,7 @@ class ClassificationData(DividedData):
     splitter: Splitter = "simple"
     """The splitter of text into words."""
     max_tokens: LengthOrZero = 0
-    """The number of words to which longer texts are truncated, for a pair each text; 0: no truncation."""
+    """The number of words to which longer texts are truncated, also each text of a pair; 0: no truncation."""
     keep: Literal["start", "end", "both"] = "start"
     """The words that truncation keeps: at the start, at the end, or half of them at both ends."""
     segment_tokens: LengthOrZero = 0
@@ -86,5 +86,5 @@ class ClassificationRecipe(WordsRecipe):
         )  # fmt: skip
         if self.is_gradient_free and (any(errors) or self.train.steps != 1):
             needs = 'ngrams, ngram_weights = "idf", no dropout, no smoothing, train.steps = 1, and no layers'
-            raise ValueError(f'has head.solver = "lbfgs", which needs {needs}; its vectors are features.vectors alone')
+            raise ValueError(f'has head.solver = "lbfgs", which needs {needs} or features but features.vectors')
         return self

@@ -57,7 +57,7 @@ class ClassifiedTexts(NamedTuple):
         return lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> tuple[Words, ...]:
-        """Return a slice of the batch of the texts `rows`."""
+        """Return the slice `row_slice` of the batch of the texts `rows`."""
         first, *others = (texts.batch(rows, device, row_slice) for texts in self.texts)
         if self.subwords is not None:
             first = first._replace(subwords=self.subwords.batch(rows, device, row_slice))

@@ -90,7 +90,7 @@ class LabeledTexts(NamedTuple):
     """For each sentence, the spans of each column that begin or end inside of a word; empty without such spans."""
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
-        """Return a slice of the batch of `passages`."""
+        """Return the slice `row_slice` of the batch of `passages`."""
         words = self.texts.batch(passages, device, row_slice)
         if self.subwords is None:
             return words

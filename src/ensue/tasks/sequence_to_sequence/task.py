@@ -141,7 +141,7 @@ class EncodedPairs(NamedTuple):
         return self.sources.lengths + self.targets.lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
-        """Return a slice of the batch of the pairs `rows`."""
+        """Return the slice `row_slice` of the batch of the pairs `rows`."""
         sides, local_rows = (self.sources, self.targets), row_slice.of(rows)
         masks = (side.mask(local_rows, among=rows) for side in sides)
         source_mask, target_mask = (None if mask is None else on_device(mask, device) for mask in masks)

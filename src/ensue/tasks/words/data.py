@@ -226,7 +226,7 @@ class EncodedTexts:
         return changed(self, words=self.words.joined(firsts), columns=columns)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
-        """Return a slice of the batch of the texts `rows`. Its word forms come from all rows of the batch."""
+        """Return the slice `row_slice` of the batch of the texts `rows`. Word forms are those of all rows."""
         local_rows, padded = row_slice.of(rows), self.words.padded(rows)
         mask = self.words.mask(local_rows, among=rows)
         forms, inverse = np.unique(padded, return_inverse=True)

@@ -207,7 +207,7 @@ class SubwordTexts:
         return changed(self, words=[words.joined(firsts) for words in self.words])
 
     def batch(self, rows: Ids, device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Subwords:
-        """Return a slice of the batch of the texts `rows`, built in full, since windows cannot be sliced like texts."""
+        """Return the slice `row_slice` of the batch of the texts `rows`. The batch is built first."""
         batch_rows = []
         for row in rows.tolist():
             texts = []

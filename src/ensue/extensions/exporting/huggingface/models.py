@@ -149,7 +149,7 @@ def _check_bert_classifier(run: RunDirectory, d: int) -> None:
     head, splitter = recipe.head, recipe.data.splitter
     if head.pooling != ["first"]:
         raise _unsupported(
-            run, f"head.pooling = {head.pooling}; a class of transformers reads [CLS] alone, as [first] does"
+            run, f"head.pooling = {head.pooling}; a class of transformers reads only [CLS]; expected [first]"
         )
     if head.ngrams:
         raise _unsupported(run, "head.ngrams; no class of transformers counts n-grams")
@@ -227,7 +227,7 @@ def _gpt_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     recipe: Any = run.recipe
     head, labels = recipe.head, run.parts.labels
     if head.pooling != ["last"]:
-        raise _unsupported(run, f"head.pooling = {head.pooling}; a class of transformers reads the last position alone")
+        raise _unsupported(run, f"head.pooling = {head.pooling}; a class of transformers reads only the last position")
     if head.ngrams or head.d_hidden or run.parts.pair:
         option = "head.ngrams" if head.ngrams else "head.d_hidden" if head.d_hidden else "pairs of texts"
         raise _unsupported(run, f"{option}; a class of transformers has one matrix over the last position of a text")

@@ -1,4 +1,4 @@
-"""Recurrent layers in ONNX: as the operators LSTM, GRU and RNN if they are equal, otherwise as a `Scan` of the step."""
+"""Recurrent layers in ONNX: LSTM, GRU and Elman as the operators LSTM, GRU and RNN, others as a `Scan` of the step."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -128,7 +128,7 @@ class Captioner(TextModel):
         return self.decoder.init_state(len(sources), self.encode(sources, mask))
 
     def loss(self, inputs: Tensor, targets: Tensor, state: State, *, mask: Tensor | None = None) -> Loss:
-        """Return the surprisal of targets and `doubly_stochastic_loss`; hard attention adds to the gradient alone."""
+        """Return the surprisal of targets and `doubly_stochastic_loss`; hard attention changes only the gradient."""
         if not (self.doubly_stochastic or self.drawn is not None):
             return super().loss(inputs, targets, state, mask=mask)
         with watch(self.decoder, *self.weight_taps, *self.draw_taps) as recorded:

@@ -89,14 +89,14 @@ class LabeledSeries(Hashed):
     def ends(self, fraction: float) -> "tuple[LabeledSeries, LabeledSeries] | None":
         """Split off the last frames of each series and their labels; None if all beginnings or all ends are empty."""
         starts = self.lengths - np.rint(self.lengths * fraction).astype(np.int64)
-        halves = [np.split(self.rows[row], [start]) for row, start in enumerate(starts.tolist())]
+        splits = [np.split(self.rows[row], [start]) for row, start in enumerate(starts.tolist())]
         labels = [(names[:start], names[start:]) for names, start in zip(self.labels, starts.tolist(), strict=True)]
-        nonempty = [[row for row in range(len(self)) if len(halves[row][half])] for half in (0, 1)]
+        nonempty = [[row for row in range(len(self)) if len(splits[row][side])] for side in (0, 1)]
         if not all(nonempty):
             return None
         train, valid = (
-            LabeledSeries(FrameRows.of([halves[row][half] for row in rows]), [labels[row][half] for row in rows])
-            for half, rows in enumerate(nonempty)
+            LabeledSeries(FrameRows.of([splits[row][side] for row in rows]), [labels[row][side] for row in rows])
+            for side, rows in enumerate(nonempty)
         )
         return train, valid
 
@@ -110,7 +110,7 @@ class LabeledSeries(Hashed):
 def frames_of(
     rows: FrameRows, batch: NDArray[np.int64] | Sequence[int], device: torch.device, row_slice: RowSlice = ALL_ROWS
 ) -> Frames:
-    """Return a slice of a batch of series, padded to the longest series of the complete batch."""
+    """Return the slice `row_slice` of a batch of series, padded to the longest series of the complete batch."""
     batch = np.asarray(batch, np.int64)
     numbers = row_slice.of(batch)
     values, mask = rows.padded(numbers, among=batch), rows.mask(numbers, among=batch)
@@ -122,7 +122,7 @@ def check_frames(series: Series, recipe: FramesRecipe) -> None:
     path, line = series.place
     check_num_units(
         "a series of frames", len(series.frames), max_positions(recipe.encoder, recipe.most_frames), recipe.encoder,
-        table="encoder", advice="shorten the series, or use longer steps", path=path, line=line or 0,
+        table="encoder", advice="shorten the series, or lower its frame rate", path=path, line=line or 0,
     )  # fmt: skip
 
 
@@ -172,8 +172,8 @@ class SeriesData(DataSet[LabeledSeries]):
         series = self.read(data.train, group=data.group)
         classes = series.classes if self.has_classes else None
         has_ends &= (len(series) * data.valid_fraction < 1) and data.division == "classes" and not data.group
-        halves = series.ends(data.valid_fraction) if has_ends else None
-        self.split = Split.of(series, data, self.read, examples="series", classes=classes, parts=halves)
+        ends = series.ends(data.valid_fraction) if has_ends else None
+        self.split = Split.of(series, data, self.read, examples="series", classes=classes, parts=ends)
 
     def labels_in_names(self, location: str) -> list[str]:
         source = FrameSource(location, self.recipe.reading())
