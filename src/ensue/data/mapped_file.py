@@ -221,7 +221,7 @@ class TokenFile:
 
 
 def write_tokens(
-    path: Path, pieces: Iterable[tuple[NDArray[Any], int]], *, vocabulary_size: int, unknown_id: int | None
+    path: Path, chunks: Iterable[tuple[NDArray[Any], int]], *, vocabulary_size: int, unknown_id: int | None
 ) -> None:
     """Write the ids of chunks with the fewest bytes per id. A chunk has ids and their number of characters."""
     size = 1 if vocabulary_size <= 1 << 8 else 2 if vocabulary_size <= 1 << 16 else 4
@@ -229,7 +229,7 @@ def write_tokens(
     count = unknown = characters = 0
     with path.open("wb") as file:
         file.write(bytes(_HEADER.size))
-        for ids, chunk_characters in pieces:
+        for ids, chunk_characters in chunks:
             data = ids.astype(f"<u{size}").tobytes()
             file.write(data)
             sums.add(data)

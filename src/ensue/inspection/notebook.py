@@ -61,7 +61,7 @@ class Answers(list[Answer]):
         return Answers(selected) if isinstance(index, slice) else selected
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row for each value, for taggers with one row for each word or frame.
+        """Return a pandas DataFrame with a row for each value; values of taggers have a row for each word or frame.
 
         The index has the numbers of the answers, from 0.
         """

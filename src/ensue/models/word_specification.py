@@ -41,7 +41,7 @@ class FeatureSpecification(ContextualSpecification):
     d_words: SizeOrZero = 100
     """Size of the trained vector of a word; 0: none."""
     min_count: Count = 2
-    """Rarer words are unknown: they share one vector and are in no n-gram. 1: also use n-grams of a single text."""
+    """Rarer words are unknown: they share one vector and are in no n-gram. With 1, n-grams of a single text count."""
     max_size: Count | None = None
     """The largest number of words with a vector; the most frequent words are chosen."""
     lowercase: bool = True

@@ -6,8 +6,8 @@ The first rule that applies determines a column. It is an error if several colum
 2. The column has a usual name (`header_words.toml`). The groups of names in `LABELS` and `TEXTS` are tried in order.
    If two columns have names in `PAIRS`, they are a pair of texts. A title (`TITLES`) is joined with the text.
 3. The content of the first rows decides. The label is the only column of short values with at most a quarter of
-   distinct values; if there are two columns, the one without blanks. The text is the only column with at least three
-   words on average, or a column whose values are twice as long as those of any other.
+   distinct values, or in a table of two columns the only column of single words. The text is the only column with at
+   least three words on average, or a column whose values are twice as long as those of any other.
 
 The first row is a header if the user says so or chooses a column by name. Otherwise it is a header if none of its
 values is repeated in its column, and it has the name of a text, two usual names, or a single word above each column of

@@ -211,7 +211,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
     ) -> None:  # fmt: skip
         self.soft, self.folds = soft, folds
         self.cross_validated: LabelingScores | None = None
-        """The scores of the training sentences by models without them, after `update`."""
+        """The scores of the training sentences in cross-validation, set by `update`."""
         self.train, self.passages, self.valid, self.labels = train, train.passages, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
         self.tags = encode_tags(train, labels, key)
@@ -308,7 +308,7 @@ NUM_FOLDS = 3
 INVERSE_STRENGTHS = (1.0, 10.0, 100.0)
 """The inverse strengths C of regularization to try, in ascending order, as in scikit-learn."""
 MAX_STEPS, TOLERANCE, FINAL_TOLERANCE = 200, 3e-5, 1e-5
-"""L-BFGS ends if the loss per word changes by less than a tolerance in three steps, in cross-validation and at last."""
+"""L-BFGS ends when three steps change the loss per word by less than TOLERANCE, and FINAL_TOLERANCE with the best C."""
 
 
 class LinearObjective:
@@ -382,6 +382,6 @@ class LinearObjective:
 
 
 def _product(rows: Tensor, columns: Tensor, num_rows: int) -> Callable[[Tensor], Tensor]:
-    """Return the product of a table with a sparse matrix of ones, given the row and column of each."""
+    """Return a function that multiplies the sparse matrix with ones at `rows` and `columns` by a table."""
     starts, order = F.pad(rows.bincount(minlength=num_rows).cumsum(0), (1, 0)).int(), rows.argsort(stable=True)
     return partial(F.embedding_bag, columns[order].int(), offsets=starts, mode="sum", include_last_offset=True)

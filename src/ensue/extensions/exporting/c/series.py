@@ -101,7 +101,7 @@ def _sound_constants(sound: SoundFeatures, weights: Weights) -> dict[str, Any]:
         angles[half : 2 * half] = np.pi * np.arange(half) / half
     return {
         "POINTS": points, "BINS": points // 2 + 1, "D_WAVE": 2 * (points + points // 2 + 1), "FRAME_SIZE": sound.size,
-        "FRAME_STEP": sound.step, "FLOOR": repr(sound.floor), "DYNAMIC_RANGE": repr(sound.reach),
+        "FRAME_STEP": sound.step, "FLOOR": repr(sound.floor), "DYNAMIC_RANGE": repr(sound.dynamic_range),
         "AT_WINDOW": weights.add(sound.window), "AT_COSINES": weights.add(np.cos(angles).tobytes()),
         "AT_SINES": weights.add(np.sin(angles).tobytes()), "AT_BANDS": weights.add(np.concatenate(triangles).tobytes()),
         "AT_BAND_STARTS": weights.add(np.cumsum([0, *map(len, triangles)]).astype(np.uint32)),

@@ -26,7 +26,7 @@ class LogMel(NamedTuple):
     top_db: float = 0.0
 
     @property
-    def reach(self) -> float:
+    def dynamic_range(self) -> float:
         """`top_db` in natural logarithms of energies, the unit of the features."""
         return self.top_db * math.log(10) / 10
 
@@ -73,7 +73,7 @@ class Series(NamedTuple):
     """The group, such as a speaker; "" if unknown."""
 
     def named_group(self, name: str) -> str:
-        """Return the group. Raises DataError, which has the `name` of the column of groups, for an unknown group."""
+        """Return the group. Raises DataError if it is unknown; the message has `name`, the value of `data.group`."""
         if not self.group:
             advice = "data.group names a column of a table of paths or of frames, or a part of data.pattern in braces"
             raise self.error(f'no group "{name}"; {advice}')

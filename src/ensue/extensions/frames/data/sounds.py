@@ -46,7 +46,7 @@ def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, path: str = 
         batch = slice(start, start + MAX_BATCH_FRAMES)
         power = np.abs(np.fft.rfft(frames[batch] * window, points)) ** 2 / size
         features[batch] = np.log(np.maximum(power @ triangles.T, sound.floor))
-    return np.maximum(features - features.max(), np.float32(-sound.reach)) if sound.top_db else features
+    return np.maximum(features - features.max(), np.float32(-sound.dynamic_range)) if sound.top_db else features
 
 
 def framing(sound: LogMel, rate: int) -> tuple[int, int, int]:

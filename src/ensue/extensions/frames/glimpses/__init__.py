@@ -1,1 +1,1 @@
-"""Reading of images in glimpses: several for each symbol, then a stop."""
+"""Reading of the symbols in an image: several glimpses for each symbol, and a stop symbol after the last one."""

@@ -192,7 +192,7 @@ class FramesPipeline(Predictor):
         if statistics.shape.is_sound:
             size, step, points = framing(sound, rate)
             bands = mel_triangles(sound.bands, points, rate, sound.lowest, sound.highest or rate / 2)
-            features = SoundFeatures(rate, size, step, points, sound.floor, sound.reach, hann(size), bands)
+            features = SoundFeatures(rate, size, step, points, sound.floor, sound.dynamic_range, hann(size), bands)
         return SeriesInput(
             statistics.mean, statistics.deviation, statistics.shape.columns, *columns,
             max_length=self.recipe.most_frames, has_missing=reading.missing == "mean", sound=features,
