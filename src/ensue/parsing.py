@@ -206,7 +206,7 @@ class ExactFloat(float):
 
 EXACT = json.JSONDecoder(parse_float=NumberText, parse_int=NumberText, object_pairs_hook=with_unique_keys)
 """A decoder that returns numbers as `NumberText`."""
-EXACT_FLOATS = json.JSONDecoder(parse_float=ExactFloat)  # for `to_json`, which restores the texts
+EXACT_FLOATS = json.JSONDecoder(parse_float=ExactFloat)  # `to_json` restores the texts of floats
 _MARK = os.urandom(16).hex()
 """A random mark of the texts of numbers in `to_json`, which no string of a file contains."""
 

@@ -261,7 +261,7 @@ def test_answers_that_do_not_fit_the_training_data(refused: Refused) -> None:
     Path("told.jsonl").write_text('{"text": "nobody wrote this", "probabilities": {"x": 1}}\n')
     train = ["train", "classify-bag", "--set", "data.teacher=told.jsonl", "--out", "out", *SMALL, "--train"]
     assert "told.jsonl: contains none of the training texts" in refused(*train, "data.tsv")
-    assert "told.jsonl: a teacher is for one label a text" in refused(*train, "several.jsonl")
+    assert "told.jsonl: a teacher needs one label per text" in refused(*train, "several.jsonl")
     Path("told.jsonl").write_text(
         '{"text": "a", "probabilities": {"x": 1}}\n{"text": "a", "probabilities": {"x": 0.5}}'
     )

@@ -62,7 +62,7 @@ def test_a_map_shows_all_words_and_labels_where_there_is_room() -> None:
     words = [f"<b>{n}" for n in range(30)]
     found = map_vectors(np.random.default_rng(0).normal(size=(30, 5)))
     titles = [f"title of {word}" for word in words]
-    section = map_section(found, words, own=2, titles=titles, heading="Map", about="About &")
+    section = map_section(found, words, num_queries=2, titles=titles, heading="Map", about="About &")
     drawn = parsed(f"<div>{section.content}</div>")
     assert drawn.titles() == titles
     assert len(list(drawn.all("circle", "warm"))) == 2
@@ -75,5 +75,5 @@ def test_a_map_shows_all_words_and_labels_where_there_is_room() -> None:
 
 
 def test_one_word_is_a_map() -> None:
-    section = map_section(map_vectors(np.ones((1, 3))), ["sea"], own=1, titles=["sea"], heading="Map", about="")
+    section = map_section(map_vectors(np.ones((1, 3))), ["sea"], num_queries=1, titles=["sea"], heading="Map", about="")
     assert "sea" in str(section.content)

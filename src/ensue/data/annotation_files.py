@@ -29,7 +29,7 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
         if line.startswith("T"):
             span = _parse_span(line.rstrip("\r\n"), text, str(path), number)
             string = text[span.start : span.end]
-            spans.append(span._replace(start=span.end - len(string.lstrip() or string)))  # without leading line ends
+            spans.append(span._replace(start=span.end - len(string.lstrip() or string)))  # leading blanks do not count
     spans.sort()
     for span, following in pairwise(spans):
         if following.start < span.end and not nested:

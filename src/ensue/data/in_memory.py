@@ -143,7 +143,7 @@ def _to_dict(row: Any, row_name: str) -> dict[str, Any] | list[Any]:
             return {"text": row}
         case [list() | tuple() as words, list() | tuple() as labels]:
             return UnnamedRow(tokens=list(words), labels=list(labels))
-        case [str(), {"entities": _} | {"cats": _}]:  # of spaCy, which the reader of the file converts
+        case [str(), {"entities": _} | {"cats": _}]:  # spaCy's tuple: its reader converts it
             return list(row)
         case [str() | None | float() as text, label]:  # NaN is a missing text
             return UnnamedRow(text=text, label=label)

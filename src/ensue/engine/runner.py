@@ -96,7 +96,7 @@ class _PositionValues:
     def _value(self, node: Node) -> Tensor:
         if node not in self.values:
             is_constant = node.op == "constant"
-            # `new_full` refuses a number above the largest of float32, which is infinite in a product
+            # a number beyond float32 is an error in `new_full`, and infinite in a product
             self.values[node] = self.like.new_ones(1, 1) * node.number if is_constant else self._compute(node)
         return self.values[node]
 

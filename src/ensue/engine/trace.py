@@ -134,7 +134,7 @@ def trace(layer: Any) -> TracedStep:
     with (
         torch.inference_mode(False),  # inference mode would skip the dispatch that is recorded
         torch.no_grad(),
-        torch.autograd.graph.saved_tensors_hooks(*[lambda tensor: tensor] * 2),  # not those of a checkpoint
+        torch.autograd.graph.saved_tensors_hooks(*[lambda tensor: tensor] * 2),  # overrides hooks of checkpoints
         torch.random.fork_rng(list(devices)),
     ):
         return _trace(layer)

@@ -297,7 +297,7 @@ def style() -> Markup:
 @cache
 def script(*, live: bool) -> Markup:
     """Return all scripts as one, with the license of the library."""
-    _, _, library = file_text(f"{LIBRARY}.iife.min.js").partition("*/")  # without its first comment, the name
+    _, _, library = file_text(f"{LIBRARY}.iife.min.js").partition("*/")  # drops the first comment, the name
     scripts = "".join(file_text(f"{name}.js") for name in (*SCRIPTS, "live" if live else "offline"))
     return Markup(f"/* uPlot 1.6.32\n{file_text(f'{LIBRARY}.LICENSE')}*/\n{library}\n{scripts}")
 

@@ -145,7 +145,7 @@ def best_temperature(gold: NDArray[np.bool_], probabilities: NDArray[np.floating
     be at 0.1 for every model. Bisection finds the minimum, since the surprisal is convex in the inverse temperature.
     """
     assert gold.shape == probabilities.shape, f"{gold.shape} labels, {probabilities.shape} probabilities"
-    clipped = np.clip(probabilities.astype(np.float64), 1e-12, 1 - 1e-7)  # for finite logits
+    clipped = np.clip(probabilities.astype(np.float64), 1e-12, 1 - 1e-7)  # keeps logits finite
     if multiple:
         logits = np.log(clipped / (1 - clipped))
         is_right = (logits >= 0) == gold

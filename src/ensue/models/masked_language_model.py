@@ -45,7 +45,7 @@ class MaskedLanguageModel(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if layers.is_causal:
-            raise ValueError("a masked language model's layers look in both directions")
+            raise ValueError("a masked language model needs bidirectional layers")
         if next_sentence and (segments is None or segments.vocabulary_size < 2):
             raise ValueError("next-sentence prediction needs at least two segments")
         self.features, self.segments, self.layers, self.context = features, segments, layers, context
@@ -82,7 +82,7 @@ class MaskedLanguageModel(nn.Module):
         return plain and not rotary and on_cpu and not self.training and not is_watched(self)
 
     def packed_layers(self, ids: Int[Tensor, " N"], lengths: Sequence[int]) -> list[Float[Tensor, "N d"]]:
-        """Return the `layers_of` concatenated texts of these lengths, without padding.
+        """Return the outputs of `layers_of` for concatenated texts of these lengths, without padding.
 
         This is fastest if texts of the same length are adjacent.
         """

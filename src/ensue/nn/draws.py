@@ -183,7 +183,7 @@ class _Stream(threading.local):
 
 
 _stream = _Stream()
-INCREMENT = divmod(_stream.state["state"]["inc"], 1 << 64)  # of the generator, as two words of 64 bits, for C
+INCREMENT = divmod(_stream.state["state"]["inc"], 1 << 64)  # the generator's increment in two words of 64 bits, for C
 
 
 def _draw_key() -> list[int]:

@@ -159,7 +159,7 @@ class Lexicon(Stored):
     def _hash_ngrams(self, words: Sequence[str]) -> NDArray[np.int64]:
         """Return the hashes of the n-grams of characters of each word (U, G), padded with 0."""
         hashes, starts = ngram_hashes([*map(characters_read, words)], MIN_NGRAM_CHARACTERS, self.character_ngrams)
-        length = MAX_CHARACTERS_READ + 2  # with `<` and `>`
+        length = MAX_CHARACTERS_READ + 2  # `<` and `>` are added
         width = sum(length + 1 - n for n in range(MIN_NGRAM_CHARACTERS, min(self.character_ngrams, length) + 1))
         padded = np.zeros((len(words), width), np.int64)
         padded[np.arange(width) < np.diff(starts)[:, None]] = 1 + hashes.astype(np.int64)

@@ -240,7 +240,7 @@ def machine_profile(
     return profile
 
 
-_uncached: dict[Path, Profile] = {}  # of this process, which could not be written to the cache
+_uncached: dict[Path, Profile] = {}  # profiles that this process could not write to the cache
 
 
 def measure(machine: Machine, workloads: Sequence[Workload]) -> Profile:

@@ -186,7 +186,7 @@ def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Colum
     has_names = any(column.name for column in columns)
     if len(free) >= needed and (len(free) == needed or not has_names):
         yield sources or (free[0],), targets or (free[needed - 1],)
-    elif len(free) == 1 and not sources:  # without targets
+    elif len(free) == 1 and not sources:  # sources only, as in prediction
         yield (free[0],), ()
 
 

@@ -253,7 +253,7 @@ def _offset(record: Content, text: str) -> int:
     if type(start) is not int or type(end) is not int or not isinstance(record.get("document"), str):
         return 0
     if end - start != len(text):
-        units = 'offsets that are not characters; "ensue predict --to jsonl --offsets characters" writes such'
+        units = 'expected offsets in characters, as "ensue predict --to jsonl --offsets characters" writes them'
         raise ValueError(f'"start" and "end" are {end - start:,} apart, the text has {len(text):,} characters: {units}')
     return start
 

@@ -135,7 +135,7 @@ def cut_text(text: str, labels: Sequence[str]) -> list[list[CutToken]]:
         words = tuple([text[first:final] for first, final in pairwise([start, *cuts, end])])
         if scripts:
             words = tuple([apply_script(script, form) for script in scripts.split(" ")])
-        if form:  # not a blank with the label `blank` behind a token
+        if form:  # a blank with the label `blank` after a token has no form
             sentences[-1].append(CutToken(form, start, end, words))
         cuts = []
         if kind == SENTENCE:

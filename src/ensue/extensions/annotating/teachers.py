@@ -235,7 +235,7 @@ class TaggerData(ClassifierData):
         detector, scheme = SchemeDetector(), None
         for example in labeled:
             detector.feed(example.labels, example.source.line)
-        for teacher in () if labeled else teachers.values():  # without gold labels, the teachers' scheme
+        for teacher in () if labeled else teachers.values():  # no gold label determines the scheme
             scheme = scheme or (teacher.labels.scheme if isinstance(teacher.labels, Labels) else None)
             for rows in teacher.labels.means.values() if isinstance(teacher.labels, TeacherLabels) else ():
                 detector.feed(best_tags(rows))
@@ -256,7 +256,7 @@ class TaggerData(ClassifierData):
 
     def best_labels(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
         masks, path = self.labels.legal(), probabilities.argmax(1)
-        if masks is not None:  # of the tags that may be first, last, and neighbors in the scheme
+        if masks is not None:  # masks of legal first and last tags and of legal pairs of tags
             with np.errstate(divide="ignore"):
                 scores = (np.log(mask.astype(float)) for mask in masks)
                 path = viterbi_path(np.log(np.maximum(probabilities, 1e-12)), *scores)
@@ -303,7 +303,7 @@ def write_static_vectors(
     source = training_source(recipe.data.model_copy(update={"train": text}))
     tokenizer: Any = trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
     size, ids = tokenizer.vocabulary_size, tokenize(source, tokenizer)
-    words = [tokenizer.symbol(word_id) for word_id in range(LINE_END + 1, size)]  # without special symbols
+    words = [tokenizer.symbol(word_id) for word_id in range(LINE_END + 1, size)]  # special symbols come before
     if not words:
         raise DataError("no word occurs tokenizer.min_count times", text)
     counts = sum((np.bincount(block, minlength=size) for _, block in ids.blocks()), np.zeros(size, np.int64))

@@ -68,7 +68,7 @@ def _collect_units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], dire
 def _make_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
     mapped = view.words[: len(view.map.places)]
     about = f"The words of the text, by their vectors in the last layer. {cut(len(view.words), len(mapped), 'words')}"
-    word_map = map_section(view.map, mapped, own=0, titles=mapped, heading="Map of the words", about=about)
+    word_map = map_section(view.map, mapped, num_queries=0, titles=mapped, heading="Map of the words", about=about)
     return [*_prediction_sections(view, tokenizer), *_fit_section(view), word_map]
 
 

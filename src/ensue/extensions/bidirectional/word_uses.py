@@ -385,7 +385,7 @@ def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -
     size = tokenizer.vocabulary_size
     counts = sum((np.bincount(block, minlength=size) for _, block in tokens.blocks()), np.zeros(size, np.int64))
     contexts = UseContexts(vectors, counts, subsample=subsample, window=settings.window, across_lines=across_lines)
-    eligible_counts = np.where(keep_probabilities(counts, subsample) == 1, counts, 0)  # not the most frequent words
+    eligible_counts = np.where(keep_probabilities(counts, subsample) == 1, counts, 0)  # 0 for the most frequent words
     ids = np.argsort(-eligible_counts, kind="stable")[: settings.words]
     ids = np.sort(ids[eligible_counts[ids] >= settings.most])
     return SenseCoder(tokenizer, cluster_senses(tokens, contexts, ids, counts, settings, seed=recipe.train.seed))

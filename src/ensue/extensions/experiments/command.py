@@ -14,7 +14,7 @@ from ensue.console.output import importing_torch
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 
-MIN_TEXT_WIDTH = 14  # of a truncated text in a table, in characters
+MIN_TEXT_WIDTH = 14  # the minimum width in characters of a truncated text in a table
 if TYPE_CHECKING:  # this import takes seconds, since it imports torch
     from ensue.extensions.experiments.comparison import Comparison
 

@@ -166,7 +166,7 @@ DISTILBERT = Family(
 )  # fmt: skip
 
 
-FIRST_POSITION = 2  # of a text, by the numbering of RoBERTa
+FIRST_POSITION = 2  # RoBERTa numbers the positions of a text from 2
 
 
 def roberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
@@ -270,7 +270,7 @@ MPNET = replace(ROBERTA, prefix="mpnet.", recipe_tables=mpnet_tables, layout=mpn
 
 def deberta_tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     content = config.content
-    expected_values = {  # for each key, the default of transformers and the supported value
+    expected_values = {  # the default of transformers and the supported value of each key
         "relative_attention": (False, True), "position_biased_input": (True, False), "share_att_key": (False, True),
         "norm_rel_ebd": ("none", "layer_norm"), "conv_kernel_size": (0, 0),
         "embedding_size": (content.get("hidden_size"),) * 2, "max_relative_positions": (-1, -1),

@@ -250,7 +250,7 @@ class _MarkedOutput:
         else:
             gap = low if child.start == parent.start else high
             follows = child.start > parent.start
-        for start, stop in siblings:  # not inside a sibling
+        for start, stop in siblings:  # moves the gap out of siblings
             if start < gap < stop:
                 gap = stop if follows else start
         if gap in (low, high):

@@ -14,7 +14,7 @@ from ensue.errors import distinct_names, listed
 from ensue.extensions.surveying.counts import MAX_TEXTS, LabeledSummary, Lengths, Repeats, Summary
 from ensue.extensions.surveying.oddities import label_notes, outlier_note
 
-MAX_ROWS = 25  # of a table
+MAX_ROWS = 25  # the maximum number of rows of a table
 _FILE_WIDTH = 10_000
 """The width in characters of tables that are not written to a terminal."""
 SomeLabeled = TypeVar("SomeLabeled", bound=LabeledSummary)

@@ -388,6 +388,6 @@ class NeighborView:
         rows = [(number, word, cosine) for number, (word, cosine) in numbered[self.num_known :]]
         labels: dict[str, Any] = {"titles": titles, "heading": "Map of neighbors", "about": about}
         return [
-            map_section(self.map, self.words, own=self.num_known, **labels),
+            map_section(self.map, self.words, num_queries=self.num_known, **labels),
             Section("Neighbors", "extensions/word_vectors/neighbors.html", {"rows": rows}),
         ]

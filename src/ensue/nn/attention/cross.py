@@ -51,7 +51,7 @@ class CrossAttention(Parallel):
         self.d_in, self.d_out, self.d_memory = d_in, d_out, d_memory
         self.dropout = checked_probability(dropout)
         self.zero: Tensor
-        self.register_buffer("zero", torch.zeros(()), persistent=False)  # for the module's device and type
+        self.register_buffer("zero", torch.zeros(()), persistent=False)  # has the module's device and type
         self.weights = Tap()
 
     @abstractmethod

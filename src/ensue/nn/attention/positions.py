@@ -118,7 +118,7 @@ class SinusoidalPositions(Parallel):
         self.d_in = self.d_out = d_model
         self.frequencies = Frequencies(d_model)
         self.zero: Tensor
-        self.register_buffer("zero", torch.zeros(()), persistent=False)  # for the layer's device
+        self.register_buffer("zero", torch.zeros(()), persistent=False)  # has the layer's device
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> PositionState:
         return PositionState(torch.zeros(batch_size, dtype=torch.long, device=self.zero.device))

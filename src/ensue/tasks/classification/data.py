@@ -133,7 +133,7 @@ class DocumentData(WordsData[Documents]):
         if self.teacher is None:
             return None
         if labels.multiple:
-            raise DataError("a teacher is for one label a text; some training texts have several", self.teacher.path)
+            raise DataError("a teacher needs one label per text; some training texts have several", self.teacher.path)
         targets = labels.matrix(train.labels).astype(np.float32)
         return self.teacher.soft_targets(zip(*train.texts, strict=True), targets, range(len(targets)), labels.ids)
 

@@ -327,7 +327,7 @@ class SampledWords:
         weights = np.power(counts + 1.0, power)
         order = np.argsort(-weights, kind="stable")
         descending = weights[order]
-        sums = np.cumsum(descending[::-1])[::-1]  # of the weights of a word and of all words with smaller weights
+        sums = np.cumsum(descending[::-1])[::-1]  # each weight plus all smaller weights
         is_below_one = descending * (size - np.arange(len(order))) < sums
         num_capped = int(np.argmax(is_below_one)) if size < len(order) else size
         self.expected = np.ones(len(weights))

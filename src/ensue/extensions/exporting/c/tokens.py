@@ -140,7 +140,7 @@ def merge_table(model: dict[str, Any]) -> dict[int, tuple[int, int, int]]:
 
 
 def _find_mergeable(merges: dict[int, tuple[int, int, int]]) -> list[int]:
-    """Return the tokens whose text is encoded as the token, since its halves are compatible.
+    """Return the tokens whose text is encoded as one token: bytes, and merges of two compatible tokens.
 
     Two tokens are compatible if the merges of their bytes give these two tokens (van Antwerpen & Neubeck 2024). Merges
     at the boundary are undone, the latest first; a merge across the boundary must not have a lower rank.

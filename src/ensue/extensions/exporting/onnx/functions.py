@@ -115,7 +115,7 @@ class _ProductMode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _get_current_dispatch_mode() is None:  # not part of the trace
+        if _get_current_dispatch_mode() is None:  # the call is outside of the trace
             return func(*args, **kwargs)
         if func is F.linear:
             return self._linear(*args, **kwargs)
@@ -179,7 +179,7 @@ OVERRIDES: tuple[tuple[type[nn.Module], str, Any], ...] = (
     (AdditiveAttention, "scores", _score_pairs),
     (Tagger, "maxima", _max_over_equal),
     (Classifier, "segment", 0),  # no segments, since their number would be a dynamic size
-    (HighwayCharacterCNN, "padded", lambda _, ids: ids),  # with all padding, whose length depends on values
+    (HighwayCharacterCNN, "padded", lambda _, ids: ids),  # keeps all padding, whose length depends on values
     (LearnedPositions, "check_end", lambda *_: None),
     (CopyingHead, "check_ids", lambda *_: None),
     (CopyingHead, "check", lambda *_: None),

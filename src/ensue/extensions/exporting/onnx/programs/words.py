@@ -16,7 +16,7 @@ model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecuti
 lexicon = Lexicon.from_json(config["lexicon"])
 unknown = UnknownCounts()
 readers = []
-if config["readers"]:  # for language models in the tagger or classifier, which read subwords
+if config["readers"]:  # language models inside the tagger or classifier read subwords
     from subwords import reader
 
     readers = list(map(reader, config["readers"]))
