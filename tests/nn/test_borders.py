@@ -61,18 +61,18 @@ def test_a_repr_in_full() -> None:
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: Window(4, 4, size=0), "a window has at least one position, not 0"),
-    (lambda: Elman(4, 4, activation="sine"), "activation is tanh or relu, not 'sine'"),  # type: ignore[arg-type]
-    (lambda: GRU(4, 4, reset="never"), "reset is before or after, not 'never'"),  # type: ignore[arg-type]
+    (lambda: Window(4, 4, size=0), "a window must have at least one position, found 0"),
+    (lambda: Elman(4, 4, activation="sine"), "activation must be tanh or relu, found 'sine'"),  # type: ignore[arg-type]
+    (lambda: GRU(4, 4, reset="never"), "reset must be before or after, found 'never'"),  # type: ignore[arg-type]
     (lambda: MultiHeadAttention(6, num_heads=4), "4 heads cannot share 6 features"),
     (lambda: MultiHeadAttention(6, num_heads=0), "0 heads cannot share 6 features"),
     (
         lambda: MultiHeadAttention(6, num_heads=2, rotary=True),
         "rotary positions rotate pairs of features; a head has 3 features",
     ),
-    (lambda: MultiHeadAttention(6, num_heads=2, dropout=1.5), "dropout is a probability from 0 to 1, not 1.5"),
+    (lambda: MultiHeadAttention(6, num_heads=2, dropout=1.5), "dropout must be a probability from 0 to 1, found 1.5"),
     (lambda: MultiHeadCrossAttention(6, 4, num_heads=4), "4 heads cannot share 6 features"),
-    (lambda: AdditiveAttention(6, 4, dropout=-1), "dropout is a probability from 0 to 1, not -1"),
+    (lambda: AdditiveAttention(6, 4, dropout=-1), "dropout must be a probability from 0 to 1, found -1"),
     (lambda: DotAttention(6, 4), "dot products need as many features in x as in the memory, not 6 and 4"),
     (
         lambda: Stack([BilinearAttention(4, 4), AdditiveAttention(4, 3)]),
@@ -101,16 +101,16 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: SinusoidalPositions(5), "sinusoidal positions are pairs of features; d_model is 5"),
     (
         lambda: PostNormBlock(4, num_heads=2, d_feedforward=4, activation="tanh"),  # type: ignore[arg-type]
-        "activation is one of relu, gelu, gelu-tanh, silu, not 'tanh'",
+        "activation must be one of relu, gelu, gelu-tanh, silu, found 'tanh'",
     ),
     (lambda: Transformer(4, num_heads=2, num_layers=1), "learned positions need max_positions"),
     (
         lambda: Transformer(4, num_heads=2, num_layers=1, positions="none"),  # type: ignore[arg-type]
-        "positions is one of learned, sinusoidal, rotary, disentangled, not 'none'",
+        "positions must be one of learned, sinusoidal, rotary, disentangled, found 'none'",
     ),
     (
         lambda: Transformer(4, num_heads=2, num_layers=1, max_positions=8, norm="no"),  # type: ignore[arg-type]
-        "norm is one of pre, post, not 'no'",
+        "norm must be one of pre, post, found 'no'",
     ),
     (lambda: Stack([]), "a Stack needs at least one layer"),
     (lambda: DepthGatedLSTM(4, 4, num_layers=0), "a DepthGatedLSTM needs at least one layer, not 0"),
@@ -118,11 +118,11 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Stack([LSTM(4, 5), LSTM(4, 5)]), "LSTM(d_in=4, d_out=5) cannot read the 5 features of LSTM"),
     (lambda: Residual(LSTM(4, 5)), "a residual connection needs d_out = d_in"),
     (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 6)), "both directions need the same sizes"),
-    (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 5), merge="max"), "merge is concatenate"),  # type: ignore[arg-type]
+    (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 5), merge="max"), "merge must be concatenate"),  # type: ignore[arg-type]
     (lambda: WeightDrop(Window(4, 4, size=2), 0.5), "WeightDrop needs a layer with a parameter weight_hidden"),
-    (lambda: WeightDrop(LSTM(4, 4), -0.1), "dropout is a probability from 0 to 1, not -0.1"),
-    (lambda: VariationalDropout(2, d_in=4), "dropout is a probability from 0 to 1, not 2"),
-    (lambda: TokenEmbedding(10, 4, dropout=7), "dropout is a probability from 0 to 1, not 7"),
+    (lambda: WeightDrop(LSTM(4, 4), -0.1), "dropout must be a probability from 0 to 1, found -0.1"),
+    (lambda: VariationalDropout(2, d_in=4), "dropout must be a probability from 0 to 1, found 2"),
+    (lambda: TokenEmbedding(10, 4, dropout=7), "dropout must be a probability from 0 to 1, found 7"),
 ]
 
 

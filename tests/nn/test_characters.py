@@ -110,11 +110,11 @@ def test_no_words_and_no_characters(make: Callable[[], nn.Module], rows: int, le
 
 
 def test_wrong_sizes_are_named() -> None:
-    with pytest.raises(ValueError, match="d_out is split between two directions and must be even, not 5"):
+    with pytest.raises(ValueError, match=r"d_out must be even \(half for each direction\), found 5"):
         CharacterLSTM(9, d_character=3, d_out=5)
     with pytest.raises(ValueError, match="d_out is divided equally among the widths; 5 is not divisible by 2"):
         CharacterCNN(9, d_character=3, d_out=5, widths=(2, 3))
-    with pytest.raises(ValueError, match=r"widths are one or more numbers of characters, not \(\)"):
+    with pytest.raises(ValueError, match=r"widths must be one or more numbers of characters, found \(\)"):
         CharacterCNN(9, d_character=3, d_out=4, widths=())
     with pytest.raises(ValueError, match=r"not \(0,\)"):
         CharacterCNN(9, d_character=3, d_out=4, widths=(0,))

@@ -115,7 +115,7 @@ def test_wrong_filters_and_words_are_told() -> None:
     with pytest.raises(ValueError, match="Highway expects x"):
         Highway(3)(torch.zeros(2, 4))
     for clip in (0.0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match="clip_cell is above 0"):
+        with pytest.raises(ValueError, match="clip_cell must be above 0"):
             ProjectedLSTM(2, 2, d_cell=2, clip_cell=clip)
 
 

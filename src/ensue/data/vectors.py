@@ -211,7 +211,7 @@ def row_at(file: BinaryIO, start: int, dimension: int, *, is_binary: bool) -> Ve
 
 
 def _split_row(number: int, start: int, line: bytes, dimension: int, path: Path) -> VectorRow:
-    """Split a row. A word may be empty or contain blanks; not all fields after its first blank may be numbers."""
+    """Split a row. A word may be empty, or contain blanks if a field after the first blank is not a number."""
     if line.count(b" ") == dimension:
         word, _, numbers = line.partition(b" ")
         return VectorRow(word, numbers, number, start)

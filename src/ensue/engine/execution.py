@@ -46,7 +46,7 @@ def executing(execution: Execution) -> AbstractContextManager[None]:
     position under autograd, without a trace.
     """
     if execution not in get_args(Execution):
-        raise ValueError(f"execution is compiled, plain or fold, not {execution!r}")
+        raise ValueError(f"execution must be compiled, plain or fold, found {execution!r}")
     return change_temporarily(_allowed.set, execution, _allowed.get())
 
 

@@ -232,7 +232,7 @@ class Operation:
     plain: Callable[..., Any]
     """The function of torch."""
     c: str
-    """The expression in C; {0} to {2} are the arguments. Without parentheses, the expression also computes vectors."""
+    """The expression in C of the arguments {0} to {2}. An expression without `(` may also be computed on C vectors."""
     derivative: Callable[[Node, Node], Gradients]
     """A function from the node y and the error g (loss gradient) at y to the error at each argument, or None."""
     is_condition: bool = False

@@ -54,15 +54,15 @@ Box = tuple[float, float, float]
 def map_section(
     neighbors: NeighborMap, words: Sequence[str], *, num_queries: int, titles: Sequence[str], heading: str, about: str
 ) -> Section:
-    """Return the section with the map of `words`. The first `num_queries` words are the queries; `titles` are tooltips."""
+    """Return the section with the map of `words`, first `num_queries` query words; `titles` are tooltips."""
     x, y = _pixels(neighbors.places).T.tolist()
     labels = _labels(x, y, [clipped(word, 24) for word in words])
     numbers: dict[str, Any] = {
         "about": about, "share": neighbors.share, "width": WIDTH, "height": HEIGHT,
         "links": [(x[a], y[a], x[b], y[b]) for a, b in neighbors.links.tolist()],
         "words": [
-            {"x": x[n], "y": y[n], "label": label, "left": left, "base": base, "own": n < num_queries, "title": titles[n]}
-            for n, (label, left, base) in enumerate(labels)
+            {"x": x[n], "y": y[n], "label": label, "left": left, "base": base, "own": n < num_queries, "title": title}
+            for n, ((label, left, base), title) in enumerate(zip(labels, titles, strict=True))
         ],
     }  # fmt: skip
     return Section(heading, "inspection/map_page.html", numbers)

@@ -23,7 +23,7 @@ MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 CHARACTER_SHARE = 1 / 2
 """The share of n-grams of characters in the squared norm of the features of a text."""
 OVERLAPS = 2
-"""The number of the kind of overlaps, beside 0 for n-grams of words and 1 for n-grams of characters."""
+"""The kind of overlaps in `NgramBag.kinds`. The kind 0 is n-grams of words, and 1 is n-grams of characters."""
 MIN_TEXTS = 2
 """The minimum number of training texts with an n-gram; rarer n-grams have r = 0."""
 
@@ -366,7 +366,7 @@ def solve(
             that of the n-grams of a text, or one of `OTHER_NORMS`.
 
     Returns:
-        The factor C, the norm for this factor, and the logits of left-out texts, by the least cross-entropy of these.
+        The factor C, then the norm, with the least cross-entropy of the logits of left-out texts, and these logits.
     """
     features = _features_of(bag, batches, len(targets))
     grams = _grams(features, bag.kinds, folds)
@@ -406,18 +406,18 @@ def solve(
         (factor, left_out), best = kernel(norm), (Solution(0.0, norm, zeros[0], torch.tensor(math.inf)), zeros[0])
         solutions = dict.fromkeys(sorted({*folds.tolist()}), zeros)
         for strength in strengths:
-            logits, honest = torch.empty_like(zeros[0]), torch.empty_like(zeros[0])
+            logits, final = torch.empty_like(zeros[0]), torch.empty_like(zeros[0])
             for fold, start in solutions.items():
                 solutions[fold] = v, bias = fit(*start, factor[folds != fold], folds != fold, strength)
                 left = left_out[folds == fold] @ torch.linalg.solve_triangular(factor.t(), v, upper=True)
                 logits[folds == fold] = bias + left
             for fold in solutions:
                 scale, shift = calibrated(logits, comparable & (folds != fold))
-                honest[folds == fold] = scale * logits[folds == fold] + shift
-            total = loss(honest, targets)
+                final[folds == fold] = scale * logits[folds == fold] + shift
+            total = loss(final, targets)
             if total >= best[0].loss:
                 break
-            best = Solution(strength, norm, honest, total), logits
+            best = Solution(strength, norm, final, total), logits
         return best
 
     best, logits = cross_validate(1.0, INVERSE_STRENGTHS)

@@ -129,7 +129,7 @@ class Bidirectional(Parallel):
         if (forward.d_in, forward.d_out) != (backward.d_in, backward.d_out):
             raise ValueError(f"both directions need the same sizes; found {forward!r} and {backward!r}")
         if merge not in get_args(Merge):
-            raise ValueError(f"merge is concatenate, sum, product or mean, not {merge!r}")
+            raise ValueError(f"merge must be concatenate, sum, product or mean, found {merge!r}")
         self.rightward, self.leftward, self.merge = forward, backward, merge
         self.d_in, self.d_out = forward.d_in, forward.d_out * (2 if merge == "concatenate" else 1)
 

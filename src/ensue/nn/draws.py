@@ -82,7 +82,7 @@ def apply_dropout(x: Tensor, p: float) -> Tensor:
 def checked_probability(p: float) -> float:
     """Return the dropout probability `p`; raise ValueError unless it is from 0 to 1."""
     if not 0 <= p <= 1:
-        raise ValueError(f"dropout is a probability from 0 to 1, not {p}")
+        raise ValueError(f"dropout must be a probability from 0 to 1, found {p}")
     return p
 
 

@@ -93,7 +93,7 @@ class HighwayCharacterCNN(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if not filters or min(min(pair) for pair in filters) < 1:
-            raise ValueError(f"filters are pairs of a width and a number, both at least 1, not {filters!r}")
+            raise ValueError(f"filters must be pairs of a width and a number, both at least 1, found {filters!r}")
         if max(width for width, _ in filters) > longest:
             raise ValueError(f"filters must not be wider than `longest` = {longest} characters; found {filters!r}")
         self.filters, self.longest, self.padding = tuple(filters), longest, padding
@@ -136,7 +136,7 @@ class CharacterLSTM(nn.Module):
     def __init__(self, num_characters: int, *, d_character: int, d_out: int) -> None:
         super().__init__()
         if d_out % 2:
-            raise ValueError(f"d_out is split between two directions and must be even, not {d_out}")
+            raise ValueError(f"d_out must be even (half for each direction), found {d_out}")
         self.d_character, self.d_out = d_character, d_out
         self.embedding = TokenEmbedding(num_characters, d_character)
         self.rightward, self.leftward = LSTM(d_character, d_out // 2), LSTM(d_character, d_out // 2)
@@ -165,7 +165,7 @@ class CharacterCNN(nn.Module):
     def __init__(self, num_characters: int, *, d_character: int, d_out: int, widths: Sequence[int] = (3,)) -> None:
         super().__init__()
         if not widths or min(widths) < 1:
-            raise ValueError(f"widths are one or more numbers of characters, not {widths!r}")
+            raise ValueError(f"widths must be one or more numbers of characters, found {widths!r}")
         if d_out % len(widths):
             raise ValueError(f"d_out is divided equally among the widths; {d_out} is not divisible by {len(widths)}")
         self.d_character, self.d_out, self.widths = d_character, d_out, tuple(widths)

@@ -44,7 +44,7 @@ class Window(Parallel):
     def __init__(self, d_in: int, d_out: int, *, size: int) -> None:
         super().__init__()
         if size < 1:
-            raise ValueError(f"a window has at least one position, not {size}")
+            raise ValueError(f"a window must have at least one position, found {size}")
         self.d_in, self.d_out, self.size = d_in, d_out, size
         self.linear = nn.Linear(size * d_in, d_out)
         self.hidden = Tap()

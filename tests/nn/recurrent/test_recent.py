@@ -213,13 +213,13 @@ def test_a_gated_deltanet_reads_what_was_last_written_under_a_key() -> None:
     ("make", "message"),
     [
         (lambda: LRU(2, 2, radius=(0.9, 0.5)), r"expected 0 <= radius\[0\] < "),
-        (lambda: MogrifierLSTM(2, 2, rounds=-1), "rounds is 0 or more, not -1"),
+        (lambda: MogrifierLSTM(2, 2, rounds=-1), "rounds must be 0 or more, found -1"),
         (lambda: LEM(2, 2, longest_step=0.0), "longest_step must be above 0"),
         (lambda: SLSTM(2, 6), "4 heads cannot share 6"),
         (lambda: MLSTM(2, 6), "4 heads cannot share 6"),
         (lambda: GatedDeltaNet(2, 6), "4 heads cannot share 6"),
         (lambda: RWKV7(2, 6), "4 heads cannot share 6"),
-        (lambda: RWKV7(2, 4, rank=0), "rank of a matrix is above 0"),
+        (lambda: RWKV7(2, 4, rank=0), "rank of a matrix must be above 0"),
     ],
 )
 def test_wrong_sizes_are_refused(make: Callable[[], SequenceLayer], message: str) -> None:

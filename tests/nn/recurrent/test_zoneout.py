@@ -147,8 +147,8 @@ def test_weights_dropped_around_it_are_trained() -> None:
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: Zoneout(LSTM(4, 4), hidden=1.5), "zoneout is a probability from 0 to 1, not 1.5"),
-    (lambda: Zoneout(LSTM(4, 4), hidden=0.5, cell=-0.1), "zoneout is a probability from 0 to 1, not -0.1"),
+    (lambda: Zoneout(LSTM(4, 4), hidden=1.5), "zoneout must be a probability from 0 to 1, found 1.5"),
+    (lambda: Zoneout(LSTM(4, 4), hidden=0.5, cell=-0.1), "zoneout must be a probability from 0 to 1, found -0.1"),
     (
         lambda: Zoneout(GRU(4, 4), hidden=0.5, cell=0.5),
         "the state of GRU(d_in=4, d_out=4, reset='after') has no cell c",

@@ -24,7 +24,7 @@ EPSILON = 1e-5
 def check_choice(name: str, value: str, choices: Any) -> None:
     """Raise ValueError unless `value` is among the `choices` of a `Literal`."""
     if value not in get_args(choices):
-        raise ValueError(f"{name} is one of {', '.join(get_args(choices))}, not {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, found {value!r}")
 
 
 def nonlinearity(activation: Activation) -> nn.Module:

@@ -177,7 +177,7 @@ class RWKV7Inputs(Recurrent):
     def __init__(self, d_in: int, d_out: int, *, rank: int) -> None:
         super().__init__()
         if rank < 1:
-            raise ValueError(f"the rank of a matrix is above 0, not {rank}")
+            raise ValueError(f"the rank of a matrix must be above 0, found {rank}")
         self.d_in, self.d_out, self.rank = d_in, 6 * d_out, rank
         fraction = torch.arange(d_in) / d_in
         self.mix = nn.Parameter(torch.stack([1 - fraction**power for power in (0.2, 0.7, 0.7, 0.9, 0.9, 0.2)]))

@@ -36,7 +36,7 @@ class GRU(Recurrent):
     def __init__(self, d_in: int, d_out: int, *, reset: Literal["before", "after"] = "after") -> None:
         super().__init__()
         if reset not in ("before", "after"):
-            raise ValueError(f"reset is before or after, not {reset!r}")
+            raise ValueError(f"reset must be before or after, found {reset!r}")
         self.d_in, self.d_out, self.reset = d_in, d_out, reset
         self.weight_input = input_weight(3, d_out, d_in)
         self.weight_hidden = hidden_weight(3, d_out)
@@ -91,7 +91,7 @@ class Elman(Recurrent):
     def __init__(self, d_in: int, d_out: int, *, activation: Literal["tanh", "relu"] = "tanh") -> None:
         super().__init__()
         if activation not in ("tanh", "relu"):
-            raise ValueError(f"activation is tanh or relu, not {activation!r}")
+            raise ValueError(f"activation must be tanh or relu, found {activation!r}")
         self.d_in, self.d_out, self.activation = d_in, d_out, activation
         self.weight_input = input_weight(1, d_out, d_in)
         self.weight_hidden = hidden_weight(1, d_out)

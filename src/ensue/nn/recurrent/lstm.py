@@ -190,7 +190,7 @@ class ProjectedLSTM(Recurrent):
         super().__init__()
         for name, clip in (("clip_cell", clip_cell), ("clip_output", clip_output)):
             if clip is not None and not clip > 0:
-                raise ValueError(f"{name} is above 0, not {clip}")
+                raise ValueError(f"{name} must be above 0, found {clip}")
         d_cell = d_cell or 2 * d_out
         self.d_in, self.d_out, self.d_cell = d_in, d_out, d_cell
         self.clip_cell, self.clip_output = clip_cell, clip_output
@@ -240,7 +240,7 @@ class MogrifierLSTM(LSTM):
     def __init__(self, d_in: int, d_out: int, *, rounds: int = 5) -> None:
         super().__init__(d_in, d_out)
         if rounds < 0:
-            raise ValueError(f"rounds is 0 or more, not {rounds}")
+            raise ValueError(f"rounds must be 0 or more, found {rounds}")
         self.rounds = [f"weight_round_{i}" for i in range(rounds)]
         for name, size in zip(self.rounds, ((d_in, d_out), (d_out, d_in)) * rounds, strict=False):
             self.register_parameter(name, input_weight(1, *size))

@@ -29,7 +29,7 @@ class Zoneout(Recurrent):
         super().__init__()
         for p in (hidden, cell):
             if not 0 <= p <= 1:
-                raise ValueError(f"zoneout is a probability from 0 to 1, not {p}")
+                raise ValueError(f"zoneout must be a probability from 0 to 1, found {p}")
         if not isinstance(layer, Recurrent):
             raise ValueError(f"Zoneout needs a Recurrent layer, which {layer!r} is not")
         state = layer.init_state(1)

@@ -227,7 +227,7 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence
     text = text_section(
         tokens, view.ids.tolist(), view.predictions, tokenizer.symbol, length=view.length,
         vocabulary_size=tokenizer.vocabulary_size,
-        about=ABOUT + (" A unit’s color is its value when it has read the token." if view.units else ""),
+        about=ABOUT + (" A unit’s color is its value after the token is read." if view.units else ""),
         units=view.units, chosen=unit_page.chosen_units(view.units, view.correlations, count),
     )  # fmt: skip
     positions = ["<start>", *tokens]

@@ -200,7 +200,7 @@ class Study:
 
     @contextmanager
     def next(self, max_trials: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
-        """Yield the next trial with its values, which is locked during the `with` block; None after `max_trials`."""
+        """Lock the next trial during the `with` block, and yield it with its values; yield None after `max_trials`."""
         with self.lock:
             claimed = self._resume_abandoned() or self._start_new(max_trials)
             values = {} if claimed is None else self._suggest_values(claimed[0])
