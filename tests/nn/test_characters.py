@@ -116,5 +116,5 @@ def test_wrong_sizes_are_named() -> None:
         CharacterCNN(9, d_character=3, d_out=5, widths=(2, 3))
     with pytest.raises(ValueError, match=r"widths must be one or more numbers of characters, found \(\)"):
         CharacterCNN(9, d_character=3, d_out=4, widths=())
-    with pytest.raises(ValueError, match=r"not \(0,\)"):
+    with pytest.raises(ValueError, match=r"found \(0,\)"):
         CharacterCNN(9, d_character=3, d_out=4, widths=(0,))

@@ -173,7 +173,7 @@ def test_half_precision_features_are_summed_in_full(name: str) -> None:
 def test_wrong_sizes_are_named() -> None:
     with pytest.raises(ValueError, match="two directions need an even number of features, not 5"):
         LastPooling(5, bidirectional=True)
-    with pytest.raises(ValueError, match="concatenated poolings read the same number of features"):
+    with pytest.raises(ValueError, match="concatenated poolings must read the same number of features"):
         Poolings([MeanPooling(3), MaxPooling(4)])
     with pytest.raises(ValueError, match="concatenated poolings"):
         Poolings([])

@@ -88,7 +88,7 @@ def is_given(context: typer.Context, name: str) -> bool:
 
 
 def show_hypotheses(begin: str, hypotheses: list[Any]) -> None:
-    """Print hypotheses with their surprisals; a single hypothesis without."""
+    """Print hypotheses, with their surprisals if there are several."""
     if len(hypotheses) == 1:
         print(begin + hypotheses[0].text)
         return

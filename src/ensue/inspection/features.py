@@ -21,7 +21,7 @@ from ensue.types import exact
 
 
 class InputField(NamedTuple):
-    """The field with a component's id (of `WordForms`, "columns", "contextual" or "subwords"), and a number."""
+    """The place of a component's id: a field of `WordForms`, or "columns", "contextual" or "subwords"; and a number."""
 
     field: str
     number: int = -1

@@ -263,7 +263,7 @@ class WindowScores(WordFeatures):
 
     Block p of the W = 2 `REACH` + 1 blocks has the scores that the word at t adds to the word at t + p - `REACH`.
     The scores of all features of a word are added up. Words and columns have scores in all blocks, shapes in the three
-    middle blocks, affixes in the middle block, where an affix of more characters than the word is not repeated.
+    middle blocks, affixes in the middle block. A complete word counts once as a prefix and once as a suffix.
     """
 
     join = staticmethod(sum)  # type: ignore[assignment]

@@ -227,7 +227,7 @@ class Poolings(Pooling):
     def __init__(self, poolings: Iterable[Pooling]) -> None:
         poolings = list(poolings)
         if len({pooling.d_in for pooling in poolings}) != 1:
-            raise ValueError(f"concatenated poolings read the same number of features; found {poolings!r}")
+            raise ValueError(f"concatenated poolings must read the same number of features; found {poolings!r}")
         super().__init__(poolings[0].d_in)
         self.d_out = sum(pooling.d_out for pooling in poolings)
         self.poolings = nn.ModuleList(poolings)

@@ -201,7 +201,7 @@ class ClassifiedExamples(Examples):
                 continue
             given = labels.matrix([document.labels])[0]
             are_known = set(document.labels) <= set(labels.names)
-            # multi-label: of the least probable yes or no, p of a given label and 1 - p of another one
+            # multi-label: the minimum over all labels of p for a given label, and of 1 - p for another label
             probability = abs(probabilities - ~given).min() if labels.multiple else probabilities[given].sum()
             new = self.source.write(document, proposed)
             text = "\n".join(document.texts)

@@ -22,7 +22,7 @@ SomeSummary = TypeVar("SomeSummary", bound=Summary)
 
 
 class ChosenColumns(NamedTuple):
-    """The columns that options of the command name."""
+    """The columns that are chosen by options of the command."""
 
     words: str = ""
     labels: str = ""
