@@ -125,7 +125,7 @@ def private_folder(path: Path) -> Iterator[PrivateFolder]:
 def _check_owner(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
     """Raise OSError unless a file has the kind, belongs to the user, and is writable for the user alone."""
     if not is_kind(status.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file, or not a folder")
+        raise OSError(errno.EINVAL, "it is of another type")
     if not HAS_OWNERS:
         return
     if status.st_uid != os.geteuid():

@@ -77,7 +77,7 @@ class Dialect(Reader):
 
     def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str, *, titles: bool = True) -> Iterator[Row]:
         """Yield the rows of a file without a first line that declares the delimiter. With `titles`, rows of at most one
-        value above a row with more than two are also left out. The text of these lines is that before the first row.
+        value above a row with more than two are also left out. The first row has these lines in `record.before`.
         """
         rows, head, num_values = self.rows(lines, name), list[Row](), 0
         while num_values < 2 and len(head) <= MAX_TITLE_ROWS and (row := next(rows, None)) is not None:

@@ -91,7 +91,7 @@ class SensesTable(Table):
     """The table `[senses]` of a run with a vector for each sense, a cluster of a word's uses (Huang et al. 2012)."""
 
     origin: Path = Field(default="", alias="from")
-    """The run of word vectors by whose vectors the uses of words are clustered; "": one vector for each word."""
+    """The run of word vectors with which the uses of words are clustered; "": one vector for each word."""
     most: Annotated[int, Field(ge=2, le=100)] = 3
     """The largest number of senses of a word."""
     least: Share = 0.1

@@ -148,7 +148,7 @@ class RelativeBias(nn.Module):
     def __init__(self, num_heads: int, buckets: int) -> None:
         super().__init__()
         if buckets < 4:
-            raise ValueError(f"relative positions have at least four buckets, not {buckets}")
+            raise ValueError(f"relative positions must have at least four buckets, found {buckets}")
         self.buckets = buckets
         self.weight = nn.Parameter(torch.zeros(buckets, num_heads))
 
@@ -173,7 +173,7 @@ class Disentangled(nn.Module):
         super().__init__()
         if not 4 <= buckets < 2 * farthest:
             raise ValueError(
-                f"disentangled positions of {farthest} distances have 4 to {2 * farthest - 1} buckets, not {buckets}"
+                f"{farthest} disentangled distances must have 4 to {2 * farthest - 1} buckets, found {buckets}"
             )
         self.buckets, self.farthest = buckets, farthest
         self.weight = nn.Parameter(torch.zeros(2 * buckets, d_model))

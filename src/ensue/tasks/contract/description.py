@@ -87,8 +87,8 @@ class SoundFeatures:
     """The number of points of the Fourier transform."""
     floor: float
     """The minimum energy of a band."""
-    reach: float
-    """The dynamic range in nats: log energies are clipped to the maximum of the sound minus `reach`; 0: no clipping."""
+    dynamic_range: float
+    """In nats: log energies are clipped to the maximum of the sound minus this number; 0: no clipping."""
     window: NDArray[Any]
     """The window function (size,)."""
     bands: NDArray[Any]
