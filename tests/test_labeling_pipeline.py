@@ -83,8 +83,10 @@ def test_a_linear_tagger_learns_from_all_sentences_and_is_scored_by_cross_valida
     for text, answer in zip(texts, in_batch, strict=True):
         (alone,) = pipeline.predict([text], confidence=True, n_best=2)
         assert alone.labels == answer.labels
-        assert answer.paths is not None
-        assert len(answer.paths) <= 2
+        assert 1 <= len(answer.paths) <= 2
+        for path, record in zip(answer.paths, answer.as_json()["paths"], strict=True):
+            assert record["labels"] == path.labels
+            assert record["spans"] == path.as_json()["spans"] == [span.as_json() for span in path.spans]
     assert "Emission scores" in pipeline.inspect("Anna sees Lima .").page
 
 

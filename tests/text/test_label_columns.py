@@ -16,7 +16,6 @@ from ensue.text.labels import Labels
 from ensue.text.schemes import (
     MAX_SPANS_OF_WORD,
     SCHEMES,
-    Layer,
     Scheme,
     Span,
     encode,
@@ -129,8 +128,8 @@ def test_spans_that_overlap_are_read_as_written(sentence: tuple[list[Span], int]
 
 def test_layers_have_one_sign_for_a_gap() -> None:
     assert layers(["O", "O", "B-A", "I-A|B-B", "O", "O", "O", "B-A"]) == {
-        "A": Layer([0, 2, 3, 4, 7], ["O", "B-A", "I-A", "O", "B-A"]),
-        "B": Layer([0, 3, 4], ["O", "B-B", "O"]),
+        "A": {0: "O", 2: "B-A", 3: "I-A", 4: "O", 7: "B-A"},
+        "B": {0: "O", 3: "B-B", 4: "O"},
     }
 
 

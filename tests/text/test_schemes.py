@@ -76,6 +76,12 @@ def test_long_sequences_as_seqeval_reads_them(labels: list[str]) -> None:
 
 
 @given(st.lists(st.sampled_from(EVERY_TAG), max_size=12))
+def test_labels_that_violate_schemes_are_converted_as_their_spans(labels: list[str]) -> None:
+    for scheme in SCHEMES:
+        assert convert(labels, scheme) == encode(spans(labels), len(labels), scheme)
+
+
+@given(st.lists(st.sampled_from(EVERY_TAG), max_size=12))
 def test_other_letters_mean_the_same(labels: list[str]) -> None:
     bilou = [label.replace("E-", "L-").replace("S-", "U-") for label in labels]
     bmes = [label.replace("I-", "M-") for label in labels]

@@ -158,8 +158,7 @@ class Labels(Stored):
 
     def decode(self, tags: Sequence[int], words: Sequence[str] = ()) -> list[str]:
         """Return the labels of a sentence from its tag ids, in the label scheme of the training file."""
-        symbols = self.tags.symbols
-        labels = [symbols[tag] for tag in tags]
+        labels = list(map(self.tags.symbols.__getitem__, tags))
         # even if both schemes are equal, since the tags of a softmax head may violate the scheme
         return schemes.convert(labels, self.scheme) if self.scheme else labels
 

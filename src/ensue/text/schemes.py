@@ -15,9 +15,10 @@ overlap, the class of the second span gets a plus (`B-NP|B-NP+`); the class of a
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -76,10 +77,6 @@ class Position(NamedTuple):
     label: str
 
 
-_END = Position(OUTSIDE, "")
-"""The position before the first and after the last token of a sentence."""
-
-
 @lru_cache(maxsize=1 << 14)
 def position(label: str) -> Position:
     """Split a label at its first dash. The position is `O` unless the prefix is one of B I M E L S U W."""
@@ -96,14 +93,20 @@ def spans(labels: Sequence[str]) -> list[Span]:
     class. `E` and `S`, which conlleval supports only partly, are read like seqeval: both end a span, `S` always begins
     a span, and `E` begins a span if no span is open. As in seqeval, a prefix without a class (`B`) has the empty class.
     """
+    return _spans(enumerate(labels), len(labels))
+
+
+def _spans(tags: Iterable[tuple[int, str]], length: int) -> list[Span]:
+    """Return the spans of tags with their indices; the tokens of gaps are outside of spans."""
     result: list[Span] = []
-    start, before = 0, _END
-    for place, current in enumerate([*map(position, labels), _END]):
-        if not continues(before, current):
+    start, end, before = 0, 0, position(OUTSIDE)
+    for place, label in [*[tag for tag in tags if tag[1] != OUTSIDE], (length, OUTSIDE)]:
+        current = position(label)
+        if place > end or not continues(before, current):
             if before.kind != OUTSIDE:
-                result.append(Span(before.label, start, place))
+                result.append(Span(before.label, start, end))
             start = place
-        before = current
+        before, end = current, place + 1
     return result
 
 
@@ -114,33 +117,19 @@ def continues(before: Position, current: Position) -> bool:
 
 def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     """Return the labels of a sentence of `length` tokens with these `spans`, which must not overlap."""
-    labels = [OUTSIDE] * length
-    for span, tags in _encode(spans, length, scheme):
-        labels[span.start : span.end] = tags
-    return labels
+    tags = _encode(spans, length, scheme)
+    return [tags.get(place, OUTSIDE) for place in range(length)]
 
 
-def _encode(spans: Iterable[Span], length: int, scheme: Scheme) -> Iterator[tuple[Span, list[str]]]:
-    ordered = sorted(spans, key=lambda span: span.start)
-    for before, span, after in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
-        previous_end = before.end if before else 0
-        assert previous_end <= span.start < span.end <= length, f"{span} in {length} tokens after {before}"
-        prefixes = _prefixes(scheme, span.end - span.start, follows=_touch(before, span), precedes=_touch(span, after))
-        yield span, [_label(prefix, span.label) for prefix in prefixes]
-
-
-def _touch(left: Span | None, right: Span | None) -> bool:
-    return left is not None and right is not None and left.end == right.start and left.label == right.label
-
-
-def _prefixes(scheme: Scheme, length: int, *, follows: bool, precedes: bool) -> str:
-    """Return the prefixes of the tokens of a span, which may directly follow or precede a span of its class."""
-    places, after_touching, before_touching = SCHEMES[scheme]
-    first, inside, last, single = tuple(places)
-    prefixes = single if length == 1 else first + inside * (length - 2) + last
-    if follows and after_touching:
-        prefixes = after_touching + prefixes[1:]
-    return prefixes[:-1] + before_touching if precedes and before_touching else prefixes
+def _encode(spans: Iterable[Span], length: int, scheme: Scheme) -> dict[int, str]:
+    """Return the labels of the tokens in spans by their index."""
+    bio: dict[int, str] = {}
+    for name, start, end in spans:
+        assert 0 <= start < end <= length, f"a span from {start} to {end} in {length} tokens"
+        assert bio.keys().isdisjoint(range(start, end)), f"the span from {start} to {end} overlaps {bio}"
+        bio |= {start: _label("B", name)} | dict.fromkeys(range(start + 1, end), _label("I", name))
+    return {place: _converted(scheme, bio.get(place - 1, OUTSIDE), label, bio.get(place + 1, OUTSIDE))
+            for place, label in bio.items()}  # fmt: skip
 
 
 def _label(prefix: str, name: str) -> str:
@@ -169,9 +158,8 @@ def overlapping(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]
         layers.setdefault(name, []).append(span._replace(label=name))
     tags_of_words: list[list[str]] = [[] for _ in range(length)]
     for name in sorted(layers):
-        for span, tags in _encode(layers[name], length, scheme):
-            for word, tag in zip(tags_of_words[span.start : span.end], tags, strict=True):
-                word.append(tag)
+        for place, tag in _encode(layers[name], length, scheme).items():
+            tags_of_words[place].append(tag)
     return list(map(join_tags, tags_of_words))
 
 
@@ -186,44 +174,24 @@ def tags_of(label: str) -> dict[str, str]:
     return {name: tag for (kind, name), tag in kinds if kind != OUTSIDE}
 
 
-class Layer(NamedTuple):
-    """The tags of one layer of a class in a sentence, and the indices of their words.
+def layers(labels: Sequence[str]) -> dict[str, dict[int, str]]:
+    """Return the tags of each layer of a sentence by the index of their word; layers by class, including layer signs.
 
     A gap between tags is stored as one `O` at its first word, since a sentence may have many layers with few tags.
     """
-
-    places: list[int]
-    tags: list[str]
-
-    def spans(self) -> list[Span]:
-        """Return the spans of the layer, with indices of words in the sentence."""
-        return [Span(name, self.places[start], self.places[end - 1] + 1) for name, start, end in spans(self.tags)]
-
-    def close_gap(self, place: int) -> None:
-        """Append an `O` if there is a gap before `place`."""
-        begin = self.places[-1] + 1 if self.places else 0
-        if begin < place:
-            self.places.append(begin)
-            self.tags.append(OUTSIDE)
-
-
-def layers(labels: Sequence[str]) -> dict[str, Layer]:
-    """Return the layers of a sentence, by their class including layer signs."""
-    result: dict[str, Layer] = {}
+    result: dict[str, dict[int, str]] = {}
     for place, label in enumerate(labels):
         for name, tag in tags_of(label).items():
-            layer = result.setdefault(name, Layer([], []))
-            layer.close_gap(place)
-            layer.places.append(place)
-            layer.tags.append(tag)
-    for layer in result.values():
-        layer.close_gap(len(labels))
+            layer = result.setdefault(name, {0: OUTSIDE})
+            layer[place] = tag
+            if place + 1 < len(labels):
+                layer[place + 1] = OUTSIDE
     return result
 
 
 def overlapping_spans(labels: Sequence[str]) -> list[Span]:
     """Return the spans of labels that may have several tags. Outer spans precede inner ones."""
-    all_spans = (span for layer in layers(labels).values() for span in layer.spans())
+    all_spans = (span for layer in layers(labels).values() for span in _spans(layer.items(), len(labels)))
     return sorted({span._replace(label=span.label.rstrip(LAYER_SIGN)) for span in all_spans}, key=_order_outer_first)
 
 
@@ -233,7 +201,21 @@ def _order_outer_first(span: Span) -> tuple[int, int, str]:
 
 def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
     """Convert labels to `scheme`. The labels may violate their own scheme; `spans` defines how they are read."""
-    return encode(spans(labels), len(labels), scheme)
+    return list(map(_converted, repeat(scheme), [OUTSIDE, *labels], labels, [*labels[1:], OUTSIDE]))
+
+
+@lru_cache(maxsize=1 << 14)
+def _converted(scheme: Scheme, before: str, label: str, after: str) -> str:
+    """Return the label of a token in `scheme`; `before` and `after` are the labels of its neighbors."""
+    left, current, right = map(position, (before, label, after))
+    begins, ends = not continues(left, current), not continues(current, right)
+    letters = SCHEMES[scheme]
+    prefix = letters.places[PLACES.index("S" if begins and ends else "B" if begins else "E" if ends else "I")]
+    if begins and left.kind != OUTSIDE and left.label == current.label:
+        prefix = letters.after_touching or prefix
+    if ends and right.kind != OUTSIDE and right.label == current.label:
+        prefix = letters.before_touching or prefix
+    return OUTSIDE if current.kind == OUTSIDE else _label(prefix, current.label)
 
 
 def tag_set(classes: Iterable[str], scheme: Scheme) -> list[str]:
@@ -328,7 +310,7 @@ class SchemeDetector:
         """The number of sentences that violate a scheme."""
         self._first_violation: dict[Scheme, tuple[SentenceNumber, str | None, str | None]] = {}
 
-    def feed(self, labels: Sequence[str], line: int | None = None) -> None:
+    def feed(self, labels: Collection[str], line: int | None = None) -> None:
         """Count the labels of a sentence. Messages mention `line`, the number of its first line."""
         self._sentences += 1
         place = SentenceNumber(self._sentences, line)

@@ -100,7 +100,7 @@ class TaggedExamples(Examples):
         self.num_labels = sum(map(len, self.labels))
         detector = SchemeDetector(max_violations=1.0)  # wrong labels may violate the scheme in any sentence
         for sentence, labels in zip(self.sentences, self.labels, strict=True):
-            for tags in [layer.tags for layer in layers(labels).values()] if self.nested else [labels]:
+            for tags in map(dict.values, layers(labels).values()) if self.nested else [labels]:
                 detector.feed(tags, sentence.line)
         self.scheme = detector.result(recipe.data.train)
         if not self.num_labels:

@@ -117,7 +117,7 @@ class SentenceSurvey:
         self.summary.add_labels(labels, sentence.source.name, sentence.line)
         self.borders.feed(sentence)
         nested = self.summary.nested
-        for tags in [layer.tags for layer in layers(labels).values()] if nested else [labels]:
+        for tags in map(dict.values, layers(labels).values()) if nested else [labels]:
             self.detector.feed(tags, sentence.line)
         for scheme in self.detector.num_violating.keys() - self.first_errors.keys():
             self.first_errors[scheme] = _locate_error(sentence, labels, scheme)

@@ -110,10 +110,14 @@ class Posterior(NamedTuple):
         """Return the log probabilities (N,) of paths (N, T)."""
         steps, tables = self.marginals[np.arange(paths.shape[1]), paths], self.tables
         if tables is not None:
-            size = max(1, MAX_BLOCK_PROBABILITIES // self.scores.size)
-            for rows in (slice(first, first + size) for first in range(0, len(paths), size)):
-                after = softmax(tables.transitions[paths[rows, :-1]] + self.suffixes[1:])
-                steps[rows, 1:] = np.take_along_axis(after, paths[rows, 1:, np.newaxis], 2)[:, :, 0]
+            T, K = self.scores.shape
+            pairs, places = np.unique((np.arange(1, T) * K + paths[:, :-1]) * K + paths[:, 1:], return_inverse=True)
+            shares, size = np.empty(len(pairs)), max(1, MAX_BLOCK_PROBABILITIES // K)
+            for rows in (slice(first, first + size) for first in range(0, len(pairs), size)):
+                positions, before, after = np.unravel_index(pairs[rows], (T, K, K))
+                after_each = softmax(tables.transitions[before] + self.suffixes[positions])
+                shares[rows] = after_each[np.arange(len(after)), after]
+            steps[:, 1:] = shares[places].reshape(len(paths), T - 1)
         with np.errstate(divide="ignore"):
             logs: Numbers = np.log(steps)
         return logs[:, 0] + logs[:, 1:].sum(1)
@@ -175,26 +179,27 @@ def rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np
     best, tags, origins, K = tables.start + scores[0], np.arange(len(tables.start)), [], len(tables.start)
     finite = np.abs(np.concatenate([scores.ravel(), tables.transitions.ravel(), *tables[::2]]))
     slack = 8 * len(scores) ** 2 * np.finfo(scores.dtype).eps * finite.max(where=finite < np.inf, initial=0.0)
+    lowest = np.finfo(scores.dtype).min  # a lower sum is -inf, of an illegal path
     for emission, rest in zip(scores[1:], reversed(after[:-1]), strict=True):
         check_interrupted()
-        sums = best[:, np.newaxis] + tables.transitions[tags]
+        sums = best[:, np.newaxis] + tables.transitions.take(tags, 0)
         totals = sums + emission
         bounds = (totals + rest).ravel()
         limit = np.partition(bounds, -count)[-count] - slack if bounds.size > count else -np.inf
-        stored = np.flatnonzero((bounds >= limit) & (bounds > -np.inf))
-        origin, tags = np.divmod(stored, K)
-        order = np.lexsort((origin, -sums.ravel()[stored], tags))
-        tags = tags[order]
-        order = order[np.arange(len(order)) - np.searchsorted(tags, tags) < count]  # at most `count` of each last tag
-        origin, tags, best = origin[order], stored[order] % K, totals.ravel()[stored[order]]
-        origins.append((origin.astype(np.int32), tags.astype(np.int32)))
+        stored = np.flatnonzero(bounds >= max(limit, lowest))  # origin * K + tag
+        stored = stored[np.lexsort((-sums.take(stored), stored % K))]
+        if len(stored) > count:  # at most `count` of each last tag
+            tags = stored % K
+            stored = stored[np.arange(len(stored)) - np.searchsorted(tags, tags) < count]
+        best, tags = totals.take(stored), stored % K
+        origins.append(stored.astype(np.int32))
     ending = best + tables.end[tags]
     rank = np.argsort(-ending, kind="stable")[:count]
     rank = rank[ending[rank] > -np.inf]
     path = []
-    for parents, last_tags in reversed(origins):
-        path.append(last_tags[rank])
-        rank = parents[rank]
+    for origin in reversed(origins):
+        rank, tags = np.divmod(origin[rank], K)
+        path.append(tags)
     return np.stack([rank, *reversed(path)], 1).astype(np.int64)
 
 

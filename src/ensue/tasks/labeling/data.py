@@ -185,7 +185,7 @@ class PassageReader:
                 columns.append(sentence, labels, misaligned=misaligned, continues=index > 0, group=group)
                 for name, detector in detectors.items():
                     values = labels[name]
-                    for tags in [layer.tags for layer in layers(values).values()] if self.format.nested else [values]:
+                    for tags in map(dict.values, layers(values).values()) if self.format.nested else [values]:
                         detector.feed(tags, sentence.line)
         return columns, detectors
 
@@ -326,8 +326,8 @@ class SentenceData(WordsData[Sentences]):
         limit, learned = self.recipe.data.nested, split.facts["learned"][""]
         removed = {key for _, key, *_ in learned if len(key) - len(key.rstrip(LAYER_SIGN)) >= limit}
         split.facts["learned"][""] = [row for row in learned if row[1] not in removed]
-        layers_of_sentences = map(layers, split.train.labels) if removed else ()
-        num_spans = sum(len(by_key[key].spans()) for by_key in layers_of_sentences for key in removed & by_key.keys())
+        by_sentence = map(layers, split.train.labels) if removed else ()
+        num_spans = sum(len(spans([*tags[key].values()])) for tags in by_sentence for key in removed & tags.keys())
         note = f"{num_spans:,} spans of the training data are not learned: data.nested={limit} layers of a class"
         return [note] if num_spans else []
 

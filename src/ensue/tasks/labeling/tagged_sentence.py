@@ -8,7 +8,8 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ensue.inspection.colors import color_of
 from ensue.nn.heads.single_chain import Posterior
 from ensue.text.label_columns import NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
-from ensue.text.schemes import LAYER_SIGN, overlapping_spans, spans
+from ensue.text.schemes import LAYER_SIGN, Span, overlapping_spans, spans
 
 MAX_PATHS = 100
 """The maximum number of best paths."""
@@ -94,6 +95,11 @@ class LabeledSpan(NamedTuple):
     probability: float | None = None
     """The joint probability of class, start and end; None unless `predict` computes probabilities."""
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the span as JSON values; `probability` is missing unless `predict` computes probabilities."""
+        probability = {} if self.probability is None else {"probability": _round(self.probability)}
+        return {"text": self.text, "label": self.label, "start": self.start, "end": self.end, **probability}
+
     def __repr__(self) -> str:
         return f"{self.text!r} {self.label}"
 
@@ -110,60 +116,62 @@ class TaggedSentence:
     """The joint probability of all labels of a path; None for the prediction itself."""
     overlap: bool = False
     """Whether the labels encode spans that may overlap."""
-    paths: Sequence[TaggedSentence] = ()
-    """The `n_best` paths, the most probable first: the same text with other labels."""
+    labels_of_paths: Sequence[tuple[list[Any], float]] = ()
+    """The labels of the words and the probability of each of the `n_best` paths, the most probable first."""
 
     def with_confidence(self, confidence: Confidence) -> TaggedSentence:
         """Return the sentence with its probabilities and paths."""
-        shared = zip(self.words, confidence.labels, strict=True)
-        paths = []
-        words = [cache(word.with_label) for word in self.words]  # a word has few labels in all paths
-        for labels, probability in confidence.paths:
-            path = tuple(word(label) for word, label in zip(words, labels, strict=True))
-            paths.append(replace(self, words=path, probability=probability))
-        labeled = tuple(word._replace(confidence=probability) for word, probability in shared)
-        return replace(self, words=labeled, span_probabilities=tuple(confidence.spans), paths=tuple(paths))
+        pairs = zip(self.words, confidence.labels, strict=True)
+        words = tuple([LabeledWord(*word[:4], probability, word.columns) for word, probability in pairs])
+        return replace(self, words=words, span_probabilities=confidence.spans, labels_of_paths=confidence.paths)
 
     @property
     def labels(self) -> list[str]:
         """The labels of the words, in order."""
         return [word.label for word in self.words]
 
+    @cached_property
+    def paths(self) -> tuple[TaggedSentence, ...]:
+        """The `n_best` paths, the most probable first: the same text with other labels."""
+        words = [cache(word._replace(confidence=None).with_label) for word in self.words]  # each has few labels
+        paths = []
+        for labels, probability in self.labels_of_paths:
+            path = tuple([word(label) for word, label in zip(words, labels, strict=True)])
+            paths.append(TaggedSentence(self.text, path, self.has_spans, (), probability, self.overlap))
+        return tuple(paths)
+
     @property
     def spans(self) -> list[LabeledSpan]:
         """The spans that the labels encode; empty for plain labels. An outer span comes before its inner spans."""
-        labeled = (overlapping_spans if self.overlap else spans)(self.labels) if self.has_spans else []
-        places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in labeled]
-        probabilities: Sequence[float | None] = self.span_probabilities or [None] * len(labeled)
-        return [
-            LabeledSpan(self.text[start:end], label, start, end, probability)
-            for (label, start, end), probability in zip(places, probabilities, strict=True)
-        ]
+        labeled = self._spans_of(self.labels)
+        return list(map(self._make_span, labeled, self.span_probabilities or repeat(None)))
+
+    def _spans_of(self, labels: Sequence[str]) -> list[Span]:
+        return (overlapping_spans if self.overlap else spans)(labels) if self.has_spans else []
+
+    def _make_span(self, span: Span, probability: float | None = None) -> LabeledSpan:
+        start, end = self.words[span.start].start, self.words[span.end - 1].end
+        return LabeledSpan(self.text[start:end], span.label, start, end, probability)
 
     def as_json(self) -> dict[str, Any]:
         """Return the sentence as JSON values."""
-        words = [word.as_json() for word in self.words]
-        paths = {"paths": [path._path_json() for path in self.paths]} if self.paths else {}
-        return {"text": self.text, "words": words, **self._spans_json(), **paths}
+        spans = {"spans": [span.as_json() for span in self.spans]} if self.has_spans else {}
+        paths = {"paths": list(self._paths_json())} if self.labels_of_paths else {}
+        return {"text": self.text, "words": self.table_rows(), **spans, **paths}
 
     def table_rows(self) -> list[dict[str, Any]]:
         """Return a row for each word."""
         return [word.as_json() for word in self.words]
 
-    def _path_json(self) -> dict[str, Any]:
-        labels: dict[str, Any] = {"labels": self.labels}
-        if any(word.columns for word in self.words):
-            rows = [word.columns or {} for word in self.words]
-            labels = {"columns": {name: [row[name] for row in rows] for name in rows[0]}}
-        return {"probability": _round(self.probability), **labels, **self._spans_json()}
-
-    def _spans_json(self) -> dict[str, Any]:
-        if not self.has_spans:
-            return {}
-        rows = [span._asdict() for span in self.spans]
-        probabilities = [{"probability": _round(value)} for value in self.span_probabilities] or [{}] * len(rows)
-        plain = [{name: value for name, value in span.items() if name != "probability"} for span in rows]
-        return {"spans": [span | probability for span, probability in zip(plain, probabilities, strict=True)]}
+    def _paths_json(self) -> Iterator[dict[str, Any]]:
+        span_json = cache(lambda span: self._make_span(span).as_json())  # most spans are in several paths
+        columns = self.words[0].columns if self.words else None
+        for labels, probability in self.labels_of_paths:
+            values: dict[str, Any] = {"labels": [*labels]}
+            if columns:
+                values = {"columns": dict(zip(columns, map(list, zip(*labels, strict=True)), strict=True))}
+            spans = {"spans": [{**span_json(span)} for span in self._spans_of(labels)]} if self.has_spans else {}
+            yield {"probability": _round(probability), **values, **spans}
 
     def __iter__(self) -> Iterator[LabeledWord]:
         return iter(self.words)
