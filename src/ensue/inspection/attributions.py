@@ -35,6 +35,8 @@ TOLERANCE = 0.02
 """The tolerated error, relative to the difference of the outputs, or to 1 if the difference is smaller."""
 MAX_CALL_VALUES = 1 << 27
 """The approximate maximum number of activations that one call stores for gradients."""
+INTEGRAL_POSITIONS, MIN_INTEGRAL_POINTS = 4_096, 48
+"""The approximate number of positions times points of the line that an integral reads, and the minimum of points."""
 
 Output = Callable[[Tensor], Tensor]
 """A function from features (B, T, d) to outputs (B,)."""
@@ -81,19 +83,17 @@ def gradients_of(
     return InputGradients(_to_array(of_input[0]), named(by_tap))
 
 
-def integrated_gradients(
-    output: Output, x: Float[Tensor, "1 T d"], baseline: Float[Tensor, "1 T d"] | None = None, *, points: int, rows: int
-) -> Integrated:
-    """Return the integrated gradients of `output` at x. The model must be in evaluation mode.
+def integrated_gradients(output: Output, x: Float[Tensor, "1 T d"], *, rows: int, points: int = 0) -> Integrated:
+    """Return the integrated gradients of `output` at x, with zeros as the baseline. The model must be in evaluation
+    mode.
 
     Args:
         output: A function from features (B, T, d) to outputs (B,).
         x: The features.
-        baseline: The start of the line; by default zeros.
-        points: The approximate maximum number of points of the line that are evaluated.
         rows: The number of points in a batch.
+        points: The approximate maximum number of points of the line that are evaluated; 0: by `INTEGRAL_POSITIONS`.
     """
-    line = _Line(output, x.detach(), torch.zeros_like(x) if baseline is None else baseline.detach(), rows)
+    line, points = _Line(output, x.detach(), rows), points or max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // x.shape[1])
     edges = np.linspace(0.0, 1.0, NUM_INTERVALS + 1)
     values = line.values(edges)
     intervals = _Intervals(edges[:-1], edges[1:], values[:-1], values[1:], line.integrals(edges[:-1], edges[1:]))
@@ -106,10 +106,10 @@ def integrated_gradients(
 
 
 class _Line:
-    """Outputs and integrals along the line from the baseline (0) to x (1)."""
+    """Outputs and integrals along the line from the baseline of zeros (0) to x (1)."""
 
-    def __init__(self, output: Output, x: Tensor, baseline: Tensor, rows: int) -> None:
-        self.output, self.baseline, self.difference, self.rows = output, baseline, x - baseline, max(1, rows)
+    def __init__(self, output: Output, x: Tensor, rows: int) -> None:
+        self.output, self.x, self.rows = output, x, max(1, rows)
 
     def values(self, alphas: Array) -> Array:
         """Return the outputs (N,) at N points."""
@@ -125,11 +125,11 @@ class _Line:
 
     def _features(self, alphas: Array) -> tuple[Tensor, ...]:
         """Return batches of features at points of the line, from 0 (the baseline) to 1 (x)."""
-        rows = torch.from_numpy(alphas).to(self.difference).view(-1, 1, 1)
-        return tuple(self.baseline + alpha * self.difference for alpha in torch.split(rows, self.rows))
+        rows = torch.from_numpy(alphas).to(self.x).view(-1, 1, 1)
+        return tuple(alpha * self.x for alpha in torch.split(rows, self.rows))
 
     def _compute_slopes(self, x: Tensor) -> Array:
-        """Return (x - x') · ∂y/∂x_t for each row, (B, T)."""
+        """Return x · ∂y/∂x_t for each row, (B, T)."""
         check_interrupted()
         leaf = x.requires_grad_()
         with torch.enable_grad():
@@ -137,7 +137,7 @@ class _Line:
         if not value.requires_grad:
             return np.zeros(x.shape[:2])
         (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)
-        return _to_array((gradient * self.difference).sum(-1))
+        return _to_array((gradient * self.x).sum(-1))
 
 
 class _Intervals(NamedTuple):

@@ -63,6 +63,10 @@ class Classes(Stored):
         order = np.argsort(-probabilities, kind="stable")
         return tuple(self.names[id] for id in order if probabilities[id] >= max(self.threshold, at_least))
 
+    def by_name(self, probabilities: Floats) -> dict[str, float]:
+        """Return the probabilities (K,) of labels by their names."""
+        return dict(zip(self.names, probabilities.tolist(), strict=True))
+
     @property
     def symbols(self) -> tuple[str, ...]:
         """The names of the model's outputs."""

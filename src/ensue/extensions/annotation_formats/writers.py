@@ -229,7 +229,7 @@ def _predict_classes(
     pipeline: ClassificationPipeline, source: Any, locator: _TextLocator, shared: Row
 ) -> Iterator[Prediction]:
     for document, labels, probabilities, _ in pipeline.classify(source):
-        by_label = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
+        by_label = pipeline.labels.by_name(probabilities)
         predicted = [by_label[label] for label in labels] or [max(by_label.values())]
         text = document.source
         name, line, start = locator.locate(document.path, document.line, document.before, text, document.texts[0])

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from ensue.errors import EnsueError, nearest
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
-from ensue.tasks.labeling.task import LabelPair
 from ensue.text.label_columns import LabelColumns
 from ensue.text.schemes import Span
 
@@ -103,7 +102,7 @@ def _compare_texts(
         document = after.document
         _require_equal(before.document.texts, document.texts)
         chosen = new.labels.chosen(after.probabilities)
-        by_label = dict(zip(new.labels.names, after.probabilities.tolist(), strict=True))
+        by_label = new.labels.by_name(after.probabilities)
         probability = min((by_label[name] for name in chosen), default=1 - max(by_label.values()))
         labels = [sorted(names) for names in (document.labels, old.labels.chosen(before.probabilities), chosen)]
         shown = (" ".join(names) or "-" for names in labels)
@@ -120,8 +119,8 @@ def _compare_sentences(old: LabelingPipeline, new: LabelingPipeline, location: s
         _require_equal(old_answer.sentence.words, sentence.words)
         assert confidence is not None
         rows = [source.format.labels(sentence, name) for name in columns]
-        correct = list(zip(*rows, strict=True)) if isinstance(new.labels, LabelColumns) else rows[0]
-        labels = [LabelPair.of(new.labels, correct, predicted).gold, old_answer.labels, predicted]
+        correct: Any = list(zip(*rows, strict=True)) if isinstance(new.labels, LabelColumns) else rows[0]
+        labels: list[Any] = [new.labels.in_scheme(correct), old_answer.labels, predicted]
         scores = [min(p.values()) if isinstance(p, dict) else p for p in confidence.labels]
         place = f"{sentence.source.name}:{sentence.line}"
         if isinstance(new.labels, LabelColumns) or not new.labels.has_spans:

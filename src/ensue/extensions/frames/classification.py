@@ -1,6 +1,6 @@
 """Classification of series of frames: data, training, pipeline, and page."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -19,7 +19,6 @@ from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData,
 from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
 from ensue.inspection.attributions import Integrated, gradients_of
-from ensue.inspection.colors import color_of
 from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadFeatures
@@ -154,7 +153,7 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
         for item, labels, probabilities in self.classify(series):
-            by_label = dict(zip(self.labels.names, probabilities.tolist(), strict=True))
+            by_label = self.labels.by_name(probabilities)
             yield ClassifiedSeries((item.name,), labels, by_label)
 
     def classify(self, series: Iterable[Series]) -> Iterator[LabelsOfSeries]:
@@ -167,10 +166,9 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""
         view, labels = view_series(self.model, self.series_view(self.only(series))), self.labels
-        threshold = labels.threshold if labels.multiple else None
-        colors = {name: color_of(name) for name in labels.names}
-        sections = series_sections(view, labels.names, colors=colors, threshold=threshold)
-        return self._make_inspection(view, sections, {"head": " + ".join(self.recipe.head.pooling)})
+        return self._make_inspection(
+            view, series_sections(view, labels), {"head": " + ".join(self.recipe.head.pooling)}
+        )
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> ClassificationScores:
         """Return the scores on labeled series. Raises DataError for unsuitable labels (see `class_labels`)."""
@@ -257,14 +255,13 @@ MAXIMA = (
 )
 
 
-def series_sections(
-    view: FrameClassifierView, names: Sequence[str], *, colors: Mapping[str, str], threshold: float | None
-) -> list[Section]:
-    """Return the sections of the page. `threshold` is that of predicted labels; None if a series has one label."""
-    columns, label = view.columns, names[view.label]
+def series_sections(view: FrameClassifierView, labels: Classes) -> list[Section]:
+    """Return the sections of the page."""
+    columns, label, probabilities = view.columns, labels.names[view.label], view.probabilities
+    by_name, threshold = labels.by_name(probabilities), labels.threshold if labels.multiple else None
     sections = [
         series_section(view, columns),
-        labels_section(view.probabilities, view.label, names, colors=colors, threshold=threshold, what="series"),
+        labels_section(by_name, labels.chosen(probabilities), threshold=threshold, what="series"),
     ]
     heading, about = f"Contributions of frames to “{label}”", GRADIENTS.format(label)
     sections.append(_bar_section(heading, about, view.gradients, columns, "contribution"))

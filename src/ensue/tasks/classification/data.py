@@ -115,7 +115,8 @@ class DocumentData(WordsData[Documents]):
         self.fingerprint = source.files.fingerprint()
         self.num_texts = 1 if self.layout.joined else max(1, len(self.layout.texts))
         self.subwords = classification.subword_reader(recipe, self.tuned)
-        self.reader = classification.TextReader.of(recipe, self.num_texts, self.subwords)
+        blanks = None if self.subwords is None else self.subwords.blanks
+        self.reader = classification.TextReader(recipe, self.num_texts, data.splitter, blanks)
         key = [self.fingerprint, recipe.max_words, self.reader.blanks]
         self.split = Split.cached(Documents, data, key, lambda: self._split(source))
         self.teacher = TeacherLabels(data.teacher, self._read_words) if data.teacher else None

@@ -83,13 +83,6 @@ class TextReader:
     blanks: str | None = None
     """The blanks to put before the first word of a text; None: words do not include the blanks before them."""
 
-    @classmethod
-    def of(
-        cls, recipe: ClassificationRecipe, num_texts: int, subwords: SubwordReader | None, *, splitter: str = ""
-    ) -> Self:
-        """Return the reader of a recipe with the blanks for `subwords`. `splitter` replaces `data.splitter`."""
-        return cls(recipe, num_texts, splitter or recipe.data.splitter, None if subwords is None else subwords.blanks)
-
     def read(self, document: Document, *, multiple: bool = True) -> SplitTexts:
         """Return the words of a document. Raise DataError for a wrong number of texts or labels, or a long text."""
         check_document(document, self.num_texts, multiple=multiple)

@@ -1,6 +1,6 @@
 """The page about a text or a pair of texts in a classifier."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,22 +32,18 @@ def inspect_texts(
 ) -> Inspection:
     """Return the page about a text or a pair in a classifier. `facts` are the values at the top of the page by name."""
     views = view_classifier(model, reads)
-    colors = {name: color_of(name) for name in labels.names}
+    title = clipped(" | ".join(text.text for text in shown), MAX_TITLE_CHARACTERS)
+    return Inspection(title, views, facts, classifier_sections(views, shown, labels))
+
+
+def classifier_sections(views: Sequence[ClassifierView], texts: Sequence[ShownText], labels: Classes) -> list[Section]:
+    """Return all sections."""
+    label, probabilities = labels.names[views[0].label], views[0].probabilities
     threshold = labels.threshold if labels.multiple else None
-    sections = classifier_sections(views, shown, labels.names, colors=colors, threshold=threshold)
-    return Inspection(clipped(" | ".join(text.text for text in shown), MAX_TITLE_CHARACTERS), views, facts, sections)
-
-
-def classifier_sections(
-    views: Sequence[ClassifierView], texts: Sequence[ShownText], names: Sequence[str], *, colors: Mapping[str, str],
-    threshold: float | None,
-) -> list[Section]:  # fmt: skip
-    """Return all sections. `threshold` is the threshold of probabilities if a text may have several labels, or None."""
-    label = names[views[0].label]
     keys = [f"{side}-" for side in range(len(views))]
     columns = [WordColumns(view.words[:MAX_WORDS], key=key) for view, key in zip(views, keys, strict=True)]
     sections = [
-        labels_section(views[0].probabilities, views[0].label, names, colors=colors, threshold=threshold),
+        labels_section(labels.by_name(probabilities), labels.chosen(probabilities), threshold=threshold),
         _contributions_section(views, texts, keys, label),
         *_integrated_sections(views, texts, keys, label),
     ]
@@ -67,18 +63,17 @@ def classifier_sections(
 
 
 def labels_section(
-    probabilities: NDArray[np.float32], label: int, names: Sequence[str], *, colors: Mapping[str, str],
-    threshold: float | None, what: str = "text",
+    probabilities: Mapping[str, float], predicted: Collection[str], *, heading: str = "Labels",
+    threshold: float | None = None, what: str = "text",
 ) -> Section:  # fmt: skip
-    """Return a section with a bar for each label, the most probable first. Only predicted labels have colors."""
-    order = np.argsort(-probabilities, kind="stable")[:MAX_LABELS].tolist()
-    rows = []
-    for index, probability in zip(order, probabilities[order].tolist(), strict=True):
-        is_predicted = probability >= threshold if threshold is not None else index == label
-        rows.append((names[index], probability, colors[names[index]] if is_predicted else None))
-    note = cut(len(names), len(order), "labels", "most probable")
+    """Return a section with a bar for each label, the most probable first. Only predicted labels have colors.
+    `threshold` is the threshold of probabilities if a text may have several labels, or None.
+    """
+    ranked = sorted(probabilities.items(), key=lambda item: -item[1])[:MAX_LABELS]
+    rows = [(name, probability, color_of(name) if name in predicted else None) for name, probability in ranked]
+    note = cut(len(probabilities), len(rows), "labels", "most probable")
     shown = {"rows": rows, "threshold": threshold, "note": note, "what": what}
-    return Section("Labels", "tasks/classification/labels.html", shown)
+    return Section(heading, "tasks/classification/labels.html", shown)
 
 
 def _contributions_section(

@@ -19,7 +19,7 @@ from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError, check_fraction, check_type, checked_texts
 from ensue.inspection.colors import color_of
 from ensue.inspection.notebook import MAX_CELL_CHARACTERS, Answers, Bar, Chips, Shown
-from ensue.inspection.page import Inspection, Section, ansi, clipped, cut
+from ensue.inspection.page import Inspection, Section, ansi, clipped
 from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
@@ -30,7 +30,7 @@ from ensue.stored import changed
 from ensue.tasks.classification.data import DocumentData
 from ensue.tasks.classification.description import describe
 from ensue.tasks.classification.model import TextReader, check_document, describe_reading, document_source
-from ensue.tasks.classification.page import MAX_LABELS, inspect_texts
+from ensue.tasks.classification.page import inspect_texts, labels_section
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.task import ScoredLabels, classify_words, tally_of
 from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
@@ -74,13 +74,9 @@ class Classified(Shown):
         return [{"text": " | ".join(self.texts), "labels": chips, "probability": Bar(self.probability)}]
 
     def _sections(self) -> list[Section]:
-        ranked = sorted(self.probabilities.items(), key=lambda item: -item[1])[:MAX_LABELS]
-        rows = [(name, probability, color_of(name) if name in self.labels else None) for name, probability in ranked]
-        note = cut(len(self.probabilities), len(rows), "labels", "most probable")
-        labels = {"rows": rows, "threshold": None, "note": note, "what": "text"}
         return [
             Section("", "inspection/plain.html", {"shown": clipped(" | ".join(self.texts), MAX_CELL_CHARACTERS)}),
-            Section("", "tasks/classification/labels.html", labels),
+            labels_section(self.probabilities, self.labels, heading=""),
         ]
 
     def __repr__(self) -> str:
@@ -150,7 +146,9 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
             return self.with_search(at_least=at_least).predict(texts)
         texts = checked_texts(texts, "texts, or of pairs of them")
         answers = self.classify(Document((text,) if isinstance(text, str) else tuple(text)) for text in texts)
-        return Answers(Classified(document.texts, labels, self._by_label(row)) for document, labels, row, _ in answers)
+        return Answers(
+            Classified(document.texts, labels, self.labels.by_name(row)) for document, labels, row, _ in answers
+        )
 
     def predict_json(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
         return [answer.as_json() for answer in self.predict(texts)]
@@ -253,7 +251,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         num_empty = num_unknown = 0
         answers = chain.from_iterable(self.classify(batch, shard) for batch in batches)
         for document, labels, probabilities, is_known in answers:
-            by_label = self._by_label(probabilities)
+            by_label = self.labels.by_name(probabilities)
             num_empty += document.is_empty
             num_unknown += not (document.is_empty or is_known or self.subwords)
             if as_json:
@@ -268,13 +266,11 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         warn_of_texts(num_empty, name, ("is empty", "are empty"), "meaningless")
         warn_of_texts(num_unknown, name, (f"has {unknown}", f"have {unknown}"), "unreliable")
 
-    def _by_label(self, probabilities: NDArray[np.float32]) -> dict[str, float]:
-        return dict(zip(self.labels.names, probabilities.tolist(), strict=True))
-
     @property
     def text_reader(self) -> TextReader:
         """The reader of texts, with the settings of training."""
-        return TextReader.of(self.recipe, self.num_texts, self.subwords, splitter=self.splitter)
+        blanks = None if self.subwords is None else self.subwords.blanks
+        return TextReader(self.recipe, self.num_texts, self.splitter or self.recipe.data.splitter, blanks)
 
     @property
     def num_texts(self) -> int:

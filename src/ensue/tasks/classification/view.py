@@ -21,8 +21,6 @@ MAX_VARIANT_WORDS = 400_000
 """The maximum number of words of all variants of a text, which are read to compute the effects of words."""
 MAX_BATCH_WORDS = 16_384
 """The maximum number of words in a batch of variants."""
-INTEGRAL_POSITIONS, MIN_INTEGRAL_POINTS = 4_096, 48
-"""The approximate number of words times interpolation points of integrated gradients, and the minimum of points."""
 
 
 class Contribution(NamedTuple):
@@ -98,8 +96,7 @@ def integrated_of(
         texts[side] = model.pooled(x, reading.keys.expand(len(x), *reading.keys.shape[1:]), None)
         return log_odds(model, model.logits_of(texts), label)
 
-    rows, points = rows_together(model.layers, length), max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // length)
-    return integrated_gradients(output, reading.x, points=points, rows=rows)
+    return integrated_gradients(output, reading.x, rows=rows_together(model.layers, length))
 
 
 def groups_of(length: int) -> list[range]:

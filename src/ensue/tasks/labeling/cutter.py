@@ -13,7 +13,6 @@ from ensue.data.sentences.conllu import Conllu, pieces
 from ensue.data.sentences.running_text import CutSentence, RunningText, cut_sentences, running_text
 from ensue.data.sentences.sentence import Format, Sentence
 from ensue.data.sentences.source import SentenceSource
-from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError, checked_texts
 from ensue.inspection.notebook import Answers
 from ensue.metrics.raw_text import AnalyzedToken, AnalyzedWord, RawTextScores, raw_text_scores
@@ -91,12 +90,8 @@ class CutterPipeline(LabelingPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
-        for numbered in self.cut(self.paragraphs(location, encoding), shard=shard):
+        for numbered in self.cut(self._open_source(location, format=None, encoding=encoding), shard=shard):
             yield json.dumps(numbered.sentence.as_json(), ensure_ascii=False) + "\n" if as_json else numbered.conllu()
-
-    def paragraphs(self, location: str, encoding: str) -> SentenceSource:
-        """Return the paragraphs of a file or a stream."""
-        return self.source(stream_lines(location, encoding) if is_stream(location) else location, encoding=encoding)
 
     def evaluate(self, data: Data, *, encoding: str = "utf-8") -> RawTextScores:  # type: ignore[override]
         """Return the scores on the raw text of a treebank, computed as in the CoNLL 2018 shared task."""
@@ -154,7 +149,8 @@ class CutterAndTagger(CutterPipeline):
         color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
         """Yield the sentences in CoNLL-U, or a JSON object for each sentence."""
-        conllu, sentences = Conllu(), self.read_cut(self.paragraphs(location, encoding), shard=shard)
+        paragraphs, conllu = self._open_source(location, format=None, encoding=encoding), Conllu()
+        sentences = self.read_cut(paragraphs, shard=shard)
         for answer in self.tagger.label(sentences, confidence=as_json):
             if as_json:
                 yield (json.dumps(self.tagger.tagged(answer, conllu).as_json(), ensure_ascii=False) + "\n")

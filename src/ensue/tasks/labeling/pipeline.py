@@ -238,15 +238,12 @@ class LabelingPipeline(WordPipeline):
         words = 0
         for answer in self.label(source, confidence=confidence):
             sentence, predicted, *_ = answer
-            gold: Sequence[Any]
-            if isinstance(self.labels, LabelColumns):
-                gold = list(zip(*(source.format.labels(sentence, name) for name in self.labels.names), strict=True))
-            else:
-                gold = source.format.labels(sentence, columns[""])
+            by_column = [source.format.labels(sentence, column) for column in columns.values()]
+            gold: Any = list(zip(*by_column, strict=True)) if isinstance(self.labels, LabelColumns) else by_column[0]
             words += len(gold)
             misaligned = {name: source.format.misaligned(sentence, column) for name, column in columns.items()}
             place = f"{sentence.source.name}:{sentence.line}"
-            yield answer, LabelPair.of(self.labels, gold, predicted, misaligned, place)
+            yield answer, LabelPair(self.labels.in_scheme(gold), predicted, misaligned, place)
         if not words:
             raise EnsueError(f"{source.location}: no labeled words")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -172,14 +172,6 @@ class LabelPair(NamedTuple):
     place: str = ""
     """The file and the line of the sentence."""
 
-    @classmethod
-    def of(
-        cls, labels: TaggerLabels, gold: Sequence[Any], predicted: list[Any],
-        misaligned: Mapping[str, Sequence[Span]] = MappingProxyType({}), place: str = "",
-    ) -> Self:  # fmt: skip
-        """Return the correct labels `gold`, which may be in any scheme, and the predicted labels."""
-        return cls(labels.in_scheme(gold), predicted, misaligned, place)
-
 
 def tally_of(labels: TaggerLabels) -> ColumnsTally | LabelingTally:
     """Return a tally that computes scores from `LabelPair` sentences."""
@@ -301,7 +293,7 @@ def score_paths(paths: Sequence[NDArray[np.int64]], data: Any, labels: TaggerLab
     """Return the scores of tags (T,) of labeled sentences."""
     predicted = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
     misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({})
-    return tally_of(labels).scores_of(map(partial(LabelPair.of, labels), data.labels, predicted, misaligned))
+    return tally_of(labels).scores_of(map(LabelPair, map(labels.in_scheme, data.labels), predicted, misaligned))
 
 
 NUM_FOLDS = 3

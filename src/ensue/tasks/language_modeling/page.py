@@ -23,6 +23,7 @@ from ensue.inspection.units import Units, correlations, named, pieces_of, proper
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SoftmaxHead, watch
+from ensue.tasks.contract.task import on_device
 from ensue.tasks.texts.scoring import MAX_CALL_LOGITS, scored_windows
 from ensue.text.tokenizer import REPLACEMENT, UNKNOWN, CharacterTokenizer, Tokenizer, WordTokenizer
 from ensue.types import State, select_rows
@@ -31,9 +32,6 @@ MAX_EXPLAINED_TOKENS = 512
 """The maximum number of tokens before a position whose gradients are computed."""
 INTEGRATED_TOKENS = (64, 32, 16, 8)
 """The numbers of tokens to try for integrated gradients: the first with an exact integral is used, else the last."""
-INTEGRAL_POSITIONS = 4_096
-"""The approximate number of positions that an integral reads."""
-MIN_INTEGRAL_POINTS = 48
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, toke
     if not num_before:
         return None
     with torch.no_grad():
-        x = model.features(torch.from_numpy(inputs[None, begin : position + 1].astype(np.int64)).to(device_of(model)))
+        x = model.features(on_device(inputs[None, begin : position + 1], device_of(model)))
     target = torch.tensor([token], device=x.device)
 
     def log_probability(h: Tensor) -> Tensor:
@@ -74,9 +72,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, toke
             state = select_rows(before, torch.zeros(len(x), dtype=torch.int64, device=x.device))
             return log_probability(model.layers(x, state)[0])
 
-        rows = rows_together(model.layers, last)
-        points = max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // last)
-        return integrated_gradients(output, x[:, -last:], points=points, rows=rows)
+        return integrated_gradients(output, x[:, -last:], rows=rows_together(model.layers, last))
 
     gradients = gradients_of(model.layers, x[:, -num_before:], log_probability, _read_state(model, x[:, :-num_before]))
     products = (gradients.inputs * x[0, -num_before:].double().cpu().numpy()).sum(1)
@@ -156,7 +152,7 @@ def view_text(
             outputs = _read(model, inputs)
             predictions = predict_targets(model.head, outputs.h, targets)
             first = inputs[: min(MAX_ATTENTION_POSITIONS, model.context or MAX_ATTENTION_POSITIONS)]
-            attention = attention_of(model.layers, model.features(_on_device(model, first)))
+            attention = attention_of(model.layers, model.features(on_device(first[None], device_of(model))))
             units = named({name: values[1:] for name, values in outputs.values.items()})
             without = None
             if off:
@@ -193,7 +189,7 @@ def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> _Outputs:
     h: list[Tensor] = []
     values: dict[str, list[NDArray[np.float32]]] = {tap: [] for tap in taps}
     for begin, first, end in scored_windows(len(inputs), model.context):
-        x = model.features(_on_device(model, inputs[begin:end]))
+        x = model.features(on_device(inputs[None, begin:end], device_of(model)))
         watched: AbstractContextManager[dict[str, list[Tensor]]] = (
             watch(model.layers, *taps) if taps else nullcontext({})
         )
@@ -209,10 +205,6 @@ def predict_targets(head: SoftmaxHead, h: Tensor, targets: NDArray[np.int64]) ->
     size = max(1, MAX_CALL_LOGITS // head.vocabulary_size)
     slices = [slice(start, start + size) for start in range(0, len(targets), size)]
     return Predictions.joined([Predictions.of(head(h[rows]), targets[rows]) for rows in slices])
-
-
-def _on_device(model: LanguageModel, ids: NDArray[np.int64]) -> Tensor:
-    return torch.from_numpy(ids[None].astype(np.int64)).to(device_of(model))
 
 
 ABOUT = (

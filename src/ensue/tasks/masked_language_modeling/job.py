@@ -51,16 +51,16 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         coder, corpus = self.parts.coder, self.corpus
         self.masking = masked.masking_of(recipe, coder)
         valid = None if corpus.valid is None else self.encoded(corpus.valid)
+        examples = masked.examples_of(recipe, corpus.train, coder, recipe.data.train, are_scored=False)
         self.task = masked.MaskedLanguageModeling(
-            masked.training_examples(recipe, corpus.train, coder), self.masking, batch_size=recipe.train.batch_size,
-            block_tokens=recipe.block_tokens, valid=valid,
+            examples, self.masking, batch_size=recipe.train.batch_size, block_tokens=recipe.block_tokens, valid=valid,
             sample=lambda model, seed: masked.filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
         )  # fmt: skip
 
     def encoded(self, data: TokenFile) -> partial[MaskedScores]:
         table = self.recipe.data
         path = table.test if data is self.corpus.test else table.valid or table.train
-        examples = masked.scored_examples(self.recipe, data, self.parts.coder, path)
+        examples = masked.examples_of(self.recipe, data, self.parts.coder, path, are_scored=True)
         return partial(masked.score, examples=examples, masking=self.masking, tokens=len(data), unknown=data.unknown)
 
     @property

@@ -283,7 +283,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
         self._check_head("evaluate")
         location = as_location(location, "the text")
         tokens = tokenize(TextSource(location, encoding=encoding), masked.stream_of(self.recipe, self.coder.tokenizer))
-        examples = masked.scored_examples(self.recipe, tokens, self.coder, location)
+        examples = masked.examples_of(self.recipe, tokens, self.coder, location, are_scored=True)
         masking = masked.masking_of(self.recipe, self.coder)
         return masked.score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, **options)
 

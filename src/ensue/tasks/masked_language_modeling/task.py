@@ -42,11 +42,6 @@ def stream_of(recipe: MaskedLanguageModelingRecipe, tokenizer: Tokenizer) -> Doc
     return DocumentStream(MaskedTokenizer(tokenizer), documents=data.documents, sentences=data.next_sentence)
 
 
-def frame_of(coder: MaskedTokenizer) -> Frame:
-    """Return the special tokens around the texts of an example."""
-    return Frame(coder.begin_id, coder.separator_id, coder.padding_id)
-
-
 def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> Masking:
     """Return the masking by the table `[masking]` of a recipe."""
     table = recipe.masking
@@ -56,40 +51,28 @@ def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> 
     return Masking(coder.mask_id, coder.text_ids, can_hide, table.share, table.masked, table.random, begins)
 
 
-def training_examples(
-    recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer
+def examples_of(
+    recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str, *, are_scored: bool
 ) -> FramedExamples:
-    """Return the examples of the training text. Raise DataError for a text shorter than an example."""
-    length, path = recipe.block_tokens, recipe.data.train
+    """Return the examples of a text: pairs of segments, or blocks. Blocks for evaluation cover the text completely.
+    Raise DataError for a text without examples.
+    """
+    length, frame = recipe.block_tokens, Frame(coder.begin_id, coder.separator_id, coder.padding_id)
+    seed = SCORE_SEED if are_scored else recipe.train.seed
     if recipe.data.next_sentence:
-        return _create_pairs(recipe, tokens, coder, path, seed=recipe.train.seed)
-    if len(tokens) < length:
+        try:
+            return FramedPairs(tokens, length=length, frame=frame, seed=seed)
+        except ValueError as error:
+            raise DataError(f"{error} (data.next_sentence)", path) from None
+    if are_scored and not len(tokens):
+        raise DataError("no token to hide", path)
+    if not are_scored and len(tokens) < length:
         raise DataError(
             f"{len(tokens):,} tokens; a block has {length:,} (encoder.context {recipe.encoder.context:,} without [CLS] "
             "and [SEP]): expected more text or a smaller encoder.context",
             path,
         )
-    return FramedBlocks(tokens, length=length, frame=frame_of(coder), seed=recipe.train.seed)
-
-
-def scored_examples(
-    recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str
-) -> FramedExamples:
-    """Return examples for evaluation: blocks that cover a text completely, or pairs of segments."""
-    if recipe.data.next_sentence:
-        return _create_pairs(recipe, tokens, coder, path, seed=SCORE_SEED)
-    if not len(tokens):
-        raise DataError("no token to hide", path)
-    return FramedBlocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=SCORE_SEED, covers_all=True)
-
-
-def _create_pairs(
-    recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str, *, seed: int
-) -> FramedPairs:
-    try:
-        return FramedPairs(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=seed)
-    except ValueError as error:
-        raise DataError(f"{error} (data.next_sentence)", path) from None
+    return FramedBlocks(tokens, length=length, frame=frame, seed=seed, covers_all=are_scored)
 
 
 def describe_protocol(recipe: MaskedLanguageModelingRecipe) -> str:

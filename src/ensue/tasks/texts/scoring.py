@@ -10,6 +10,8 @@ The start symbol is read first, so each of the n tokens is predicted exactly onc
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +22,7 @@ from torch import Tensor
 
 from ensue.data.lines import ON_PROGRESS
 from ensue.data.mapped_file import TokenFile
+from ensue.data.parallel import batched
 from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 from ensue.metrics.scores import LanguageScores
@@ -197,16 +200,11 @@ class Windows(NamedTuple):
 
 
 def _plan_windows(size: int, context: int, call_tokens: int) -> Iterator[Windows]:
-    stride = _stride_of(context)
-    yield Windows([0], min(context, size), context)
-    full = range(stride, size - context + 1, stride)
-    rows = max(1, call_tokens // context)
-    for first in range(0, len(full), rows):
-        yield Windows(full[first : first + rows], context, stride)
-    predicted = context + stride * len(full)
-    if predicted < size:
-        begin = stride * (len(full) + 1)
-        yield Windows([begin], size - begin, size - predicted)
+    """Return the windows of `scored_windows` for calls of the model, each with windows of one length."""
+    forms = ((begin, (begin > 0, end - begin, end - first)) for begin, first, end in scored_windows(size, context))
+    for (_, length, predicted), windows in groupby(forms, key=itemgetter(1)):
+        for chunk in batched(windows, max(1, call_tokens // context)):
+            yield Windows([begin for begin, _ in chunk], length, predicted)
 
 
 def _read_windows(
@@ -216,7 +214,7 @@ def _read_windows(
     for begins, length, predicted in windows:
         inputs = np.stack([_read_inputs(tokens, begin, begin + length, start_id) for begin in begins])
         targets = np.stack([tokens.read(begin, begin + length) for begin in begins])[:, -predicted:]
-        nats, first = _nats_of_windows(model, inputs, targets), max(0, length - predicted)
+        nats, first = _nats_of_windows(model, inputs, targets), length - predicted
         yield np.concatenate([np.arange(begin + first, begin + length) for begin in begins]), nats.flatten()
 
 
