@@ -142,9 +142,9 @@ def test_a_word_is_predicted_without_being_read(
     a, b = context2vec.layers_of_words([one, other])
     np.testing.assert_allclose(a[1, 1], b[1, 1], atol=1e-6)
     assert np.abs(a[1, [0, 2, 3]] - b[1, [0, 2, 3]]).max(1).min() > 1e-5
-    numbered, mask = elmo.reader.sentences([one, other])
-    features, _ = elmo.model.read(*map(torch.from_numpy, numbered), mask=torch.from_numpy(mask))
-    for side in elmo.model.features_before(features[-1], torch.from_numpy(mask[:, 1:])):
+    *inputs, mask, _ = elmo.reader.sentences([one, other], torch.device("cpu"))
+    features, _ = elmo.model.read(*inputs, mask=mask)
+    for side in elmo.model.features_before(features[-1], mask[:, 1:]):
         torch.testing.assert_close(side[0, 1], side[1, 1])
 
 

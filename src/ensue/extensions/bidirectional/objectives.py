@@ -86,13 +86,12 @@ class BatchConverter:
     def _make_batch(
         self, right: Ids, right_targets: Ids, left: Ids, left_targets: Ids, device: torch.device, *, first: bool
     ) -> BidirectionalBatch:
-        indexed, ids = self.reader.batch(self.text, right, left), self.text.ids
+        (words, rightward, leftward), ids = self.reader.batch(self.text, right, left), self.text.ids
         return BidirectionalBatch(
-            Direction(on_device(indexed.rightward, device), on_device(ids[right_targets], device)),
-            Direction(on_device(indexed.leftward, device), on_device(ids[left_targets], device)),
-            on_device(indexed.words, device),
-            first=first,
-        )
+            Direction(on_device(rightward, device), on_device(ids[right_targets], device)),
+            Direction(on_device(leftward, device), on_device(ids[left_targets], device)),
+            on_device(words, device), first=first,
+        )  # fmt: skip
 
 
 class BidirectionalLanguageModeling(Task[BidirectionalModel, BidirectionalBatch]):

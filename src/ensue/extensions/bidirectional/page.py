@@ -131,12 +131,11 @@ def inspect_words(
     model, words = pipeline.model, text[:MAX_WORDS]
     head = getattr(model, "head", None)
     last_layer = pipeline.layers_of_words([words])[0][-1][:MAX_MAPPED_WORDS]
-    indexed, mask = reader.sentences([list(words)])
-    device, ids = device_of(model), np.array(reader.ids(words), np.int64)
-    distinct, *rows = (torch.from_numpy(array).to(device) for array in indexed)
+    *inputs, mask, _ = reader.sentences([words], device_of(model))
+    ids = np.array(reader.ids(words), np.int64)
     with evaluating(model), watch(model.rightward) as right_taps, watch(model.leftward) as left_taps:
-        features, _ = model.read(distinct, *rows)
-        contexts = model.features_before(features[-1], torch.from_numpy(mask[:, 1:]).to(device))
+        features, _ = model.read(*inputs)
+        contexts = model.features_before(features[-1], mask[:, 1:])
         predictions = [predict_targets(head, h[0], ids) if isinstance(head, SoftmaxHead) else None for h in contexts]
     units = _collect_units(model.rightward, right_taps, "rightward")
     units += _collect_units(model.leftward, left_taps, "leftward")

@@ -12,12 +12,12 @@ from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, check_integer, check_texts, check_type, checked_texts, nearest
-from ensue.extensions.bidirectional.layers import FIRST_WORD, BidirectionalModel
+from ensue.extensions.bidirectional.layers import FIRST_WORD, BidirectionalModel, BothDirections
 from ensue.extensions.bidirectional.model import describe, export_encoder_of
 from ensue.extensions.bidirectional.objectives import ContextScores, TwoWayScores, build_objective
 from ensue.extensions.bidirectional.page import inspect_words
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
-from ensue.extensions.bidirectional.words import LINE_END, SentenceReader, WordReader, WordText, word_vectors
+from ensue.extensions.bidirectional.words import LINE_END, MAX_CALL_WORDS, WordReader, WordText, word_vectors
 from ensue.extensions.word_vectors.pipeline import Neighbor, WordTable
 from ensue.inspection.page import Inspection
 from ensue.metrics.scores import ScoredItems
@@ -27,9 +27,11 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.contract.token_scores import Surprisals, TokenScore
 from ensue.tasks.texts.export_encoder import ExportEncoder
+from ensue.tasks.texts.framing import batches_by_length
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.vectors.contextual import ContextualPipeline, TextVectors, Vectors, checked_layer, pooling_of
 from ensue.text.tokenizer import WordTokenizer
+from ensue.types import State
 
 GAP = "[]"
 """The placeholder of a missing word in a text."""
@@ -47,7 +49,6 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         super().__init__(model.eval())
         self.tokenizer, self.recipe, self.run = tokenizer, recipe, run
         self.reader, self.objective = WordReader(tokenizer, recipe.words), build_objective(recipe)
-        self.sentences = SentenceReader(model, self.reader)
         self._table: WordTable | None = None
 
     @classmethod
@@ -76,9 +77,28 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
             check_texts(words, "lists of words")
         if self.tokenizer.lowercase:
             sentences = [[word if word == GAP else word.lower() for word in words] for words in sentences]
-        if carry:
-            return self.sentences.read_document(sentences, closed=self.recipe.head.kind == "none")
-        return self.sentences.read(sentences)
+        empty: Vectors = np.zeros((self.num_layers, 0, self.d_layers), np.float32)
+        vectors, state = [empty] * len(sentences), None
+        if carry:  # the original code, whose model has no head, also reads a boundary after each sentence
+            for index, words in enumerate(sentences):
+                (vectors[index],), state = self._read([words], state, closed=self.recipe.head.kind == "none")
+            return vectors
+        for indices in batches_by_length(range(len(sentences)), [len(x) + 1 for x in sentences], MAX_CALL_WORDS):
+            batch, _ = self._read([sentences[index] for index in indices])
+            for index, layers in zip(indices, batch, strict=True):
+                vectors[index] = layers
+        return vectors
+
+    @torch.inference_mode()
+    def _read(
+        self, sentences: Sequence[Sequence[str]], state: State = None, *, closed: bool = False
+    ) -> tuple[list[Vectors], State]:
+        *inputs, mask, ids = self.reader.sentences(sentences, device_of(self.model), closed=closed)
+        features, state = self.model.read(*inputs, state, mask=mask)
+        if closed:
+            features = [BothDirections(*(outputs[:, :-1] for outputs in layer)) for layer in features]
+        layers = torch.stack(self.model.layers_of_words(features, mask[:, 1 + closed :], ids), 1).float().cpu().numpy()
+        return [vectors[:, : len(words)].copy() for vectors, words in zip(layers, sentences, strict=True)], state
 
     def embed(self, texts: Sequence[str], *, pooling: str = "mean", layer: int = -1) -> Vectors:
         """Return a vector for each text.
@@ -163,14 +183,10 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
     @torch.inference_mode()
     def _compute_nats(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        indexed, mask = self.reader.sentences(sentences)
-        device, is_word = device_of(self.model), torch.from_numpy(mask[:, 1:])
-        distinct, rightward, leftward = (torch.from_numpy(array).to(device) for array in indexed)
-        features, _ = self.model.read(distinct, rightward, leftward)
-        ids = torch.zeros(is_word.shape, dtype=torch.int64)
-        ids[is_word] = torch.tensor([id for words in sentences for id in self.reader.ids(words)], dtype=torch.int64)
-        contexts = self.model.features_before(features[-1], is_word.to(device))
-        nats = torch.stack([self._require_head().nats(h, ids.to(device)) for h in contexts])
+        *inputs, mask, ids = self.reader.sentences(sentences, device_of(self.model))
+        features, _ = self.model.read(*inputs)
+        contexts = self.model.features_before(features[-1], mask[:, 1:])
+        nats = torch.stack([self._require_head().nats(h, ids) for h in contexts])
         return [row[: len(words)] for row, words in zip(nats.double().mean(0).cpu().numpy(), sentences, strict=True)]
 
     def score_texts(self, texts: Sequence[str]) -> ScoredTexts:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +13,11 @@ from torch import Tensor
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.mapped_file import TokenFile
 from ensue.data.sources import TextSource
-from ensue.extensions.bidirectional.layers import FIRST_WORD, TEXT_BEGIN, TEXT_END, BidirectionalModel, BothDirections
+from ensue.extensions.bidirectional.layers import FIRST_WORD, TEXT_BEGIN, TEXT_END, BidirectionalModel
 from ensue.extensions.bidirectional.recipe import CharacterWords, WordsSpecification
 from ensue.models.modules import device_of
-from ensue.tasks.texts.framing import batches_by_length
-from ensue.tasks.vectors.contextual import Vectors
 from ensue.text.character_ngrams import BOUNDARIES, PADDING, word_characters
 from ensue.text.tokenizer import WordTokenizer
-from ensue.types import State
 
 UNKNOWN, LINE_END = WordTokenizer.unknown_id, WordTokenizer.start_id
 Ids = NDArray[np.int64]
@@ -60,14 +57,6 @@ class WordText:
         return sum(int((self.ids[block] == UNKNOWN).sum()) for _, block in self.tokens.blocks())
 
 
-class IndexedWords(NamedTuple):
-    """The input of a model: the distinct words, and for each direction rows of indices of these words."""
-
-    words: Ids
-    rightward: Ids
-    leftward: Ids
-
-
 class WordReader:
     """A converter of words to the input of a model: characters or ids of words, after both boundaries."""
 
@@ -89,8 +78,11 @@ class WordReader:
         """Return the ids of words in the vocabulary of the softmax."""
         return [self.tokenizer.vocabulary.ids.get(word, UNKNOWN) for word in words]
 
-    def batch(self, text: WordText, rightward: Ids, leftward: Ids) -> IndexedWords:
-        """Return the input for rows of a text. Each line end becomes the boundary with which the direction begins."""
+    def batch(self, text: WordText, rightward: Ids, leftward: Ids) -> tuple[Ids, Ids, Ids]:
+        """Return the input for rows of a text: the distinct words, and for each direction rows of indices of words.
+
+        Each line end becomes the boundary with which the direction begins.
+        """
         all_rows = np.concatenate((rightward, leftward))
         distinct = np.unique(all_rows[all_rows != LINE_END])
         indices = np.searchsorted(distinct, all_rows) + FIRST_WORD
@@ -98,12 +90,15 @@ class WordReader:
         right, left = np.split(indices, 2)
         right = np.where(rightward == LINE_END, TEXT_BEGIN, right)
         left = np.where(leftward == LINE_END, TEXT_END, left)
-        return IndexedWords(rows, right, left)
+        return rows, right, left
 
     def sentences(
-        self, sentences: Sequence[Sequence[str]], *, closed: bool = False
-    ) -> tuple[IndexedWords, NDArray[np.bool_]]:
-        """Return the input for sentences, and the mask. A row begins with a boundary; if `closed`, it ends with one."""
+        self, sentences: Sequence[Sequence[str]], device: torch.device, *, closed: bool = False
+    ) -> tuple[Tensor, ...]:
+        """Return the input for sentences, as `batch` does, the mask of its rows, and the ids (B, T) of the words.
+
+        A row begins with a boundary; if `closed`, it ends with one.
+        """
         distinct = dict.fromkeys(word for words in sentences for word in words)
         index_of = {word: number for number, word in enumerate(distinct, FIRST_WORD)}
         lengths = np.array([len(words) + 1 + closed for words in sentences])
@@ -112,7 +107,11 @@ class WordReader:
         indices = np.zeros((2, *mask.shape), np.int64)
         indices[0][mask] = [i for row in rows for i in [TEXT_BEGIN, *row, *[TEXT_END] * closed]]
         indices[1][mask] = [i for row in rows for i in [TEXT_END, *row[::-1], *[TEXT_BEGIN] * closed]]
-        return IndexedWords(self.rows(list(distinct)), *indices), mask
+        is_word = mask[:, 1 + closed :]
+        ids = np.zeros(is_word.shape, np.int64)
+        ids[is_word] = [id for words in sentences for id in self.ids(words)]
+        arrays = self.rows(list(distinct)), *indices, mask, ids
+        return tuple(torch.from_numpy(array).to(device) for array in arrays)
 
 
 MAX_CALL_WORDS = 4096
@@ -125,51 +124,3 @@ def word_vectors(model: BidirectionalModel, reader: WordReader, words: Sequence[
     device = device_of(model)
     first, *others = [model.words(torch.from_numpy(rows).to(device)) for rows in blocks or [reader.rows([])]]
     return torch.cat((first, *(vectors[FIRST_WORD:] for vectors in others)))
-
-
-class SentenceReader:
-    """A reader of sentences that returns the vectors (L, T, d) of T words in all L layers."""
-
-    def __init__(self, model: BidirectionalModel, words: WordReader) -> None:
-        self.model, self.words = model, words
-
-    def read(self, sentences: Sequence[Sequence[str]]) -> list[Vectors]:
-        """Return the vectors of each sentence. The initial state of a sentence is zero."""
-        empty: Vectors = np.zeros((self.model.num_layers, 0, self.model.d_layers), np.float32)
-        vectors = [empty] * len(sentences)
-        lengths = [len(words) + 1 for words in sentences]
-        for indices in batches_by_length(range(len(sentences)), lengths, MAX_CALL_WORDS):
-            batch, _ = self._read([sentences[index] for index in indices], None)
-            for index, layers in zip(indices, batch, strict=True):
-                vectors[index] = layers
-        return vectors
-
-    def read_document(self, sentences: Sequence[Sequence[str]], *, closed: bool) -> list[Vectors]:
-        """Return the vectors of each sentence, and carry the state from sentence to sentence.
-
-        If `closed` is true, a sentence also ends with a boundary, as in the original code of ELMo.
-        """
-        vectors, state = [], None
-        for words in sentences:
-            (layers,), state = self._read([words], state, closed=closed)
-            vectors.append(layers)
-        return vectors
-
-    @torch.inference_mode()
-    def _read(
-        self, sentences: Sequence[Sequence[str]], state: State, *, closed: bool = False
-    ) -> tuple[list[Vectors], State]:
-        device = device_of(self.model)
-        indexed, mask = self.words.sentences(sentences, closed=closed)
-        words, rightward, leftward = (torch.from_numpy(array).to(device) for array in indexed)
-        is_read = torch.from_numpy(mask).to(device)
-        features, state = self.model.read(words, rightward, leftward, state, mask=is_read)
-        is_word = is_read[:, 1 + closed :]
-        if closed:
-            features = [BothDirections(*(outputs[:, :-1] for outputs in layer)) for layer in features]
-        ids = np.zeros(is_word.shape, np.int64)
-        for row, sentence in enumerate(sentences):
-            ids[row, : len(sentence)] = self.words.ids(sentence)
-        layers = self.model.layers_of_words(features, is_word, torch.from_numpy(ids).to(device))
-        stacked = torch.stack(layers, 1).float().cpu().numpy()
-        return [vectors[:, : len(words)].copy() for vectors, words in zip(stacked, sentences, strict=True)], state
