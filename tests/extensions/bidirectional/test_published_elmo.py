@@ -36,10 +36,10 @@ def published() -> dict[str, np.ndarray[Any, Any]]:
 def test_an_imported_elmo_is_its_equations() -> None:
     """One word, from the arrays as they are published, by hand."""
     arrays = published()
-    found = from_elmo(arrays, OPTIONS)
-    model = found.parts.build(found.recipe)
-    model.load_state_dict(found.weights)
-    pipeline = BidirectionalPipeline(model, found.parts.tokenizer, found.recipe)
+    recipe, parts, weights = from_elmo(arrays, OPTIONS)
+    model = parts.build(recipe)
+    model.load_state_dict(weights)
+    pipeline = BidirectionalPipeline(model, parts.tokenizer, recipe)
     assert isinstance(model, BidirectionalLanguageModel)
 
     def sigmoid(x: Any) -> Any:

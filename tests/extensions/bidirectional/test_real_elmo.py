@@ -18,10 +18,10 @@ def imported(folder: Path) -> BidirectionalPipeline:
     arrays: dict[str, Any] = {}
     with h5py.File(folder / "lm_weights.hdf5") as file:
         file.visititems(lambda name, part: arrays.update({name: part[()]}) if isinstance(part, h5py.Dataset) else None)
-    elmo = from_elmo(arrays, json.loads((folder / "options.json").read_text()))
-    model = elmo.parts.build(elmo.recipe)
-    model.load_state_dict(elmo.weights)
-    return BidirectionalPipeline(model, elmo.parts.tokenizer, elmo.recipe)
+    recipe, parts, weights = from_elmo(arrays, json.loads((folder / "options.json").read_text()))
+    model = parts.build(recipe)
+    model.load_state_dict(weights)
+    return BidirectionalPipeline(model, parts.tokenizer, recipe)
 
 
 @pytest.mark.parametrize(

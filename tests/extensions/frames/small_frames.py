@@ -24,6 +24,11 @@ def seen(width: int, *, rate: float = 0.0, columns: tuple[str, ...] = ()) -> Fra
     return FrameStatistics(Shape(width, rate, columns, False, "x"), (MEAN,) * width, (DEVIATION,) * width)
 
 
+def as_they_are(width: int) -> FrameStatistics:
+    """Statistics of features that need no normalization."""
+    return FrameStatistics(Shape(width, 0.0, (), False, "x"), (0.0,) * width, (1.0,) * width)
+
+
 def recipe_of(task: str, **tables: Any) -> Any:
     table = {"data": {"train": "x", "missing": "mean"}, "encoder": LSTM, "train": {"steps": 1}} | tables
     return validate_recipe({"task": task, **table}, where="small")

@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,12 +11,11 @@ from torch import Tensor
 
 from ensue.extensions.frames.captioning.model import (
     Captioner,
+    CaptionerParts,
     HardAttentionLoss,
-    build_captioner,
     doubly_stochastic_loss,
 )
 from ensue.extensions.frames.recipe import CaptionAttention, FrameFeatureSpecification, GridSpecification
-from ensue.extensions.frames.tasks.model import FrameFeatures
 from ensue.models.specification import (
     ONE_WAY,
     ElmanEncoder,
@@ -26,6 +26,7 @@ from ensue.models.specification import (
     TransformerEncoder,
 )
 from ensue.nn import AttentionBefore, HardAttention, ImageGrid, InputFeeding, Transformer
+from extensions.frames.small_frames import as_they_are
 
 D, V = 2, 5
 NO_GRID = GridSpecification(kind="none")
@@ -33,12 +34,13 @@ NO_GRID = GridSpecification(kind="none")
 
 def captioner(grid: GridSpecification = NO_GRID, width: int = D, decoder: Any = None, **attention: Any) -> Captioner:
     torch.manual_seed(0)
-    features = FrameFeatures(FrameFeatureSpecification(), torch.zeros(width), torch.ones(width))
-    model = build_captioner(
-        features, grid, NoEncoder(kind="none"), ONE_WAY, PairTokens(d_embedding=3),
-        decoder or ElmanEncoder(kind="elman", d_model=4), CaptionAttention(**attention), TextHead(),
-        rows=6, target_size=V,
-    ).double()  # fmt: skip
+    tables: Any = SimpleNamespace(
+        features=FrameFeatureSpecification(), grid=grid, encoder=NoEncoder(kind="none"), directions=ONE_WAY,
+        tokens=PairTokens(d_embedding=3), decoder=decoder or ElmanEncoder(kind="elman", d_model=4),
+        attention=CaptionAttention(**attention), head=TextHead(),
+    )  # fmt: skip
+    target: Any = SimpleNamespace(vocabulary_size=V)
+    model = CaptionerParts(as_they_are(width), target, rows=6).build(tables).double()
     with torch.no_grad():  # far from the gentle values that training begins with
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter))

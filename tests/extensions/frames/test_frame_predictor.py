@@ -1,6 +1,8 @@
 """The density of frames: against torch's distributions, closed forms, and importance sampling."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,15 +16,16 @@ from torch.distributions import (
     TransformedDistribution,
 )
 
+from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.frame_prediction.model import (
     FramePredictor,
+    FramePredictorParts,
     PlainReader,
     StochasticReader,
     VariationalReader,
-    build_frame_predictor,
 )
 from ensue.extensions.frames.recipe import FrameFeatureSpecification, LatentSpecification, MixtureHeadSpecification
-from ensue.extensions.frames.tasks.model import FrameFeatures, Frames
+from ensue.extensions.frames.tasks.model import Frames, FrameStatistics
 from ensue.models.specification import Encoder, LSTMEncoder, NoEncoder
 from ensue.nn import LSTM, Bidirectional, MixtureHead
 from ensue.nn.gaussian import Gaussian
@@ -35,11 +38,13 @@ D, D_LATENT, T = 2, 3, 5
 def predictor(kind: str, *, encoder: Encoder | NoEncoder | None = None, components: int = 2) -> FramePredictor:
     """A model with weights far from gentle, in float64 and in evaluation."""
     torch.manual_seed(3)
-    features = FrameFeatures(FrameFeatureSpecification(), torch.tensor([5.0, -1.0]), torch.tensor([2.0, 0.25]))
-    latent = LatentSpecification(kind=kind, size=D_LATENT, d_hidden=6)  # type: ignore[arg-type]
-    layers = encoder or LSTMEncoder(kind="lstm", d_model=4)
-    head = MixtureHeadSpecification(components=components)
-    model = build_frame_predictor(features, layers, latent, head).double().eval()  # type: ignore[arg-type]
+    tables: Any = SimpleNamespace(
+        features=FrameFeatureSpecification(), encoder=encoder or LSTMEncoder(kind="lstm", d_model=4),
+        latent=LatentSpecification(kind=kind, size=D_LATENT, d_hidden=6),  # type: ignore[arg-type]
+        head=MixtureHeadSpecification(components=components),
+    )  # fmt: skip
+    statistics = FrameStatistics(Shape(D, 0.0, (), False, "x"), (5.0, -1.0), (2.0, 0.25))
+    model = FramePredictorParts(statistics).build(tables).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
     return model

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.extensions.frames.glimpses.model import GlimpseReader, ReadSymbols, bound, build_glimpse_reader
-from ensue.extensions.frames.recipe import FrameFeatureSpecification, GlimpseSpecification
-from ensue.extensions.frames.tasks.model import FrameFeatures, Frames
-from ensue.models.specification import GRUEncoder
+from ensue.extensions.frames.glimpses.model import GlimpseParts, GlimpseReader, ReadSymbols, bound
+from ensue.extensions.frames.tasks.model import Frames
 from ensue.nn.draws import RowSlice, drawing_rows
+from ensue.text.labels import Classes
+from extensions.frames.small_frames import as_they_are, recipe_of
 
 ROWS, COLUMNS, SYMBOLS = 6, 10, 3
 DEVIATION = 0.3
@@ -19,12 +19,9 @@ DEVIATION = 0.3
 
 def reader(**keys: object) -> GlimpseReader:
     table = {"size": 4, "convolutions": [3], "view_convolutions": [2], "view": 2, "deviation": DEVIATION, **keys}
-    features = FrameFeatures(FrameFeatureSpecification(), torch.zeros(COLUMNS), torch.ones(COLUMNS))
     torch.manual_seed(1)
-    model = build_glimpse_reader(
-        features, GRUEncoder(kind="gru", d_model=5), GlimpseSpecification.model_validate(table), rows=ROWS,
-        num_symbols=SYMBOLS,
-    ).double()  # fmt: skip
+    recipe = recipe_of("glimpses", glimpses=table, encoder={"kind": "gru", "d_model": 5})
+    model = GlimpseParts(as_they_are(COLUMNS), Classes([str(n) for n in range(SYMBOLS)]), ROWS).build(recipe).double()
     with torch.no_grad():  # places that depend on the image, and baselines that are not constants
         model.place.weight.normal_(std=20)
         model.baseline.weight.normal_()

@@ -1,13 +1,15 @@
 """A painter: its bound against an integral and against importance sampling, and what depends on what."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ensue.extensions.frames.drawing.model import ImageSize, Painter, build_painter
+from ensue.extensions.frames.drawing.model import DrawingParts, ImageSize, Painter
 from ensue.extensions.frames.recipe import CanvasSpecification
 from ensue.models.specification import ElmanEncoder, LSTMEncoder
 
@@ -16,8 +18,9 @@ def painter(*, glimpses: int, d_latent: int = 1, attention: bool = True, size: I
     """A painter with weights so large that its posterior is far from its prior."""
     torch.manual_seed(0)
     canvas = CanvasSpecification(glimpses=glimpses, d_latent=d_latent, attention=attention, read=2, write=2)
-    cells = LSTMEncoder(kind="lstm", d_model=4), ElmanEncoder(kind="elman", d_model=4)
-    model = build_painter(canvas, *cells, size=size or ImageSize(3, 2)).double().eval()
+    encoder, decoder = LSTMEncoder(kind="lstm", d_model=4), ElmanEncoder(kind="elman", d_model=4)
+    tables: Any = SimpleNamespace(canvas=canvas, encoder=encoder, decoder=decoder)
+    model = DrawingParts(size or ImageSize(3, 2)).build(tables).double().eval()
     with torch.no_grad():
         for parameter in (*model.posterior.parameters(), *model.writer.parameters()):
             parameter.mul_(1.5)

@@ -1,4 +1,4 @@
-"""ChosenColumns of labels: their names in headers of many languages, columns of 0 and 1, and lists in fields."""
+"""Columns of labels: their names in headers of many languages, columns of 0 and 1, and lists in fields."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,6 @@ from ensue.data.examples.layout import BOOLEAN_VALUES, DocumentChoice, split_lab
 from ensue.data.records.record import Column
 from ensue.errors import DataError
 from ensue.extensions.surveying.documents import DocumentReport, DocumentSummary
-from ensue.extensions.surveying.report import ChosenColumns
 from ensue.extensions.surveying.summary import summarize
 
 LABELS, TEXTS = (
@@ -67,7 +66,7 @@ def test_columns_of_flags_are_several_labels(tmp_path: Path, name: str, forms: t
     assert "; --labels rude,odd reads columns of 0 and 1" in raised.value.with_options().in_options()
     summary = summarize(path)
     assert isinstance(summary, DocumentSummary)
-    assert 'data.labels="rude,odd"' in [*DocumentReport(summary, ChosenColumns()).settings()]
+    assert 'data.labels="rude,odd"' in [*DocumentReport(summary, {}).settings()]
     source = DocumentSource(path, DocumentChoice(labels="rude,odd"))
     documents = [*source]
     assert [document.labels for document in documents] == EXPECTED
@@ -137,5 +136,5 @@ def test_the_separator_of_labels_is_proposed(tmp_path: Path, labels: list[str], 
     path.write_text("text\tlabel\n" + "".join(f"so {n}\t{label}\n" for n, label in enumerate(labels * 3)))
     summary = summarize(path)
     assert isinstance(summary, DocumentSummary)
-    settings = [*DocumentReport(summary, ChosenColumns()).settings()]
+    settings = [*DocumentReport(summary, {}).settings()]
     assert settings == ([f"data.separator={sign}"] if sign else [])

@@ -8,7 +8,6 @@ import pytest
 
 from ensue.errors import DataError
 from ensue.extensions.surveying.pairs import MisalignmentDetector, PairReport, PairSummary
-from ensue.extensions.surveying.report import ChosenColumns
 from ensue.extensions.surveying.summary import summarize
 
 TABLE = "source\ttarget\na b\tx\nc\tc\na b\ty z\nd\tx\na b\tx\n"
@@ -138,7 +137,7 @@ def test_the_proposal_for_many_pairs_names_the_recipe_that_c_has(tmp_path: Path)
     path.write_text("".join(f"ein Satz mit {n} Worten\ta sentence of {n} words\n" for n in range(30)))
     summary = summarize(path)
     assert isinstance(summary, PairSummary)
-    report = PairReport(summary, ChosenColumns())
+    report = PairReport(summary, {})
     assert report.recipe()[0] == "translate-lstm"
     summary.size = 6000
     assert report.recipe()[0] == "translate-transformer"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ensue.extensions.surveying.report import ChosenColumns
 from ensue.extensions.surveying.summary import _make_report, summarize
 
 JUDGED = [{"text": f"day {n}", "label": "good", "answer": ("accept", "reject", "ignore")[n % 3]} for n in range(9)]
@@ -35,7 +34,7 @@ FILES: dict[str, tuple[str, str, Sequence[str]]] = {
 def test_other_readings_are_named(tmp_path: Path, name: str) -> None:
     content, file, expected = FILES[name]
     (tmp_path / file).write_text(content)
-    report = _make_report(summarize(tmp_path / file), ChosenColumns())
+    report = _make_report(summarize(tmp_path / file), {})
     assert report.summary.error is None
     assert [words for words in expected if words not in report.text()] == []
     assert bool(report.command()) == (name != "ARFF")

@@ -6,7 +6,7 @@ input gate, the candidate, the forget gate and the output gate. bilm-tf adds 1 t
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -51,10 +51,10 @@ def import_elmo(path: Path) -> Imported | None:
     options = find_options(weights)
     if options is None:
         raise DataError("no options.json with the sizes of the model in the same folder", weights)
-    elmo = from_elmo(_read_arrays(weights), read_json_file(options))
-    recipe = elmo.recipe.model_copy(update={"about": f"imported from {path.name}"})
-    config = {"vocabulary_size": elmo.parts.vocabulary_size}
-    return Imported(path, (weights, options), "ELMo", recipe, elmo.parts, config, dict(elmo.weights))
+    recipe, parts, tensors = from_elmo(_read_arrays(weights), read_json_file(options))
+    recipe = recipe.model_copy(update={"about": f"imported from {path.name}"})
+    config = {"vocabulary_size": parts.vocabulary_size}
+    return Imported(path, (weights, options), "ELMo", recipe, parts, config, tensors)
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[np.floating[Any]]]:
@@ -135,26 +135,21 @@ class ElmoOptions(BaseModel):
     char_cnn: CharacterOptions
 
 
-class Elmo(NamedTuple):
-    """An imported model: recipe, vocabulary, and weights under the names of the parameters."""
-
-    recipe: BidirectionalRecipe
-    parts: BidirectionalParts
-    weights: dict[str, Tensor]
-
-
-def from_elmo(arrays: Mapping[str, Array], options: Any) -> Elmo:
+def from_elmo(
+    arrays: Mapping[str, Array], options: Any
+) -> tuple[BidirectionalRecipe, BidirectionalParts, dict[str, Tensor]]:
     """Convert the arrays of an hdf5 file, with their paths as keys, and the values of options.json.
 
-    Raises DataError for invalid options, and for arrays that are missing, not finite, or of an unexpected shape.
+    Returns the recipe, the vocabulary, and the weights by the names of parameters. Raises DataError for
+    invalid options, and for arrays that are missing, not finite, or of an unexpected shape.
     """
     try:
         valid = TypeAdapter(ElmoOptions).validate_python(options)
     except ValidationError as error:
         problem = error.errors()[0]
         raise DataError(f"options of ELMo: {'.'.join(map(str, problem['loc']))}: {problem['msg'].lower()}") from None
-    tokenizer = WordTokenizer([UNKNOWN, LINE_END])
-    return Elmo(_convert_options(valid), BidirectionalParts(tokenizer), _WeightConverter(arrays, valid).convert())
+    parts = BidirectionalParts(WordTokenizer([UNKNOWN, LINE_END]))
+    return _convert_options(valid), parts, _WeightConverter(arrays, valid).convert()
 
 
 def _convert_options(options: ElmoOptions) -> BidirectionalRecipe:

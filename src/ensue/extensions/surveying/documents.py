@@ -216,11 +216,11 @@ class DocumentReport(LabeledReport[DocumentSummary]):
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()
-        if self.columns.words:
-            yield f"data.texts={json.dumps(self.columns.words.split(','), ensure_ascii=False)}"
+        if words := self.columns.get("words"):
+            yield f"data.texts={json.dumps(words.split(','), ensure_ascii=False)}"
             if self.summary.layout.joined:
                 yield "data.joined=true"
-        if labels := self.columns.labels or self.summary.proposed_labels:
+        if labels := self.columns.get("labels") or self.summary.proposed_labels:
             yield f"data.labels={toml_value(labels)}"
         if character := self._find_separator():
             yield f"data.separator={character}"

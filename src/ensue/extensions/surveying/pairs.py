@@ -320,7 +320,7 @@ class PairReport(Report[PairSummary]):
     def settings(self) -> Iterator[str]:
         yield from super().settings()
         for key in ("sources", "targets"):
-            if names := getattr(self.columns, key):
+            if names := self.columns.get(key):
                 yield f"data.{key}={json.dumps(names.split(','), ensure_ascii=False)}"
 
     @property

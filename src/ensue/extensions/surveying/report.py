@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -21,19 +21,10 @@ SomeLabeled = TypeVar("SomeLabeled", bound=LabeledSummary)
 SomeSummary = TypeVar("SomeSummary", bound=Summary)
 
 
-class ChosenColumns(NamedTuple):
-    """The columns that are chosen by options of the command."""
-
-    words: str = ""
-    labels: str = ""
-    sources: str = ""
-    targets: str = ""
-
-
 class Report(Generic[SomeSummary]):
-    """The report on data of one kind."""
+    """The report on data of one kind. `columns` are the columns that are chosen by options, by option."""
 
-    def __init__(self, summary: SomeSummary, columns: ChosenColumns) -> None:
+    def __init__(self, summary: SomeSummary, columns: Mapping[str, str]) -> None:
         self.summary, self.columns = summary, columns
 
     def facts(self) -> Iterator[tuple[str, str]]:

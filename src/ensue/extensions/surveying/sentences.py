@@ -206,7 +206,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
     def settings(self) -> Iterator[str]:
         yield from super().settings()
         for key in ("words", "labels"):
-            if name := getattr(self.columns, key):
+            if name := self.columns.get(key):
                 yield f"data.{key}={toml_value(name)}"
 
     @property

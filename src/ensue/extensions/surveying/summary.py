@@ -5,7 +5,7 @@ Data are read at most twice. Memory grows only with the numbers of distinct word
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,14 @@ from ensue.data.detection.kind import data_kind, detect
 from ensue.data.files import named_locations
 from ensue.errors import DataError, EnsueError, OverlapError
 from ensue.extensions.surveying.counts import Summary
-from ensue.extensions.surveying.documents import DocumentReport, DocumentSummary, survey_documents
-from ensue.extensions.surveying.pairs import PairReport, PairSummary, survey_pairs
+from ensue.extensions.surveying.documents import DocumentReport, survey_documents
+from ensue.extensions.surveying.pairs import PairReport, survey_pairs
 from ensue.extensions.surveying.plain import PlainReport, PlainSummary, survey_plain
-from ensue.extensions.surveying.report import ChosenColumns, Report
-from ensue.extensions.surveying.sentences import SentenceReport, SentenceSummary, SentenceSurvey
+from ensue.extensions.surveying.report import Report
+from ensue.extensions.surveying.sentences import SentenceReport, SentenceSurvey
 
-REPORTS: dict[type[Summary], type[Report[Any]]] = {
-    SentenceSummary: SentenceReport, DocumentSummary: DocumentReport, PairSummary: PairReport,
-    PlainSummary: PlainReport,
+REPORTS: dict[str, type[Report[Any]]] = {
+    "sentences": SentenceReport, "texts": DocumentReport, "pairs": PairReport, "text": PlainReport
 }  # fmt: skip
 _KIND_NOUNS = {"sentences": "labeled sentences", "texts": "labeled texts", "text": "plain text"}
 
@@ -84,13 +83,14 @@ def show_data(path: str, *, format: str | None, against: str = "", encoding: str
         summary = summarize(path, format=format or "", against=against, encoding=encoding, **columns)
     except DataError as error:
         raise error.with_options() from None
-    print(_make_report(summary, ChosenColumns(**columns)).text(), end="", flush=True)  # before the error on stderr
+    print(_make_report(summary, columns).text(), end="", flush=True)  # before the error on stderr
     if summary.error:
         raise summary.error.with_options()
 
 
-def _make_report(summary: Summary, columns: ChosenColumns) -> Report[Any]:
-    return (REPORTS.get(type(summary)) or data_kind(summary.detected.kind).report)(summary, columns)
+def _make_report(summary: Summary, columns: Mapping[str, str]) -> Report[Any]:
+    kind = summary.detected.kind
+    return (REPORTS.get(kind) or data_kind(kind).report)(summary, columns)
 
 
 def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str], str]:
@@ -106,7 +106,7 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     summary: Summary = PlainSummary(detected, location, encoding) if is_plain else summarize(location, **options)
     if summary.error:
         raise summary.error
-    report = _make_report(summary, ChosenColumns(words=options.get("words", ""), labels=options.get("labels", "")))
+    report = _make_report(summary, options)
     description = f"{named_locations(location)} is taken for {dict(report.facts())['taken for']}"
     if not report.command().startswith("ensue train"):
         raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")

@@ -113,13 +113,10 @@ class WordContexts:
         left = np.maximum(positions - b, np.searchsorted(lines, lines))
         right = np.minimum(positions + b + 1, np.searchsorted(lines, lines, side="right"))
         words, starts, ends = (array.astype(np.int32) for array in (ids, left, right))
-        return WordExamples(range(len(ids)), words, starts, ends, key=self._make_key(step, _NOISE), num_words=num_words)
-
-    def _make_key(self, step: int, purpose: int) -> int:
-        return mix(self.seed, step, purpose)
+        return WordExamples(range(len(ids)), words, starts, ends, key=mix(self.seed, step, _NOISE), num_words=num_words)
 
     def _draw_uniform(self, step: int, purpose: int, count: int) -> NDArray[np.float64]:
-        return uniform_floats(random_numbers(self._make_key(step, purpose), np.arange(count)))
+        return uniform_floats(random_numbers(mix(self.seed, step, purpose), np.arange(count)))
 
 
 def keep_probabilities(counts: NDArray[np.int64], subsample: float) -> NDArray[np.float64]:

@@ -371,17 +371,31 @@ CONVERSIONS = {
 
 
 def export_huggingface(
-    run: RunDirectory, description: ModelDescription, out: Path, *, overwrite: bool = False
-) -> list[str]:
-    """Write a model as a directory of transformers. Raises EnsueError if transformers has no equivalent model."""
-    return _write(run, description, out, overwrite, lambda run: {})
+    run: RunDirectory, description: ModelDescription, out: Path, *, overwrite: bool = False,
+    more_files: Callable[[RunDirectory], Mapping[str, Any]] = lambda run: {},
+) -> list[str]:  # fmt: skip
+    """Write a model and `more_files` of its run as a directory of transformers.
+
+    Raises EnsueError if transformers has no equivalent model.
+    """
+    convert = CONVERSIONS.get(description.kinds)
+    if convert is None:
+        raise EnsueError(f"{run.path}: a {run.entry.what} is not a model of transformers; {SUPPORTED_MODELS}")
+    model = convert(run, {name: parameter.detach() for name, parameter in description.model.named_parameters()})
+    contents: dict[str, Any] = {
+        name: (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode()
+        for name, content in {**model.files, **more_files(run)}.items()
+    }
+    contents["model.safetensors"] = lambda path: write_tensors(path, model.tensors, {"format": "pt"})
+    write_directory(out, contents, overwrite=overwrite)
+    return []
 
 
 def export_sentences(
     run: RunDirectory, description: ModelDescription, out: Path, *, overwrite: bool = False
 ) -> list[str]:
     """Write a model as a directory of sentence-transformers. Raises EnsueError like `export_huggingface`."""
-    return _write(run, description, out, overwrite, sentence_files)
+    return export_huggingface(run, description, out, overwrite=overwrite, more_files=sentence_files)
 
 
 def sentence_files(run: RunDirectory) -> dict[str, Any]:
@@ -400,20 +414,3 @@ def sentence_files(run: RunDirectory) -> dict[str, Any]:
         "sentence_bert_config.json": {"max_seq_length": recipe.encoder.context, "do_lower_case": False},
         "1_Pooling/config.json": {"word_embedding_dimension": recipe.encoder.d_model, **modes},
     }
-
-
-def _write(
-    run: RunDirectory, description: ModelDescription, out: Path, overwrite: bool,
-    more_files: Callable[[RunDirectory], dict[str, Any]],
-) -> list[str]:  # fmt: skip
-    convert = CONVERSIONS.get(description.kinds)
-    if convert is None:
-        raise EnsueError(f"{run.path}: a {run.entry.what} is not a model of transformers; {SUPPORTED_MODELS}")
-    model = convert(run, {name: parameter.detach() for name, parameter in description.model.named_parameters()})
-    contents: dict[str, Any] = {
-        name: (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode()
-        for name, content in {**model.files, **more_files(run)}.items()
-    }
-    contents["model.safetensors"] = lambda path: write_tensors(path, model.tensors, {"format": "pt"})
-    write_directory(out, contents, overwrite=overwrite)
-    return []

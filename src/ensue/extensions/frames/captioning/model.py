@@ -10,22 +10,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ensue.extensions.frames.data.series import Series
-from ensue.extensions.frames.recipe import CaptionAttention, CaptioningRecipe, GridSpecification
+from ensue.extensions.frames.recipe import CaptionAttention, CaptioningRecipe
 from ensue.extensions.frames.tasks.data import check_image
 from ensue.extensions.frames.tasks.model import FrameFeatures, FrameParts, Frames, read_frame_statistics
 from ensue.models.build_text import target_embedding, target_softmax
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.encoders import build_attention, build_decoder, build_encoder
-from ensue.models.specification import (
-    ONE_WAY,
-    Directions,
-    EncoderSpecification,
-    NoEncoder,
-    PairTokens,
-    TextHead,
-    TransformerEncoder,
-    WindowEncoder,
-)
+from ensue.models.specification import ONE_WAY, EncoderSpecification, NoEncoder, TransformerEncoder, WindowEncoder
 from ensue.nn.attention.cross import AttentionBefore, CrossAttention, HardAttention, joined_steps, sources_in
 from ensue.nn.combinators import Stack
 from ensue.nn.dropout import Dropout
@@ -147,29 +138,6 @@ class Captioner(TextModel):
         return Loss(total, int(torch.count_nonzero(mask)))
 
 
-def build_captioner(
-    features: FrameFeatures, grid: GridSpecification, encoder: EncoderSpecification, directions: Directions,
-    tokens: PairTokens, decoder: EncoderSpecification, attention: CaptionAttention, head: TextHead, *, rows: int,
-    target_size: int,
-) -> Captioner:  # fmt: skip
-    """Return the captioner of these tables, for images of `rows` rows. Raises ValueError if the tables do not match."""
-    if head.copying:
-        raise ValueError("head.copying needs words in the source; a captioner reads frames")
-    target = target_embedding(tokens, target_size)
-    image_grid = None
-    if grid.kind != "none":
-        sizes: dict[str, Any] = {"colors": grid.colors, "channels": grid.channels, "halvings": grid.halvings}
-        image_grid = ImageGrid(rows, features.d_out, **sizes, dropout=grid.dropout)
-    d_source = features.d_out if image_grid is None else image_grid.d_out
-    encoder_layers = build_encoder(encoder, d_in=d_source, directions=directions)
-    decoder_layers = _build_decoder(decoder, attention, d_in=target.d_out, d_memory=encoder_layers.d_out)
-    softmax = target_softmax(tokens, target, d_in=decoder_layers.d_out)
-    return Captioner(
-        features, image_grid, encoder_layers, target, decoder_layers, softmax, label_smoothing=head.label_smoothing,
-        doubly_stochastic=attention.doubly_stochastic, entropy=attention.entropy,
-    )  # fmt: skip
-
-
 def _build_decoder(
     decoder: EncoderSpecification, attention: CaptionAttention, *, d_in: int, d_memory: int
 ) -> SequenceLayer:
@@ -202,6 +170,7 @@ class CaptionerParts(FrameParts):
     config: ClassVar[type[Config]] = CaptioningConfig
     target: TokenizerWithSpecials
     rows: int
+    ratio: float = 0.0
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
@@ -209,7 +178,7 @@ class CaptionerParts(FrameParts):
         size, expected = target.vocabulary_size, run.config["target_size"]
         if size != expected:
             raise DamagedError(f"{run.path / 'tokenizer.json'}: {size} symbols; expected {expected}, as in config.json")
-        return cls(read_frame_statistics(run), target, run.config["rows"])
+        return cls(read_frame_statistics(run), target, run.config["rows"], run.config["ratio"])
 
     def files(self) -> dict[str, Any]:
         return {**super().files(), "tokenizer.json": self.target.to_json()}
@@ -218,9 +187,20 @@ class CaptionerParts(FrameParts):
         return [f"ensue predict {path} FILE > captions", f"ensue evaluate {path} FILE --json"]
 
     def build(self, recipe: CaptioningRecipe) -> Captioner:
-        return build_captioner(
-            self.features(recipe), recipe.grid, recipe.encoder, recipe.directions, recipe.tokens, recipe.decoder,
-            recipe.attention, recipe.head, rows=self.rows, target_size=self.target.vocabulary_size,
+        if recipe.head.copying:
+            raise ValueError("head.copying needs words in the source; a captioner reads frames")
+        features, grid, attention = self.features(recipe), recipe.grid, recipe.attention
+        target, image_grid = target_embedding(recipe.tokens, self.target.vocabulary_size), None
+        if grid.kind != "none":
+            sizes: dict[str, Any] = {"colors": grid.colors, "channels": grid.channels, "halvings": grid.halvings}
+            image_grid = ImageGrid(self.rows, features.d_out, **sizes, dropout=grid.dropout)
+        d_source = features.d_out if image_grid is None else image_grid.d_out
+        encoder = build_encoder(recipe.encoder, d_in=d_source, directions=recipe.directions)
+        decoder = _build_decoder(recipe.decoder, attention, d_in=target.d_out, d_memory=encoder.d_out)
+        softmax = target_softmax(recipe.tokens, target, d_in=decoder.d_out)
+        return Captioner(
+            features, image_grid, encoder, target, decoder, softmax, label_smoothing=recipe.head.label_smoothing,
+            doubly_stochastic=attention.doubly_stochastic, entropy=attention.entropy,
         )  # fmt: skip
 
 

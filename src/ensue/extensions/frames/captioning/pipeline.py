@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, islice
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -67,17 +66,6 @@ MIN_SHOWN_WEIGHT = 0.02
 MAX_OPACITY = 0.75
 
 
-class Cell(NamedTuple):
-    """The rectangle of a cell of the grid, in pixels of the image, with its attention weight and its opacity."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    weight: float
-    opacity: float
-
-
 def _attention_section(view: CaptionView) -> Section:
     """Return the image with the attention of each token, or the matrix of attention if the series is not an image."""
     count = min(len(view.output), MAX_OUTPUT)
@@ -105,12 +93,15 @@ def _attention_section(view: CaptionView) -> Section:
     return Section("Attention", "extensions/frames/captioning/looks.html", content)
 
 
-def grid_cells(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int, int]) -> list[Cell]:
-    """Return the cells of a grid (rows, columns) over an image (rows, columns), for attention weights (L,)."""
+def grid_cells(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int, int]) -> list[tuple[float, ...]]:
+    """Return the cells of a grid (rows, columns) over an image (rows, columns), for attention weights (L,).
+
+    A cell is a rectangle (x, y, width, height) in pixels of the image, with its attention weight and its opacity.
+    """
     height, width = size[0] / grid[0], size[1] / grid[1]
     largest = max(float(weights.max(initial=0.0)), 1e-9)
     return [
-        Cell(column * width, row * height, width, height, float(weight), MAX_OPACITY * float(weight) / largest)
+        (column * width, row * height, width, height, float(weight), MAX_OPACITY * float(weight) / largest)
         for (row, column), weight in np.ndenumerate(weights.reshape(grid))
         if weight >= MIN_SHOWN_WEIGHT
     ]
@@ -123,18 +114,9 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
     recipe: CaptioningRecipe
     parts: CaptionerParts
 
-    def __init__(
-        self, model: TextModel, parts: CaptionerParts, *, recipe: CaptioningRecipe, ratio: float,
-        run: str | Path | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(model, parts, recipe=recipe, run=run)
-        self.init_generation(parts.target, ratio)
-
-    @classmethod
-    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        recipe: Any = directory.recipe
-        ratio = directory.config["ratio"]
-        return cls(directory.model(device), directory.parts, recipe=recipe, ratio=ratio, run=directory.path)
+    def __init__(self, model: TextModel, parts: CaptionerParts, **options: Any) -> None:
+        super().__init__(model, parts, **options)
+        self.init_generation(parts.target, parts.ratio)
 
     @property
     def ensemble_key(self) -> Any:
@@ -265,7 +247,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         search_of(recipe.search, target)  # raises errors of the search before training
         train = self.encoded(self.split.train)
         valid = None if self.split.valid is None else self.encoded(self.split.valid)
-        self.ratio = length_ratio(train)
+        self.parts = replace(self.parts, ratio=length_ratio(train))
         begin_id, sizes = target.begin_id, recipe.train
         self.task = SequenceToSequence(train, valid, begin_id=begin_id, sizes=sizes, sampler=self._sample_captions)
 
@@ -287,7 +269,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
 
     def pipeline(self, model: TextModel) -> CaptioningPipeline:
         """Return the pipeline of the model."""
-        return CaptioningPipeline(model, self.parts, recipe=self.recipe, ratio=self.ratio)
+        return CaptioningPipeline(model, self.parts, recipe=self.recipe)
 
     def _sample_captions(self, model: TextModel) -> str:
         """Return the predicted and the gold captions of the first validation images, for the log."""
@@ -303,7 +285,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         model.start_from_counts(torch.from_numpy(counts))
 
     def config(self) -> dict[str, Any]:
-        return {"target_size": self.parts.target.vocabulary_size, "rows": self.parts.rows, "ratio": self.ratio}
+        return {"target_size": self.parts.target.vocabulary_size, "rows": self.parts.rows, "ratio": self.parts.ratio}
 
     def test(self, model: TextModel) -> GenerationScores | None:
         test = self.split.test

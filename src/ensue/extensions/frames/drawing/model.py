@@ -17,11 +17,10 @@ from ensue.data.permutation import Permutation, mix
 from ensue.errors import DataError
 from ensue.extensions.frames.data.series import Series, SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
-from ensue.extensions.frames.recipe import CanvasSpecification, DrawingRecipe
+from ensue.extensions.frames.recipe import DrawingRecipe
 from ensue.extensions.frames.tasks.data import Hashed, check_image
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
-from ensue.models.specification import CellsSpecification
 from ensue.nn import SequenceLayer, Tap
 from ensue.nn.draws import normal
 from ensue.nn.filters import WindowPlacer
@@ -186,18 +185,6 @@ class Painter(nn.Module):
 
     def _begin(self, n: int) -> PaintState:
         return PaintState(self.first_canvas.expand(n, -1, -1), self.first_h.expand(n, -1), self.decoder.init_state(n))
-
-
-def build_painter(
-    canvas: CanvasSpecification, encoder: CellsSpecification, decoder: CellsSpecification, *, size: ImageSize
-) -> Painter:
-    """Return the painter of these tables. Raises ValueError for a window that is larger than the images."""
-    strokes = build_encoder(decoder, d_in=canvas.d_latent)
-    d, attends = strokes.d_out, canvas.attention
-    reader = WindowReader(size, d, canvas.read) if attends else ImageReader(size)
-    writer = WindowWriter(size, d, canvas.write) if attends else ImageWriter(size, d)
-    glimpses = build_encoder(encoder, d_in=reader.d_out + d)
-    return Painter(glimpses, strokes, reader, writer, size=size, glimpses=canvas.glimpses)
 
 
 Pixels = NDArray[np.float32]
@@ -389,7 +376,12 @@ class DrawingParts(ModelParts):
         return ['print(model.evaluate("FILE").summary())', "canvases = model.paint(16)"]
 
     def build(self, recipe: DrawingRecipe) -> Painter:
-        return build_painter(recipe.canvas, recipe.encoder, recipe.decoder, size=self.size)
+        canvas, size, strokes = recipe.canvas, self.size, build_encoder(recipe.decoder, d_in=recipe.canvas.d_latent)
+        d, attends = strokes.d_out, canvas.attention
+        reader = WindowReader(size, d, canvas.read) if attends else ImageReader(size)
+        writer = WindowWriter(size, d, canvas.write) if attends else ImageWriter(size, d)
+        glimpses = build_encoder(recipe.encoder, d_in=reader.d_out + d)
+        return Painter(glimpses, strokes, reader, writer, size=size, glimpses=canvas.glimpses)
 
 
 class DrawingJob(Job[Painter]):

@@ -1,7 +1,7 @@
 """The pipeline of painters: sampling, evaluation, and the page that shows the glimpses of an image."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -85,48 +85,26 @@ MAX_IMAGE_PIXELS = 120
 """The longer side of an image on the page, in pixels."""
 
 
-class Frame(NamedTuple):
-    """A rectangle around a window, in pixels of the image, with its line width and title."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    line: float
-    title: str
-
-
-class Glimpse(NamedTuple):
-    """A glimpse: the divergence, the window that is read, the canvas after the stroke, and the window of the stroke."""
-
-    nats: float
-    read: Frame | None
-    canvas: str
-    written: Frame | None
-
-
 def painting_sections(view: PaintingView, number: int) -> list[Section]:
     """Return the sections of an image on the page."""
     rows, columns, _ = view.image.shape
     count, scale = min(len(view.canvases), MAX_SHOWN_GLIMPSES), MAX_IMAGE_PIXELS / max(rows, columns)
-    glimpses = [
-        Glimpse(
-            float(view.divergence[time]),
-            _frame_window(view.read[time], rows, columns) if view.read else None,
-            data_address(view.canvases[time]),
-            _frame_window(view.written[time], rows, columns) if view.written else None,
-        )
-        for time in range(count)
-    ]
+    frames: Iterator[list[Any]] = (
+        [_frame_window(window, rows, columns) for window in windows[:count]] or [None] * count
+        for windows in (view.read, view.written)
+    )
+    (read, written), canvases = frames, map(data_address, view.canvases[:count])
     numbers = {
-        "glimpses": glimpses, "image": data_address(view.image), "size": (columns, rows),
+        "glimpses": list(zip(view.divergence[:count].tolist(), read, canvases, written, strict=True)),
+        "image": data_address(view.image), "size": (columns, rows),
         "shown_size": (columns * scale, rows * scale), "note": cut(len(view.canvases), count, "glimpses"),
         "reconstruction": view.reconstruction, "divergence": float(view.divergence.sum()),
     }  # fmt: skip
     return [Section(f"Image {number}, by glimpse", "extensions/frames/drawing/glimpses.html", numbers)]
 
 
-def _frame_window(window: PlacedWindow, rows: int, columns: int) -> Frame:
+def _frame_window(window: PlacedWindow, rows: int, columns: int) -> tuple[float, float, float, float, float, str]:
+    """Return the rectangle (x, y, width, height) around a window, in pixels of the image, its line width and title."""
     half, line = window.reach / 2 + window.deviation, min(2.0, max(0.3, window.deviation / 2))
     title = (
         f"center at row {window.row:.1f}, column {window.column:.1f}; side {window.reach:.1f}, "
@@ -136,7 +114,7 @@ def _frame_window(window: PlacedWindow, rows: int, columns: int) -> Frame:
         [min(length - line / 2, max(line / 2, center + 0.5 + offset)) for offset in (-half, half)]
         for center, length in ((window.column, columns), (window.row, rows))
     )
-    return Frame(left, top, right - left, bottom - top, line, title)
+    return left, top, right - left, bottom - top, line, title
 
 
 MAX_BATCH_SAMPLES = 100

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ensue.data.buckets import by_length
 from ensue.extensions.frames.data.series import FrameRows, Vectors
-from ensue.extensions.frames.recipe import FramePredictionRecipe, LatentSpecification, MixtureHeadSpecification
+from ensue.extensions.frames.recipe import FramePredictionRecipe, LatentSpecification
 from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData, SeriesNoise, frames_of, noise_for
 from ensue.extensions.frames.tasks.model import FrameFeatures, FrameParts, Frames, read_frame_statistics
 from ensue.metrics.scores import Scores, finite
@@ -265,15 +265,6 @@ class FramePredictor(nn.Module):
         return self.head(decoded), opened
 
 
-def build_frame_predictor(
-    features: FrameFeatures, encoder: EncoderSpecification, latent: LatentSpecification, head: MixtureHeadSpecification
-) -> FramePredictor:
-    """Return the model that these tables of a recipe describe."""
-    reader = _build_reader(encoder, latent, features.d_out)
-    mixture = MixtureHead(reader.d_out, features.d_out, components=head.components, least=head.least_deviation)
-    return FramePredictor(features, reader, mixture)
-
-
 def _build_reader(encoder: EncoderSpecification, latent: LatentSpecification, d: int) -> FrameReader:
     size, hidden = latent.size, latent.d_hidden
     match latent.kind:
@@ -477,7 +468,10 @@ class FramePredictorParts(FrameParts):
         return cls(read_frame_statistics(run))
 
     def build(self, recipe: FramePredictionRecipe) -> FramePredictor:
-        return build_frame_predictor(self.features(recipe), recipe.encoder, recipe.latent, recipe.head)
+        features, head = self.features(recipe), recipe.head
+        reader = _build_reader(recipe.encoder, recipe.latent, features.d_out)
+        mixture = MixtureHead(reader.d_out, features.d_out, components=head.components, least=head.least_deviation)
+        return FramePredictor(features, reader, mixture)
 
     def commands(self, recipe: Any, path: str) -> list[str]:
         return [

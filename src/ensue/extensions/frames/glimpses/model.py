@@ -22,7 +22,7 @@ from ensue.metrics.generation import edit_distance
 from ensue.metrics.scores import ItemRows, ScoredItems, Scores, card_columns, of_sums, quotient
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
-from ensue.models.specification import Encoder, EncoderSpecification
+from ensue.models.specification import Encoder
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import ALL_ROWS, RowSlice, normal
 from ensue.nn.gaussian import Gaussian
@@ -202,20 +202,6 @@ def bound(
     return nats.sum((1, 2)) / paths + surrogate - surrogate.detach()
 
 
-def build_glimpse_reader(
-    features: FrameFeatures, encoder: EncoderSpecification, table: GlimpseSpecification, *, rows: int, num_symbols: int
-) -> GlimpseReader:
-    """Return the model of these tables, for images of `rows` rows."""
-    assert isinstance(encoder, Encoder)
-    reader = build_encoder(encoder, d_in=encoder.d_model)
-    planner = build_encoder(encoder, d_in=reader.d_out)
-    glimpses = Glimpses(table.size, table.scales)
-    vector = GlimpseVector(table.scales * table.colors, table.size, tuple(table.convolutions), reader.d_in)
-    height, width = (-(-side // table.view) for side in (rows, features.d_out // table.colors))
-    view = ImageVector(table.colors, height, width, tuple(table.view_convolutions), planner.d_in)
-    return GlimpseReader(features, glimpses, vector, view, reader, planner, num_symbols, table=table)
-
-
 class GlimpsesConfig(Config):
     """`config.json`."""
 
@@ -235,9 +221,15 @@ class GlimpseParts(LabeledFrameParts):
         return cls(read_frame_statistics(run), run.read_json("labels.json", Classes.from_json), run.config["rows"])
 
     def build(self, recipe: GlimpsesRecipe) -> GlimpseReader:
-        return build_glimpse_reader(
-            self.features(recipe), recipe.encoder, recipe.glimpses, rows=self.rows, num_symbols=len(self.labels)
-        )
+        features, table, encoder = self.features(recipe), recipe.glimpses, recipe.encoder
+        assert isinstance(encoder, Encoder)
+        reader = build_encoder(encoder, d_in=encoder.d_model)
+        planner = build_encoder(encoder, d_in=reader.d_out)
+        glimpses = Glimpses(table.size, table.scales)
+        vector = GlimpseVector(table.scales * table.colors, table.size, tuple(table.convolutions), reader.d_in)
+        height, width = (-(-side // table.view) for side in (self.rows, features.d_out // table.colors))
+        view = ImageVector(table.colors, height, width, tuple(table.view_convolutions), planner.d_in)
+        return GlimpseReader(features, glimpses, vector, view, reader, planner, len(self.labels), table=table)
 
 
 MAX_BATCH_IMAGES = 256
