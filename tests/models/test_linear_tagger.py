@@ -19,6 +19,9 @@ from ensue.text.labels import Labels
 SENTENCES = [["Ann", "saw", "Bo"], ["Bo", "ran"], ["the", "dog", "saw", "Ann"], ["ran"]]
 TAGS = [[0, 1, 0], [0, 1], [2, 2, 1, 0], [1]]
 STRENGTH, ROWS = 2.0, ([0, 1, 2], [3])
+SHORT = {"<unk>": "<unk>", "xxx": "x", "Xx": "Xx", "Xxx": "Xx"}
+OWN_VARIANCES, SHORT_VARIANCES = (0, 0.5, 2, 0.5, 0), (0.5, 1, 4, 1, 0.5)
+"""The prior variances of the scores of a shape of its own, and of those of all shapes with the same short shape."""
 
 
 def trained_weights(model: Tagger) -> list[Tensor]:
@@ -30,9 +33,11 @@ def built(kind: Any) -> tuple[Tagger, list[TaggedBatch]]:
     words = [word for sentence in SENTENCES for word in sentence]
     columns = {"shape": ["up", "down"]}
     features = SentenceFeatureSpecification(
-        affixes=2, min_affix_count=1, d_shape=1, min_count=1, dropout_words=0.0, columns=["shape"]
+        affixes=2, min_affix_count=1, d_shape=2, min_count=1, dropout_words=0.0, columns=["shape"]
     )
     lexicon = build_lexicon(features, {word: words.count(word) for word in words}, columns=columns)
+    assert lexicon.shapes is not None
+    assert lexicon.shapes.symbols == tuple(SHORT)
     head = TagHeadSpecification(kind=kind, solver="lbfgs")
     labels = Labels(["a", "b", "c"], scheme=None, tag_scheme=None)
     encoder, directions = NoEncoder(kind="none"), Directions()
@@ -56,13 +61,21 @@ def built(kind: Any) -> tuple[Tagger, list[TaggedBatch]]:
     return model, batches
 
 
+def shape_covariances() -> Any:
+    """The prior covariances of the scores of shapes in each block, which are sums of two independent scores."""
+    shared = np.array([[SHORT[a] == SHORT[b] for b in SHORT] for a in SHORT])
+    return np.stack(
+        [own * np.eye(4) + short * shared for own, short in zip(OWN_VARIANCES, SHORT_VARIANCES, strict=True)]
+    )
+
+
 def objective(model: Tagger, batches: list[TaggedBatch]) -> float:
-    """Σ loss + ½ ‖w‖² / C, by the definition of scores, over all paths."""
+    """Σ loss + ½ wᵀ V⁻¹ w / C, by the definition of scores, over all paths."""
     tables = {name: table.detach().double().numpy() for name, table in model.named_parameters()}
     places, total = 2 * REACH + 1, 0.0
     wide = {name: tables[f"features.{name}.weight"] for name in ("words", "shapes", "affixes", "columns.0")}
     wide = {name: table.reshape(len(table), -1, 3) for name, table in wide.items()}
-    assert [table.shape[1] for table in wide.values()] == [places, 3, 1, places]
+    assert [table.shape[1] for table in wide.values()] == [places, places, 1, places]
     ends = [tables.get(f"head.crf.{name}", np.zeros(3)) for name in ("start", "end")]
     pairs = tables.get("head.crf.transitions", np.zeros((3, 3)))
     for batch, numbers in zip(batches, ROWS, strict=True):
@@ -74,8 +87,7 @@ def objective(model: Tagger, batches: list[TaggedBatch]) -> float:
                 if abs(reach) <= REACH:
                     scores[t] += wide["words"][words.forms.words[form], REACH + reach]
                     scores[t] += wide["columns.0"][words.columns[row, s, 0], REACH + reach]
-                if abs(reach) <= 1:
-                    scores[t] += wide["shapes"][words.forms.shapes[form], 1 + reach]
+                    scores[t] += wide["shapes"][words.forms.shapes[form], REACH + reach]
                 if reach == 0:
                     affixes = sorted({*words.forms.affixes[form].tolist()} - {0})
                     scores[t] += wide["affixes"][affixes, 0].sum(0)
@@ -92,7 +104,10 @@ def objective(model: Tagger, batches: list[TaggedBatch]) -> float:
         variances.append(blocks.repeat_interleave(3, 1))
     weights = trained_weights(model)
     for weight, v in zip(weights, [*variances, *[torch.ones(())] * len(weights)], strict=False):
-        total += float((weight.detach().double().square() / v).sum()) / 2 / STRENGTH
+        if weight is not model.features.shapes.weight:
+            total += float((weight.detach().double().square() / v).sum()) / 2 / STRENGTH
+    inverses = np.linalg.pinv(shape_covariances(), hermitian=True)
+    total += np.einsum("ipk,pij,jpk->", wide["shapes"], inverses, wide["shapes"]) / 2 / STRENGTH
     return total
 
 
@@ -105,7 +120,9 @@ def test_the_solution_is_the_minimum(kind: str) -> None:
         found, generator, weights = [], torch.Generator().manual_seed(1), trained_weights(model)
         for _ in range(4):
             direction = [torch.randn(weight.shape, generator=generator) for weight in weights]
-            values = []
+            shapes = next(i for i, weight in enumerate(weights) if weight is model.features.shapes.weight)
+            possible = np.einsum("pij,jpk->ipk", shape_covariances() / 5, direction[shapes].view(4, 5, 3))
+            direction[shapes], values = torch.from_numpy(possible).float().reshape(4, 15), []
             for step in (1e-2, -1e-2, 0):
                 saved = [weight.detach().clone() for weight in weights]
                 for weight, along in zip(weights, direction, strict=True):

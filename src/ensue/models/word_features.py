@@ -3,6 +3,7 @@
 Features that depend on the word form only are computed once for each distinct form of a batch.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
@@ -36,7 +37,8 @@ INITIAL_STD = 0.1
 REACH = 2
 """The number of words to each side whose features a linear tagger reads."""
 VARIANCES = {1: (1.0,), 3: (0.5, 2.0, 0.5), 5: (0.5, 1.0, 4.0, 1.0, 0.5)}
-"""The prior variances of scores in a window of so many words, relative to C."""
+SHAPE_VARIANCES = {3: (0.5, 2.0, 0.5), 5: (0.0, 0.5, 2.0, 0.5, 0.0)}
+"""The prior variances of scores in a window of so many words, relative to C; of shapes, beside their short shapes."""
 NO_VECTOR, NEW_CHARACTER = 1, 2
 """Bits of `FormTable.lacks`."""
 
@@ -161,8 +163,7 @@ class WordFeatures(nn.Module):
         self.kept_vectors = saved
         d_column = specification.d_column if isinstance(specification, SentenceFeatureSpecification) else 0
         self.columns = nn.ModuleList(_build_table(len(vocabulary), d_column) for vocabulary in lexicon.columns.values())
-        tables = self.words, self.characters, self.shapes
-        self.d_forms = sum(table.d_out for table in tables if table is not None)
+        self.d_forms = sum(table.d_out for table in (self.words, self.characters, self.shapes) if table is not None)
         if self.affixes is not None:
             self.d_forms += 2 * lexicon.longest_affix * self.affixes.d_out
         if self.vectors is not None:
@@ -229,16 +230,11 @@ class WordFeatures(nn.Module):
         vectors = torch.empty(len(forms.words), self.d_forms, dtype=torch.float32, device=device)
         for rows in np.array_split(np.argsort(forms.lengths, kind="stable"), len(vectors) // CHUNK_FORMS + 1):
             vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(EncodedForms.of(forms.select(rows), device))
-        return FormTable(vectors, *(torch.from_numpy(ids).to(device) for ids in (forms.keys, self._lacks(forms))))
-
-    def _lacks(self, forms: WordForms) -> NDArray[np.int64]:
-        lacks = np.zeros(len(forms.words), np.int64)
+        real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
+        lacks = NEW_CHARACTER * (real & (forms.characters == 0)).any(1)
         if self.vectors is not None:
             lacks += NO_VECTOR * (forms.vectors == 0)
-        if self.characters is not None:
-            real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
-            lacks += NEW_CHARACTER * (real & (forms.characters == 0)).any(1)
-        return lacks
+        return FormTable(vectors, *(torch.from_numpy(ids).to(device) for ids in (forms.keys, lacks)))
 
     def assemble(
         self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"],
@@ -262,8 +258,10 @@ class WindowScores(WordFeatures):
     """The features of a linear tagger: scores (B, T, W K) of K tags for the words in a window around each word.
 
     Block p of the W = 2 `REACH` + 1 blocks has the scores that the word at t adds to the word at t + p - `REACH`.
-    The scores of all features of a word are added up. Words and columns have scores in all blocks, shapes in the three
-    middle blocks, affixes in the middle block. A complete word counts once as a prefix and once as a suffix.
+    The scores of all features of a word are added up. Words, columns and, with `d_shape` > 1, shapes have scores in all
+    blocks, shapes with `d_shape` = 1 in the three middle blocks, and affixes in the middle block. A complete word
+    counts once as a prefix and once as a suffix. The scores of a shape are a sum, of its own and of those of its short
+    shape, such as `Xx-d` for `Xxxx-dd`. Short shapes have rows while the weights are solved, and none in the tables.
     """
 
     join = staticmethod(sum)  # type: ignore[assignment]
@@ -271,17 +269,36 @@ class WindowScores(WordFeatures):
     def __init__(self, specification: FeatureSpecification, lexicon: Lexicon, num_tags: int) -> None:
         wide = (2 * REACH + 1) * num_tags
         sizes = {"d_words": wide if specification.d_words else 0, "d_affix": num_tags, "d_column": wide}
-        sizes["d_shape"] = 3 * num_tags if specification.d_shape else 0
+        sizes["d_shape"] = (2 * min(specification.d_shape, REACH) + 1) * num_tags if specification.d_shape else 0
         super().__init__(specification.model_copy(update=sizes), lexicon)
         self.num_tags, self.d_forms, self.d_out = num_tags, wide, wide
-        for table in self.parameters():
-            nn.init.zeros_(table)
+        shorts = [re.sub(r"(.)\1+", r"\1", shape) for shape in lexicon.shapes.symbols] if lexicon.shapes else []
+        self.short_shapes = torch.tensor([shorts.index(short) for short in shorts])
+        """For each shape, the first shape with the same short shape."""
+        self.set_rows(torch.zeros(len(self.variances), num_tags))
+
+    def _scored(self) -> Iterator[tuple[TokenEmbedding, tuple[float, ...], Int[Tensor, " n"]]]:
+        """Yield for each kind of feature its table, the prior variances of the blocks, and the feature of each id."""
+        for table in (self.words, self.affixes, self.shapes, *self.columns):
+            if isinstance(table, TokenEmbedding):
+                variances = SHAPE_VARIANCES if table is self.shapes else VARIANCES
+                yield table, variances[table.d_out // self.num_tags], torch.arange(len(table.weight))
+        if self.shapes is not None:
+            yield self.shapes, VARIANCES[self.shapes.d_out // self.num_tags], self.short_shapes
 
     @property
     def variances(self) -> Float[Tensor, " R"]:
-        """The prior variances of all rows of K scores in the tables, relative to C."""
-        tables = [(table, table.shape[1] // self.num_tags) for table in self.parameters()]
-        return torch.cat([torch.tensor(VARIANCES[num_blocks]).repeat(len(table)) for table, num_blocks in tables])
+        """The prior variances of all rows of K scores, relative to C; rows with 0 are not used."""
+        return torch.cat([torch.tensor(variances).repeat(len(ids)) for _, variances, ids in self._scored()])
+
+    @torch.no_grad()
+    def set_rows(self, scores: Float[Tensor, "R K"]) -> None:
+        """Set the tables from all rows of K scores. The scores of a short shape are added to those of its shapes."""
+        for parameter in self.parameters():
+            parameter.zero_()
+        for table, variances, features in self._scored():
+            rows, scores = scores.tensor_split([len(variances) * len(features)])
+            table.weight.add_(rows.view_as(table.weight)[features])
 
     def _ids(self, forms: EncodedForms) -> Iterator[tuple[TokenEmbedding, Int[Tensor, "U n"]]]:
         """Yield the tables of word forms and their ids; repeated affixes have the id 0."""
@@ -298,16 +315,17 @@ class WindowScores(WordFeatures):
 
     def rows(self, words: Words) -> Int[Tensor, "P N"]:
         """Return the rows of K scores, counted through all tables, whose sum is the emissions; -1 for none."""
-        tables = [(table, ids[words.numbers]) for table, ids in self._ids(words.forms)]
-        tables += zip(self.columns, words.columns.unsqueeze(3).unbind(2), strict=True)  # type: ignore[arg-type]
+        ids_of = {table: ids[words.numbers] for table, ids in self._ids(words.forms)}
+        ids_of |= zip(self.columns, words.columns.unsqueeze(3).unbind(2), strict=True)  # type: ignore[arg-type]
         first, rows = 0, []
-        for table, ids in tables:
-            num_blocks, is_none = table.d_out // self.num_tags, (ids == 0) & (table is self.affixes)
+        for table, variances, features in self._scored():
+            ids, num_blocks = ids_of[table], len(variances)
+            is_none = (ids == 0) & (table is self.affixes)
             is_none |= is_none if words.mask is None else ~words.mask.unsqueeze(2)
-            starts, reach = (first + num_blocks * ids).masked_fill(is_none, -num_blocks), num_blocks // 2
+            starts, reach = (first + num_blocks * features[ids]).masked_fill(is_none, -num_blocks), num_blocks // 2
             padded = F.pad(starts, (0, 0, reach, reach), value=-num_blocks)
-            rows += [padded[:, num_blocks - 1 - p :][:, : ids.shape[1]] + p for p in range(num_blocks)]
-            first += num_blocks * len(table.weight)
+            rows += [padded[:, num_blocks - 1 - p :][:, : ids.shape[1]] + p for p in range(num_blocks) if variances[p]]
+            first += num_blocks * len(features)
         return torch.cat(rows, dim=2).clamp(min=-1).flatten(0, 1)
 
 

@@ -111,29 +111,24 @@ def _compare_texts(
 
 
 def _compare_sentences(old: LabelingPipeline, new: LabelingPipeline, location: str, **options: Any) -> Iterator[Item]:
-    source = new.source(location, is_labeled=True, **options)
-    columns = new.labels.names if isinstance(new.labels, LabelColumns) else [new.column(source.format)]
-    _require_equal(*((type(x.labels), getattr(x.labels, "names", None) if columns[1:] else 0) for x in (old, new)))
-    answers = old.label(old.source(location, is_labeled=True, **options)), new.label(source, confidence=True)
-    for old_answer, (sentence, predicted, confidence, _) in zip(*answers, strict=True):
+    _require_equal(*((type(x.labels), isinstance(x.labels, LabelColumns) and x.labels.names) for x in (old, new)))
+    answers = old.label(old.source(location, is_labeled=True, **options)), new.label_pairs(location, **options)
+    for old_answer, ((sentence, predicted, confidence, _), pair) in zip(*answers, strict=True):
         _require_equal(old_answer.sentence.words, sentence.words)
         assert confidence is not None
-        rows = [source.format.labels(sentence, name) for name in columns]
-        correct: Any = list(zip(*rows, strict=True)) if isinstance(new.labels, LabelColumns) else rows[0]
-        labels: list[Any] = [new.labels.in_scheme(correct), old_answer.labels, predicted]
+        labels = [pair.gold, old_answer.labels, predicted]
         scores = [min(p.values()) if isinstance(p, dict) else p for p in confidence.labels]
-        place = f"{sentence.source.name}:{sentence.line}"
         if isinstance(new.labels, LabelColumns) or not new.labels.has_spans:
             for word, row in enumerate(zip(*labels, strict=True)):
                 shown = ("/".join(label) if isinstance(label, tuple | list) else label for label in row)
-                change = Change.of(place, shown, scores[word], _show_in_context(sentence.words, word, word + 1))
+                change = Change.of(pair.place, shown, scores[word], _show_in_context(sentence.words, word, word + 1))
                 yield row[1] == row[0], row[2] == row[0], change
             continue
         gold, before, after = spans = [new.labels.spans(row) for row in labels]
         for span in sorted({*gold, *before, *after}, key=lambda span: span[1:]):
             probability = confidence.spans[after.index(span)] if span in after else min(scores[span.start : span.end])
             shown = (_describe_span(span, row, sentence.words) for row in spans)
-            change = Change.of(place, shown, probability, _show_in_context(sentence.words, span.start, span.end))
+            change = Change.of(pair.place, shown, probability, _show_in_context(sentence.words, span.start, span.end))
             yield (span in before) == (span in gold), (span in after) == (span in gold), change
 
 

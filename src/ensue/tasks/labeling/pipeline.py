@@ -227,7 +227,7 @@ class LabelingPipeline(WordPipeline):
         return tally_of(self.labels).items_of((pair for _, pair in answers), "sentences")
 
     def label_pairs(
-        self, data: Data, format: str | None, encoding: str, *, confidence: bool = True
+        self, data: Data, format: str | None = None, encoding: str = "utf-8", *, confidence: bool = True
     ) -> Iterator[tuple[LabelsOfSentence, LabelPair]]:
         """Yield the prediction for each labeled sentence, with the correct labels. Raise EnsueError without words."""
         data = as_location(data, "the data")

@@ -91,10 +91,8 @@ class LabeledTexts(NamedTuple):
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
         """Return the slice `row_slice` of the batch of `passages`."""
-        words = self.texts.batch(passages, device, row_slice)
-        if self.subwords is None:
-            return words
-        return words._replace(subwords=self.subwords.batch(passages, device, row_slice))
+        subwords = None if self.subwords is None else self.subwords.batch(passages, device, row_slice)
+        return self.texts.batch(passages, device, row_slice)._replace(subwords=subwords)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """Return the best tags (T,) of each sentence. Each word form is encoded once."""
@@ -344,10 +342,7 @@ class LinearObjective:
         with suppress(StopIteration):
             LBFGS(self.weights, line_search_fn="strong_wolfe", **options).step(objective)  # type: ignore[no-untyped-call]
         w = (self.weights[0] / self.scales)[self.groups] * self.variances[self.used].unsqueeze(1)
-        rows = torch.zeros(len(self.variances), w.shape[1]).index_copy_(0, self.used, w).flatten()
-        tables = list(model.features.parameters())
-        for table, values in zip(tables, torch.split(rows, [*map(Tensor.numel, tables)]), strict=True):
-            table.data.copy_(values.view_as(table))
+        model.features.set_rows(torch.zeros(len(self.variances), w.shape[1]).index_copy_(0, self.used, w))
         model.head.load_state_dict(self.head.state_dict())
         return nats[-1]
 

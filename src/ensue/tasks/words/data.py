@@ -123,8 +123,6 @@ class TeacherLabels:
 
 
 def _average(rows: Sequence[Distribution]) -> Distribution:
-    if len(rows) == 1:
-        return rows[0]
     return {name: sum(row.get(name, 0.0) for row in rows) / len(rows) for name in set().union(*rows)}
 
 
