@@ -218,6 +218,7 @@ def labeled_texts() -> dict[str, str]:
     return {
         "may.tsv": later + "".join(f"{mood}\t{text}\n" for mood, text in moods[1::3]),
         "june.tsv": later + "".join(f"{mood}\t{text}\n" for mood, text in moods[2::3]),
+        "june.csv": "comment,verdict,text\n" + "".join(f"{text},{mood},a note\n" for mood, text in moods[2::3]),
         "reviews.tsv": "mood\ttext\n" + "".join(f"{mood}\t{text}\n" for mood, text in moods),
         "new.tsv": "text\n" + "".join(f"{text}\n" for _, text in moods[::5]),
         "valid.tsv": "mood\ttext\n" + "".join(f"{mood}\t{text}\n" for mood, text in moods[::4]),

@@ -96,7 +96,7 @@ class DataError(EnsueError):
     def with_options(self) -> "DataError":
         """Return the error with options of `ensue data` in place of settings of a recipe."""
         message = self.message
-        for setting, option in self.options.items():
+        for setting, option in {**self.options, "--set data.labels=": "--labels "}.items():
             message = message.replace(setting, option)
         return DataError(self.place + message)
 

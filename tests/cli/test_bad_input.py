@@ -264,8 +264,7 @@ def test_score_of_what_is_not_text(ensue: Ensue, refused: Refused, trained: Path
     said = ensue("score", run, stdin=b"the\ncat \xff\n")
     assert said.status == 2
     assert said.err == (
-        "ensue: stdin:2: not UTF-8 (byte 0xff in column 5); for Windows' Western European try "
-        "--encoding cp1252 (in training --set data.encoding=cp1252)\n"
+        "ensue: stdin:2: not UTF-8 (byte 0xff in column 5); for Windows' Western European try --encoding cp1252\n"
     )
     assert ensue("score", run, "--encoding", "cp1252", stdin=b"cat \xff\n").status == 0
     assert "not UTF-8" in refused("generate", run, "--prompt", "-", stdin=b"\xff\xff")

@@ -24,9 +24,9 @@ from ensue.outputs import Access
 from ensue.recipe import read_recipe
 
 PLAIN = {
-    "at_least", "column", "device", "encoders", "encoding", "format", "host", "key", "labels", "language", "license",
-    "name", "off", "offsets", "older_than", "output_encoding", "pooling", "precision", "require", "shard", "sources",
-    "splitter", "target", "targets", "text", "to", "token", "track", "trusted_host", "words",
+    "at_least", "column", "columns", "device", "encoders", "encoding", "format", "host", "key", "labels", "language",
+    "license", "name", "off", "offsets", "older_than", "output_encoding", "pooling", "precision", "require", "shard",
+    "sources", "splitter", "target", "targets", "text", "to", "token", "track", "trusted_host", "words",
 }  # fmt: skip
 """Parameters that are texts and name no place."""
 OUTPUTS = (Access.OUT_FILE, Access.OUT_FOLDER)

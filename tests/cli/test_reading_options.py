@@ -25,8 +25,11 @@ from ensue.training.run import train_run
 
 pytestmark = pytest.mark.filterwarnings("default::ensue.notices.Notice")
 READS = {Access.DATA, Access.TEXTS}
-ONE_FORM = {"embed", "neighbors", "quickstart", "inspect"}
-"""Commands that read running text or a text on each line."""
+ONE_FORM = {
+    "embed": "a text on each line", "neighbors": "a text on each line", "quickstart": "running text",
+    "inspect": "one text, or the file of one",
+}  # fmt: skip
+"""What commands read that have no format and no columns to choose."""
 OWN_FORMAT = {"choose": "--format is that of the output"}
 FEW = {"train.steps": 1, "head.ngram_buckets": 1000}
 ROWS = [("Das Gerät läuft nicht", "Störung"), ("Müller zahlt für die Rechnung", "Rechnung")] * 6
@@ -43,18 +46,18 @@ def readers() -> list[str]:
 
 
 @pytest.mark.parametrize("name", readers())
-def test_a_command_that_reads_data_takes_encoding_and_format(name: str) -> None:
-    expected = {"--encoding"} if name in ONE_FORM else {"--encoding", "--format"}
-    takes_settings = Access.SETTINGS in accesses(commands()[name]).values()
-    if takes_settings or name == "data":
-        expected |= {flag for options, _ in DATA_OPTIONS.values() for flag in options.split("/")}
-    assert expected <= flags(name)
+def test_a_command_that_reads_data_takes_encoding_format_and_columns(name: str) -> None:
+    all_flags = {flag for options, _ in DATA_OPTIONS.values() for flag in options.split("/")}
+    assert ({"--encoding"} if name in ONE_FORM else all_flags) <= flags(name)
 
 
 def test_the_law_knows_the_commands_of_today() -> None:
     expected = "quickstart prepare train evaluate predict score inspect embed neighbors distill begin doubt choose"
     assert {*expected.split(), "search", "compare", "data"} <= set(readers())
-    assert OWN_FORMAT.keys() | ONE_FORM <= set(readers())
+    assert OWN_FORMAT.keys() | ONE_FORM.keys() <= set(readers())
+    assert [name for name in readers() if not {"--encoding", "--format", "--labels", "--text"} <= flags(name)] == [
+        name for name in readers() if name in ONE_FORM
+    ]
 
 
 def table(path: Path, encoding: str) -> Path:
@@ -83,6 +86,30 @@ def test_the_encoding_of_a_run_is_the_default(arguments: str, run: Path, tmp_pat
     other = ensue(*(names.get(each, each) for each in arguments.split()))
     assert other.out.replace("e8.csv", "e.csv") == said.out
     assert "e8.csv: read as UTF-8; --encoding cp1252 reads it as in training\n" in other.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["evaluate RUN FILE", "choose RUN FILE --count 1", "compare RUN RUN --test FILE", "predict RUN FILE --json"],
+)
+def test_commands_read_data_with_other_columns(arguments: str, run: Path, tmp_path: Path, ensue: Ensue) -> None:
+    own, other = table(tmp_path / "e.csv", "utf-8"), tmp_path / "o.csv"
+    other.write_text(own.read_text().replace("Nr;Text;Kategorie", "Text;Inhalt;Klasse"))
+    expected = ensue(*({"RUN": run, "FILE": own}.get(each, each) for each in arguments.split()))
+    words = [{"RUN": run, "FILE": other}.get(each, each) for each in arguments.split()]
+    said = ensue(*words, "--text", "Inhalt", "--labels", "Klasse")
+    assert said.status == 0, said.err
+    assert said.out.replace("o.csv", "e.csv") == expected.out
+    assert "has no --sources" in ensue(*words, "--sources", "Text").err
+    assert 'no "Nix"' in ensue(*words, "--text", "Nix").err
+
+
+def test_messages_of_commands_without_settings_name_their_options(run: Path, tmp_path: Path, ensue: Ensue) -> None:
+    file = tmp_path / "two.csv"
+    file.write_text("body;article;Klasse\n" + "ein Satz von hier;noch ein Satz hier;Störung\n" * 4, encoding="utf-8")
+    said = ensue("evaluate", run, file, "--labels", "Klasse", "--text", "article,body")
+    assert said.err.endswith(": the model reads single texts; found 2: 'noch ein Satz hier | ein Satz von hier'\n")
+    assert "--set" not in ensue("evaluate", run, file, "--labels", "Klasse,article").err
 
 
 def pipelines() -> list[type]:

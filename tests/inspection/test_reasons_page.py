@@ -1,4 +1,4 @@
-"""Why a token was expected and what changes without units, as the page shows it; and the map of words."""
+"""Why a token was expected and what changes without units, as the page shows it."""
 
 import json
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.inspection.map_page import map_section, map_vectors
 from inspection.language_models import TEXT, model_of
 from inspection.small import Node, number, parsed
 
@@ -56,24 +55,3 @@ def test_a_model_whose_numbers_are_none_has_a_page() -> None:
     page = parsed(pipeline.inspect("The sea was calm", at=5, off="layer 1, cell: 0").page)
     assert set(offered(page.section("Without some units"))["change of surprisal"]) == {None}
     assert "NaN" not in "".join(script.text for script in page.all("script") if script.attributes.get("type"))
-
-
-def test_a_map_shows_all_words_and_labels_where_there_is_room() -> None:
-    words = [f"<b>{n}" for n in range(30)]
-    found = map_vectors(np.random.default_rng(0).normal(size=(30, 5)))
-    titles = [f"title of {word}" for word in words]
-    section = map_section(found, words, num_queries=2, titles=titles, heading="Map", about="About &")
-    drawn = parsed(f"<div>{section.content}</div>")
-    assert drawn.titles() == titles
-    assert len(list(drawn.all("circle", "warm"))) == 2
-    labels = [text.text for text in drawn.all("text")]
-    assert set(labels) <= {"", *words}
-    assert labels[0] == words[0]
-    places = np.array([[float(c.attributes[axis] or 0) for axis in ("cx", "cy")] for c in drawn.all("circle")])
-    scale = np.ptp(places[:, 0]) / np.ptp(found.places[:, 0])
-    assert np.ptp(places[:, 1]) == pytest.approx(scale * np.ptp(found.places[:, 1]), abs=0.3)
-
-
-def test_one_word_is_a_map() -> None:
-    section = map_section(map_vectors(np.ones((1, 3))), ["sea"], num_queries=1, titles=["sea"], heading="Map", about="")
-    assert "sea" in str(section.content)

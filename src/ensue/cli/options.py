@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
 from ensue.decode.search import BeamSearch
-from ensue.errors import EnsueError, NumericSetting, RunError, by_option_names, numeric_settings
+from ensue.errors import DataError, EnsueError, NumericSetting, RunError, by_option_names, numeric_settings
 from ensue.extension import generate_options, local_run, pipeline_methods
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access, check_outputs, check_streams
@@ -58,6 +58,9 @@ PoolOption = Annotated[Paths, Option(help=f"Texts without labels: {_PATHS}"), Ac
 SettingsOption = Annotated[list[str] | None, Access.SETTINGS, Option(
     "--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."
 )]  # fmt: skip
+Columns = Mapping[str, str] | None
+"""The chosen columns of data that a run reads, by the names of `DATA_OPTIONS`, which are the options of a command."""
+FormatOption = Annotated[str | None, Option(help="The format of labeled data; default: by name and first lines.")]
 EncodingOption = Annotated[str | None, Option(help="The encoding of the text; default: that of the training data.")]
 DATA_OPTIONS = {
     "encoding": ("--encoding", "The encoding of the data; default: utf-8."),
@@ -67,7 +70,9 @@ DATA_OPTIONS = {
     "sources": ("--sources", "For pairs: the columns, keys or language of the source."),
     "targets": ("--targets", "For pairs: the columns, keys or language of the target."),
 }
-"""The flags and the help of options that set the keys `data.NAME` of a recipe. Commands with `--set` have them all."""
+"""The flags and the help of options that set the keys `data.NAME` of a recipe, or choose the columns that a run reads.
+Commands with `--set` or with a parameter `columns` have them all.
+"""
 
 
 class StrictCommand(TyperCommand):
@@ -88,16 +93,18 @@ ADDED_BEFORE = "others"
 def signature_of(command: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a command, with the options of `DATA_OPTIONS` and the options that extensions add."""
     signature = inspect.signature(command, eval_str=True)
-    extended = _find_added_options(command.__name__)
-    added, before = [_make_parameter(name, *option) for name, option in extended.items()], ADDED_BEFORE
-    if "settings" in signature.parameters:
-        keyword, before = inspect.Parameter.POSITIONAL_OR_KEYWORD, "settings"
-        for name, (flags, help) in DATA_OPTIONS.items():
-            kind: Any = Annotated[str, Option(*flags.split("/"), help=help)]
-            added.append(inspect.Parameter(name, keyword, default="", annotation=kind))
-    parameters = list(signature.parameters.values())
+    extended, added = _find_added_options(command.__name__), list[inspect.Parameter]()
+    receiver = next((name for name in ("settings", "columns") if name in signature.parameters), "")
+    for name, (flags, help) in DATA_OPTIONS.items():
+        if receiver and name not in signature.parameters:
+            note = "; default: that of the training data." if receiver == "columns" else "."
+            kind: Any = Annotated[str, Option(*flags.split("/"), help=help.removesuffix(".") + note)]
+            added.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default="", annotation=kind))
+    added += (_make_parameter(name, *option) for name, option in extended.items())
+    before, parameters = receiver or ADDED_BEFORE, list(signature.parameters.values())
     index = [*signature.parameters, before].index(before)
-    return signature.replace(parameters=[*parameters[:index], *added, *parameters[index:]])
+    rest = parameters[index + (before == "columns") :]
+    return signature.replace(parameters=[*parameters[:index], *added, *rest])
 
 
 def _find_added_options(command: str) -> dict[str, tuple[type, str, Access]]:
@@ -133,19 +140,26 @@ def accesses(command: Callable[..., Any]) -> dict[str, Access]:
 
 
 def with_checked_outputs(command: Command) -> Command:
-    """Return the command with checks of its paths (`check_outputs`), and with `DATA_OPTIONS` added to its settings."""
-    known = accesses(command)
+    """Return the command with checks of its paths, and with `DATA_OPTIONS` added to its settings or columns."""
+    known, declared = accesses(command), inspect.signature(command).parameters
 
     @functools.wraps(command)
     def checked(**values: Any) -> Any:
+        options = {name: value for name in DATA_OPTIONS if name not in declared and (value := values.pop(name, ""))}
+        if "columns" in declared:
+            values["columns"] = options
         if "settings" in values:
-            options = {name: value for name in DATA_OPTIONS if (value := values.pop(name, ""))}
             options |= {name: options[name].split(",") for name in ("sources", "targets") if name in options}
             settings = (f"data.{name}={json.dumps(value)}" for name, value in options.items())
             values["settings"] = [*(values["settings"] or []), *settings]
         if known:
             _check_paths(known, values)
-        return command(**values)
+        try:
+            return command(**values)
+        except DataError as error:
+            if "columns" in declared:
+                raise error.with_options() from None
+            raise
 
     checked.__signature__ = signature_of(command)  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]
@@ -214,9 +228,9 @@ def load_for(
     command: str, run: Path, device: str, threads: int | None, precision: Precision = "float32", *,
     vectors: Path | None = None, others: Sequence[Path] | None = None,
     search: Mapping[str, object] = MappingProxyType({}), adaptation: Mapping[str, object] = MappingProxyType({}),
-    **options: Any,
+    columns: Columns = None, **options: Any,
 ) -> Any:  # fmt: skip
-    """Load the pipeline of a run, with `others` as an ensemble.
+    """Load the pipeline of a run, with `others` as an ensemble, for data with `columns`.
 
     Raises EnsueError unless the run's task has the command and the options that are not None.
     """
@@ -230,9 +244,10 @@ def load_for(
         from ensue.runs.directory import RunDirectory
 
     entry = RunDirectory(path).entry
-    values = {"vectors": vectors, "with": others or None, **search, **adaptation, **options}
+    values = {"vectors": vectors, "with": others or None, **search, **adaptation, **(columns or {}), **options}
     names = {name for name, value in values.items() if value not in (None, "")}
-    unknown = names - entry.options(command) if command in entry.commands else set()
+    known = entry.options(command) | {*entry.pipeline_class.column_options} if command in entry.commands else names
+    unknown = names - known
     if command not in entry.commands or unknown:
         *most, last = entry.commands
         commands = f"{', '.join(most)} and {last}" if most else last
@@ -246,6 +261,7 @@ def load_for(
     if changes := {fields.get(name, name): value for name, value in search.items() if value is not None}:
         pipeline = pipeline.with_search(**changes)
     pipeline = pipeline.with_adaptation(**adaptation) if adaptation else pipeline
+    pipeline = pipeline.with_columns(**columns) if columns else pipeline
     if not others:
         return pipeline
     options |= {"with": others, "vectors": vectors}

@@ -31,7 +31,7 @@ def evaluate(
     similarity: Annotated[
         Path | None, Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK)."), Access.DATA
     ] = None,
-    format: Annotated[str | None, Option(help="The format of labeled data; default: by name and first lines.")] = None,
+    format: cli.FormatOption = None,
     draws: Annotated[int | None, Option(
         min=1, max=100_000, help="Latent samples per example; several estimate -log p by importance weighting."
     )] = None,
@@ -40,9 +40,9 @@ def evaluate(
     ] = None,
     overwrite: cli.OverwriteOption = False,
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
-    others: cli.WithOption = None, vectors: cli.VectorsOption = None, encoding: cli.EncodingOption = None,
-    device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
-    **search: Any,
+    columns: cli.Columns = None, others: cli.WithOption = None, vectors: cli.VectorsOption = None,
+    encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None,
+    precision: cli.PrecisionOption = "float32", **search: Any,
 ) -> None:  # fmt: skip
     """Score a model on a text or on labeled data."""
     adaptation = cli.pop_adaptation(search)
@@ -59,7 +59,7 @@ def evaluate(
     pipeline = cli.load_for(
         "evaluate", run, device, threads, precision, vectors=vectors, others=others, search=search,
         adaptation=adaptation, compare=compare, minimal_pairs=minimal_pairs, similarity=similarity,
-        overwrite=overwrite or None, **added, **options,
+        overwrite=overwrite or None, columns=columns, **added, **options,
     )  # fmt: skip
     pipeline = cli.with_tagger("evaluate", pipeline, tagger, device, threads, precision)
     from ensue.console.tables import show_pairs, show_scores
@@ -108,9 +108,7 @@ def predict(
     paths: Annotated[list[str] | None, Access.TEXTS, Argument(
         help="Texts: files, folders, globs, pipe; default: stdin. A cutter can take a tagger's run before the texts."
     )] = None,
-    format: Annotated[str | None, Option(
-        help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."
-    )] = None,
+    format: cli.FormatOption = None,
     as_json: Annotated[bool, Option("--json", help="A JSON line for each text, with probabilities.")] = False,
     splitter: Annotated[str | None, Option(
         help="The word tokenizer: treebank, simple, characters, whitespace; default: as in training."
@@ -127,8 +125,8 @@ def predict(
     offsets: Annotated[
         str | None, Option(help="With --to: the unit of offsets: characters, utf-16, bytes; default: by the format.")
     ] = None,
-    overwrite: cli.OverwriteOption = False, others: cli.WithOption = None, vectors: cli.VectorsOption = None,
-    shard: cli.ShardOption = None, encoding: cli.EncodingOption = None,
+    overwrite: cli.OverwriteOption = False, columns: cli.Columns = None, others: cli.WithOption = None,
+    vectors: cli.VectorsOption = None, shard: cli.ShardOption = None, encoding: cli.EncodingOption = None,
     output_encoding: Annotated[str | None, Option(help="The output's encoding: utf-8, or utf-8-sig for Excel.")] = None,
     device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
     **search: Any,
@@ -151,7 +149,8 @@ def predict(
     options = cli.pop_options("predict", search)
     pipeline = cli.load_for(
         "predict", run, device, threads, precision, vectors=vectors, others=others,
-        search=search | {"at_least": at_least}, format=format, splitter=splitter, shard=shard, **options,
+        search=search | {"at_least": at_least}, format=format, splitter=splitter, shard=shard, columns=columns,
+        **options,
     )  # fmt: skip
     pipeline = with_options(pipeline, "predict", options)
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
@@ -213,20 +212,21 @@ def inspect(
 def score(
     run: cli.RunArgument,
     paths: Annotated[list[str] | None, Argument(help="Text files or a pipe; default: stdin."), Access.TEXTS] = None,
-    format: Annotated[str | None, Option(help="The format of pairs; default: by name and first lines.")] = None,
+    format: cli.FormatOption = None,
     as_json: Annotated[bool, Option("--json", help="A JSON line for each token or pair.")] = False,
     as_csv: Annotated[bool, Option("--csv", help="A table with a header: position, token or pair, nats.")] = False,
     beside: Annotated[
         list[Path] | None, Option(help="With --csv: another run, as a further column; may be repeated."), Access.RUN
     ] = None,
-    others: cli.WithOption = None, encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto",
-    threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32", **settings: Any,
+    columns: cli.Columns = None, others: cli.WithOption = None, encoding: cli.EncodingOption = None,
+    device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None, precision: cli.PrecisionOption = "float32",
+    **settings: Any,
 ) -> None:  # fmt: skip
     """Show the surprisal of tokens, or of targets, in nats."""
     from ensue.console.tables import csv_lines
     from ensue.data.sources import is_stream, stream_name
 
-    options: dict[str, Any] = {"format": format} if format else {}
+    options: dict[str, Any] = {"columns": columns, **({"format": format} if format else {})}
     adaptation = cli.pop_adaptation(settings)
     if as_csv and as_json:
         raise EnsueError("--csv and --json exclude each other; expected one")

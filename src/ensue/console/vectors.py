@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.lines import Lines
-from ensue.data.sources import TextSource, is_stream, is_typed, stream_lines
+from ensue.data.sources import is_stream, is_typed, text_lines
 from ensue.data.vectors import Row, Vector
 from ensue.errors import DataError, quote
 from ensue.tasks.contract.chunks import UNSHARDED, Shard
@@ -32,11 +31,7 @@ def embed_lines(model: Any, location: str, *, encoding: str, shard: Shard = UNSH
 
 
 def _read_texts(location: str, encoding: str) -> Iterator[str]:
-    if is_stream(location):
-        lines = stream_lines(location, encoding)
-    else:
-        lines = Lines(TextSource(location, encoding=encoding).chunks(), location)
-    return (line.rstrip("\r\n") for _, line in lines)
+    return (line.rstrip("\r\n") for _, line in text_lines(location, encoding))
 
 
 def neighbor_lines(neighbors: list[Any], *, as_json: bool) -> Iterator[str]:

@@ -180,6 +180,13 @@ def stream_lines(path: str, encoding: str) -> Lines:
     return Lines(stream_text(path, encoding, marked=True), stream_name(path))
 
 
+def text_lines(location: str, encoding: str) -> Lines:
+    """Return the numbered lines of a text, of a file, a folder, a glob or a stream."""
+    if is_stream(location):
+        return stream_lines(location, encoding)
+    return Lines(TextSource(location, encoding=encoding).chunks(), location)
+
+
 def encoding_like(trained: str, location: str) -> str:
     """Return the encoding `trained` of a model's training data, or UTF-8 if the text at `location` is in UTF-8.
 

@@ -51,7 +51,7 @@ def detect_documents(
         DataError: The layout is ambiguous; the message suggests a setting.
     """
     choice = choice or layouts.DocumentChoice()
-    run_format, names = (like.format, like.names) if like else ("", [])
+    run_format, names = (like.format, like.names) if like else ("", choice.texts)
     name = _checked_format(format, [*DOCUMENT_FORMATS, format_table.FOLDERS]) or format_table.text_format(
         lines, is_labeled=choice.is_labeled, run_format=run_format, labels=labels, names=names
     )
@@ -161,8 +161,9 @@ def write_document(
     return DOCUMENT_FORMATS[layout.format].write(document, layout, labels, probabilities)
 
 
-def rows_with_texts(lines: Lines) -> Lines:
-    """Return the rows of a table with a header as JSON lines for taggers, with the text at the key "text".
+def rows_with_texts(lines: Lines, *, text: str = "") -> Lines:
+    """Return the rows of a table with a header as JSON lines for taggers, with the text at the key "text", or at the
+    name or number `text` of the column that a user chooses.
 
     The number of each object is that of the line on which its row begins. Other files are returned unchanged. Raises
     DataError for a table in which the column of the text is ambiguous.
@@ -171,22 +172,25 @@ def rows_with_texts(lines: Lines) -> Lines:
         return lines
     lines.split_array()
     try:
-        layout = None if lines.is_array else detect_documents(lines, layouts.DocumentChoice(is_labeled=False))
+        choice = layouts.DocumentChoice((text,) if text else (), is_labeled=False)
+        layout = None if lines.is_array else detect_documents(lines, choice)
     except DataError:
+        if text:
+            raise
         if format_table.suffix(lines.name) != ".csv":  # may be words in columns
             return lines
         expected = 'expected one with the name "text"'
         raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None
     if layout is None or layout.format not in TABLES or not layout.header:
         return lines
-    return Lines.numbered(_objects(lines, TABLES[layout.format], layout.texts[-1]), lines.name)
+    return Lines.numbered(_objects(lines, TABLES[layout.format], layout.texts[-1], text or "text"), lines.name)
 
 
-def _objects(lines: Lines, dialect: Dialect, text: Column) -> Iterator[tuple[int, str]]:
+def _objects(lines: Lines, dialect: Dialect, text: Column, key: str) -> Iterator[tuple[int, str]]:
     header = dialect.first_rows(lines)[0]
     for record, fields in dialect.read(lines, header=True, needed=[text]):
         row = dict(zip(header, map(dialect.value, fields), strict=True))
-        row["text"] = dialect.value(fields[text.number - 1])
-        if text.name != "text":
+        row[key] = dialect.value(fields[text.number - 1])
+        if text.name != key:
             del row[header[text.number - 1]]
         yield record.line, json.dumps(row, ensure_ascii=False) + "\n"

@@ -10,7 +10,7 @@ References:
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.files import Data, as_location
 from ensue.errors import DataError, check_integer
 from ensue.extensions.annotation_formats.writers import Prediction, predict_texts
+from ensue.stored import changed
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.text.tokens import words_in
@@ -45,10 +46,11 @@ def choose(
     pipeline: ClassificationPipeline | LabelingPipeline, location: Data, count: int, *,
     without: Sequence[str | Path] = (), seed: int = 0, format: str | None = None, encoding: str = "utf-8",
 ) -> list[Prediction]:  # fmt: skip
-    """Return at most `count` texts of a pool to label next. Texts in the files `without` are excluded."""
+    """Return at most `count` texts of a pool to label next, without those in files of the columns of training."""
     check_integer("count", count, 1, 1_000_000)
     check_integer("seed", seed, 0, 2**32 - 1)
-    excluded = {text.without_spaces for path in without for text in _candidates(pipeline, path, None, encoding)}
+    trained: Any = changed(pipeline, chosen_columns={})
+    excluded = {text.without_spaces for path in without for text in _candidates(trained, path, None, encoding)}
     by_text = {text.without_spaces: text for text in _candidates(pipeline, location, format, encoding)}
     pool = [text for without_spaces, text in by_text.items() if without_spaces not in excluded and any(without_spaces)]
     if not pool:

@@ -140,7 +140,8 @@ def choose(
         list[str] | None, Option(help="A file whose texts are left out, such as the training data."), Access.DATA
     ] = None,
     seed: Annotated[int, Option(min=0, max=2**32 - 1, help="The same seed chooses the same texts.")] = 0,
-    encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None,
+    columns: cli.Columns = None, encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
 ) -> None:  # fmt: skip
     """Choose the texts of a pool to label next (active learning).
 
@@ -153,7 +154,7 @@ def choose(
     if format not in formats:
         raise EnsueError(f'unknown format "{format}"{nearest(format, formats) or "; expected " + ", ".join(formats)}')
     check_suffix(out, "--format", format)
-    pipeline = cli.load_for("choose", run, device, threads)
+    pipeline = cli.load_for("choose", run, device, threads, columns=columns)
     options = pipeline.reading(as_location(pool), encoding)
     chosen = pipeline.choose(pool, count, without=without or [], seed=seed, **options)
     rows = (FORMATS.get(format, table_row)(text, pipeline.labels.names) for text in chosen)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ensue.extensions.bidirectional import recipe as tables
 from ensue.extensions.bidirectional.layers import (
     FIRST_WORD,
     TEXT_BEGIN,
@@ -18,13 +19,7 @@ from ensue.extensions.bidirectional.layers import (
     BothDirections,
     ContextModel,
 )
-from ensue.extensions.bidirectional.recipe import (
-    BidirectionalRecipe,
-    CharacterWords,
-    ContextOutput,
-    NoOutput,
-    SoftmaxOutput,
-)
+from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
 from ensue.extensions.bidirectional.words import LINE_END, UNKNOWN, WordReader
 from ensue.models.encoders import build_encoder
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
@@ -48,11 +43,11 @@ class BidirectionalParts(TokenizerParts):
 
     def commands(self, recipe: BidirectionalRecipe, path: str) -> list[str]:
         words = self.tokenizer.vocabulary.symbols[LINE_END + 1 :]
-        query = "the [] of" if isinstance(recipe.head, ContextOutput) else words[0] if words else ""
+        query = "the [] of" if isinstance(recipe.head, tables.ContextOutput) else words[0] if words else ""
         return [
             f"ensue embed {path} TEXTS --json",
             *([f"ensue neighbors {path} {shlex.quote(query)}"] if query else []),
-            *([] if isinstance(recipe.head, NoOutput) else [f"ensue evaluate {path} TEXT --json"]),
+            *([] if isinstance(recipe.head, tables.NoOutput) else [f"ensue evaluate {path} TEXT --json"]),
         ]
 
     def python(self, recipe: BidirectionalRecipe) -> list[str]:
@@ -64,8 +59,8 @@ class BidirectionalParts(TokenizerParts):
         rightward, leftward = (build_encoder(recipe.encoder, d_in=words.d_out) for _ in range(2))
         assert isinstance(rightward, Stack)
         assert isinstance(leftward, Stack)
-        if not isinstance(head, ContextOutput):
-            softmax = SoftmaxHead(rightward.d_out, size) if isinstance(head, SoftmaxOutput) else None
+        if not isinstance(head, tables.ContextOutput):
+            softmax = SoftmaxHead(rightward.d_out, size) if isinstance(head, tables.SoftmaxOutput) else None
             return BidirectionalLanguageModel(words, rightward, leftward, softmax)
         sizes = {"d_context": head.d_context, "d_hidden": head.d_hidden or 2 * rightward.d_out}
         return ContextModel(words, rightward, leftward, vocabulary_size=size, **sizes)
@@ -73,7 +68,7 @@ class BidirectionalParts(TokenizerParts):
 
 def _build_words(recipe: BidirectionalRecipe, vocabulary_size: int) -> HighwayCharacterCNN | TokenEmbedding:
     table = recipe.words
-    if not isinstance(table, CharacterWords):
+    if not isinstance(table, tables.CharacterWords):
         return TokenEmbedding(vocabulary_size, recipe.d_words)
     return HighwayCharacterCNN(
         NUM_CHARACTERS, d_character=table.d_character, d_out=recipe.d_words,

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.extensions.bidirectional.words import WordReader
+from ensue.extensions.word_vectors.neighbor_map import NeighborMap, map_section, map_vectors
 from ensue.extensions.word_vectors.pipeline import Neighbor, WordTable
 from ensue.inspection.encoder import over_text
-from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut
 from ensue.inspection.token_page import MAX_SHOWN_TOKENS, Predictions, shown, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section, selection_section

@@ -59,7 +59,7 @@ def compare(
         Option(help="Data on which all runs are scored; default: the data that all recipes name; may be repeated."),
         Access.DATA,
     ] = None,
-    format: Annotated[str, Option(help="The format of labeled data; default: by name and first lines.")] = "",
+    format: cli.FormatOption = None,
     require: Annotated[
         list[str] | None,
         Option(
@@ -69,7 +69,8 @@ def compare(
         ),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout.")] = False,
-    encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto", threads: cli.OneThreadOption = None,
+    columns: cli.Columns = None, encoding: cli.EncodingOption = None, device: cli.DeviceOption = "auto",
+    threads: cli.OneThreadOption = None,
 ) -> None:  # fmt: skip
     """Compare runs of one task: scores and changed answers."""
     from ensue.runs.schema import existing_run
@@ -82,8 +83,9 @@ def compare(
         from ensue.extensions.experiments.comparison import compare as compare_runs
     torch.set_num_threads(threads or 1)
     comparison = compare_runs(
-        runs, test=test or "", encoding=encoding, device=device, format=format, require=require or []
-    )
+        runs, test=test or "", encoding=encoding, device=device, format=format or "", columns=columns,
+        require=require or [],
+    )  # fmt: skip
     for note in comparison.notes:
         cli.notify(f"note: {note}")
     if as_json:

@@ -1,7 +1,7 @@
 """Comparison of runs of one task: scores, sizes, times, recipes, and tests of the differences of scores."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os.path import abspath, relpath
 from pathlib import Path
@@ -137,7 +137,7 @@ class Comparison(Shown):
 
 def compare(
     runs: Sequence[str | Path], *, test: Data = "", encoding: str | None = None, device: str = "auto",
-    format: str = "", require: Sequence[str] = (),
+    format: str = "", columns: Mapping[str, str] | None = None, require: Sequence[str] = (),
 ) -> Comparison:  # fmt: skip
     """Compare finished runs of one task.
 
@@ -148,6 +148,7 @@ def compare(
         encoding: The encoding of the data; default: the encoding of the training data.
         device: The device of the models.
         format: The format of labeled data; default: by name and first lines.
+        columns: The columns of the data, the arguments of `Pipeline.with_columns`; default: as in the training data.
         require: Bounds such as "f1 >= 0.9" on scores of the last run, and on the shares of answers that became wrong
             or right ("lost <= 0.5 %"). `bounds` of the result has their values.
 
@@ -160,8 +161,9 @@ def compare(
     if len(directories) < 2:
         raise EnsueError("expected two or more runs")
     first = directories[0]
-    if format and "format" not in first.entry.options("evaluate"):
-        raise EnsueError(f"{first.path}: a {first.entry.what} has no --format")
+    known = first.entry.options("evaluate") | {*first.entry.pipeline_class.column_options}
+    if unknown := min({*(columns or {}), *(["format"] if format else [])} - known, default=""):
+        raise EnsueError(f"{first.path}: a {first.entry.what} has no --{unknown}")
     for other in directories[1:]:
         if other.entry != first.entry:
             tasks = f"a {other.entry.what}, and {first.path} is a {first.entry.what}"
@@ -171,14 +173,18 @@ def compare(
     requested = as_location(test, "test")
     data = requested or _find_common_data(directories)
     notes: list[str] = []
-    scored = _score(directories, data, notes, is_requested=bool(requested), device=device, **options)
+
+    def open_run(directory: RunDirectory) -> Any:
+        return load(directory.path, device=device).with_columns(**columns or {})
+
+    scored = _score(directories, data, notes, open_run, is_requested=bool(requested), **options)
     base_items = scored[0][1]
     compared = [
         run if items is None or base_items is None else replace(run, differences=differences(items, base_items))
         for run, items in scored[1:]
     ]
     if base_items is not None and directories[0].entry.pipeline_class in COMPARED:
-        old, *others = (load(directory.path, device=device) for directory in directories)
+        old, *others = map(open_run, directories)
         try:
             changed = [count_changes(old, new, data, **old.reading(data, **options)) for new in others]
             compared = [replace(run, changes=changes) for run, changes in zip(compared, changed, strict=True)]
@@ -188,7 +194,7 @@ def compare(
         notes.append("not every difference is tested: the runs read different items from the data")
     values = compared[-1].scores | ({} if (last := compared[-1].changes) is None else last.shares)
     if base_items is not None and not {Bound.parse(bound).name for bound in require} <= {*values, "lost", "won"}:
-        last_pipeline = load(directories[-1].path, device=device)
+        last_pipeline = open_run(directories[-1])
         scores = last_pipeline.evaluate(data, **last_pipeline.reading(data, **options))
         values = _select_numbers(scores.as_json()) | values
     return Comparison(
@@ -221,11 +227,12 @@ def _explain_missing_data(directories: Sequence[RunDirectory]) -> str:
 
 
 def _score(
-    directories: Sequence[RunDirectory], data: str, notes: list[str], *, is_requested: bool, device: str, **options: Any
-) -> list[tuple[ComparedRun, ScoredItems | None]]:
+    directories: Sequence[RunDirectory], data: str, notes: list[str], open_run: Callable[[RunDirectory], Any], *,
+    is_requested: bool, **options: Any,
+) -> list[tuple[ComparedRun, ScoredItems | None]]:  # fmt: skip
     if data:
         try:
-            return [_score_run(directory, data, notes, device=device, **options) for directory in directories]
+            return [_score_run(directory, data, notes, open_run, **options) for directory in directories]
         except DataError as error:
             if is_requested:
                 raise
@@ -233,16 +240,16 @@ def _score(
     else:
         notes.append(_explain_missing_data(directories))
     return [
-        (_describe_run(directory, load(directory.path, device=device), _read_logged_scores(directory)), None)
+        (_describe_run(directory, open_run(directory), _read_logged_scores(directory)), None)
         for directory in directories
     ]
 
 
 def _score_run(
-    directory: RunDirectory, data: str, notes: list[str], *, device: str, **options: Any
+    directory: RunDirectory, data: str, notes: list[str], open_run: Callable[[RunDirectory], Any], **options: Any
 ) -> tuple[ComparedRun, ScoredItems | None]:
     """Return a run with its scores on the data, and the statistics of the scored items."""
-    pipeline = load(directory.path, device=device)
+    pipeline = open_run(directory)
     train, test = ({*map(abspath, locations_in(where))} for where in (directory.recipe.data.train, data))
     if files := listed([*map(relpath, sorted(train & test))]):
         notes.append(f"{directory.argument} was trained on {files}, so its scores are too good")

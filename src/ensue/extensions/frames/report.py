@@ -17,17 +17,8 @@ from ensue.extensions.frames.data.readers import GapError
 from ensue.extensions.frames.data.series import Series, SeriesOptions, Vectors
 from ensue.extensions.frames.data.source import FrameSource, kind_of
 from ensue.extensions.frames.signs import TableLayout, detection_reason, first_rows, layout_of
+from ensue.extensions.surveying import report
 from ensue.extensions.surveying.counts import Lengths, Summary, fill
-from ensue.extensions.surveying.report import (
-    MAX_ROWS,
-    Report,
-    by_frequency,
-    counted,
-    label_table,
-    length_table,
-    shown,
-    table_of,
-)
 
 MIN_SPLIT_FRAMES = 50
 """The smallest mean length of series for which splitting at gaps in time is proposed."""
@@ -116,12 +107,12 @@ def _feed(summary: FrameSummary, series: Series) -> None:
     summary.labels.update(series.labels[:1] if series.per_frame else series.labels)
 
 
-class FrameReport(Report[FrameSummary]):
+class FrameReport(report.Report[FrameSummary]):
     """The report on frames."""
 
     def facts(self) -> Iterator[tuple[str, str]]:
         summary = self.summary
-        kinds = ", ".join(kind for kind, _ in by_frequency(summary.kinds))
+        kinds = ", ".join(kind for kind, _ in report.by_frequency(summary.kinds))
         is_table = summary.layout != TableLayout()
         yield "taken for", f"frames: {kinds}{f', {summary.layout}' if is_table else f' ({summary.detected.sign})'}"
         if summary.ranges is None:
@@ -132,17 +123,17 @@ class FrameReport(Report[FrameSummary]):
         if summary.rate:
             yield "rate", f"{summary.rate:,g} {'samples' if 'sound' in summary.kinds else 'frames'} a second"
         if missing := int(summary.ranges.missing.sum()):
-            yield "missing", counted(missing, "value")
+            yield "missing", report.counted(missing, "value")
 
     def tables(self) -> Iterator[Table]:
         summary = self.summary
         if not summary.size:
             return
-        yield length_table({"frames in a series": summary.lengths})
+        yield report.length_table({"frames in a series": summary.lengths})
         if summary.per_frame:
-            yield label_table("frames", summary.frame_labels, summary.frame_labels.total())
+            yield report.label_table("frames", summary.frame_labels, summary.frame_labels.total())
         elif summary.labels:
-            yield label_table("series", summary.labels, summary.size)
+            yield report.label_table("series", summary.labels, summary.size)
         if summary.ranges is not None:
             yield _make_range_table(summary.ranges, summary.columns)
 
@@ -151,7 +142,7 @@ class FrameReport(Report[FrameSummary]):
         if summary.gap:
             yield summary.gap
         if summary.num_mixed:
-            have = counted(summary.num_mixed, "recording has", "recordings have")
+            have = report.counted(summary.num_mixed, "recording has", "recordings have")
             yield f"{have} several channels, which are mixed"
         if summary.ranges is not None and summary.ranges.missing.any():
             yield "training on missing values needs --set data.missing=mean"
@@ -160,7 +151,7 @@ class FrameReport(Report[FrameSummary]):
         if summary.labels and summary.num_unlabeled:
             yield f"{summary.num_unlabeled:,} series have no label"
         if len(summary.labels) == 1 and not summary.per_frame:
-            yield f'all series have the label "{shown(next(iter(summary.labels)))}": there is nothing to learn'
+            yield f'all series have the label "{report.shown(next(iter(summary.labels)))}": there is nothing to learn'
 
     def recipe(self) -> tuple[str, str, str]:
         if self.summary.per_frame:
@@ -180,7 +171,7 @@ class FrameReport(Report[FrameSummary]):
 
 def _make_range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
     """Return a table with a row for each feature, or with a single row for features without names."""
-    table = table_of("feature", "smallest", "mean", "deviation", "largest", "missing")
+    table = report.table_of("feature", "smallest", "mean", "deviation", "largest", "missing")
     mean, deviation = ranges.mean, ranges.deviation
     if not names:
         total_deviation = float(np.sqrt((deviation**2 + (mean - mean.mean()) ** 2).mean()))
@@ -188,10 +179,10 @@ def _make_range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
         rows = [("all", extremes[0], mean.mean(), total_deviation, extremes[1], ranges.missing.sum())]
     else:
         rows = list(zip(names, ranges.minimum, mean, deviation, ranges.maximum, ranges.missing, strict=True))
-    for name, *numbers, missing in rows[:MAX_ROWS]:
-        table.add_row(shown(name), *(f"{number:,.4g}" for number in numbers), f"{missing:,}")
-    if len(rows) > MAX_ROWS:
-        table.add_row(f"and {len(rows) - MAX_ROWS:,} more")
+    for name, *numbers, missing in rows[: report.MAX_ROWS]:
+        table.add_row(report.shown(name), *(f"{number:,.4g}" for number in numbers), f"{missing:,}")
+    if len(rows) > report.MAX_ROWS:
+        table.add_row(f"and {len(rows) - report.MAX_ROWS:,} more")
     return table
 
 

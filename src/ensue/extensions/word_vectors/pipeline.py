@@ -20,7 +20,7 @@ from ensue.errors import DataError, EnsueError, check_integer, check_path, check
 from ensue.extension import run_name
 from ensue.extensions.word_vectors.examples import LINE_END
 from ensue.extensions.word_vectors.model import WordVectorParts, ngram_rows
-from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
+from ensue.extensions.word_vectors.neighbor_map import NeighborMap, map_section, map_vectors
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped
 from ensue.metrics.scores import AnalogyScores, ItemRows, Numbers, ScoredItems, SimilarityScores, quotient, spearman

@@ -1,7 +1,7 @@
 """Splitting and truncation of the texts of a classifier, and the vocabularies and labels that a run stores."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from pydantic import Field
@@ -26,11 +26,17 @@ Word = TypeVar("Word")
 
 def document_source(
     data: ClassificationData, location: Data | Lines, *, like: DocumentLayout | None = None,
-    is_labeled: bool = True, labels: Collection[str] = (), group: str = "",
+    is_labeled: bool = True, labels: Collection[str] = (), group: str = "", columns: Mapping[str, str] | None = None,
 ) -> DocumentSource:  # fmt: skip
-    """Return the reader of a file of texts. Its columns are those of the recipe or of `like`, the training layout."""
+    """Return the reader of a file of texts. Its columns are those of the recipe or of `like`, the training layout, or
+    `columns`, which a user chooses in place of the columns of training.
+    """
     header = {"auto": None, "yes": True, "no": False}[data.header]
     choice = DocumentChoice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)
+    if columns:
+        trained, like = (choice if like is None or not like.names else like.with_columns(choice)), None
+        texts = tuple(columns["words"].split(",")) if "words" in columns else trained.texts
+        choice = replace(trained, texts=texts, labels=columns.get("labels", trained.labels), header=None)
     format = "" if data.format == "auto" else data.format
     return DocumentSource(
         location, choice, format=format, like=like, encoding=data.encoding, labels=labels,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
 
     recipe: ClassificationRecipe
     labels: Classes
+    column_options: ClassVar[tuple[str, ...]] = ("words", "labels")
 
     def predict(
         self, texts: Iterable[str | tuple[str, str]], *, at_least: float | None = None,
@@ -211,7 +212,8 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         data = self.recipe.data.model_copy(update={"format": format or "auto", "encoding": encoding})
         has_columns = self.config and not are_unnamed(self.recipe.data.train)
         layout = DocumentLayout.from_json(self.config["layout"]) if has_columns else None
-        return document_source(data, location, like=layout, is_labeled=is_labeled, labels=self.labels.names)
+        options: dict[str, Any] = {"labels": self.labels.names, "columns": self.chosen_columns}
+        return document_source(data, location, like=layout, is_labeled=is_labeled, **options)
 
     def evaluate(
         self, location: Data, *, format: str = "", encoding: str = "utf-8", progress: bool | Reporter | None = None

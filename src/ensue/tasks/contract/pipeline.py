@@ -2,18 +2,18 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from types import MethodType
+from types import MappingProxyType, MethodType
 from typing import Any, ClassVar, Self
 
 import torch
 
 from ensue.data.files import Data, as_location, locations_in
 from ensue.data.lines import Lines
-from ensue.data.sources import TextSource, encoding_like, is_stream, is_typed, stream_lines, stream_name
+from ensue.data.sources import TextSource, encoding_like, is_stream, is_typed, stream_lines, stream_name, text_lines
 from ensue.errors import DataError, EnsueError, RunError
 from ensue.extension import pipeline_methods, run_name
 from ensue.inspection.notebook import Shown, curve_section, scores_section
@@ -23,6 +23,7 @@ from ensue.models.modules import count_parameters
 from ensue.recipe.tables import DataRecipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog
+from ensue.stored import changed
 from ensue.tasks.contract.chunks import UNSHARDED, Shard, with_progress
 from ensue.tasks.contract.description import ModelDescription
 
@@ -41,6 +42,10 @@ class Pipeline(Shown, ABC):
 
     generates_files: ClassVar[bool] = False
     """Whether `ensue generate` writes a file by `generate_into(out, ...)`, which returns a summary in one line."""
+
+    column_options: ClassVar[tuple[str, ...]] = ()
+    """The arguments of `with_columns`. They are also options of the commands that read data."""
+    chosen_columns: Mapping[str, str] = MappingProxyType({})
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Give the methods of `READERS` the encoding and the format of training by default; also add `progress`."""
@@ -82,6 +87,19 @@ class Pipeline(Shown, ABC):
         if not format and Path(location).suffix in suffixes and "format" in signature(self.evaluate).parameters:
             format = getattr(data, "format", "auto").replace("auto", "")
         return {"encoding": encoding} | ({"format": format} if format else {})
+
+    def with_columns(self, **columns: str) -> Self:
+        """Return a copy of the model that reads data with other columns than the training data.
+
+        Args:
+            columns: The names or numbers of columns, or keys of JSON: `words` (of taggers; of classifiers the text) and
+                `labels`, or for pairs `sources` and `targets`. Several names have commas between them. Columns that are
+                not chosen are those of the training data.
+        """
+        if unknown := sorted(columns.keys() - {*self.column_options}):
+            expected = " or ".join(self.column_options) or "no columns"
+            raise EnsueError(f"{self.run}: found columns of {unknown[0]}; data of this model have {expected}")
+        return changed(self, chosen_columns={**self.chosen_columns, **columns})
 
     @property
     def num_texts(self) -> int:
@@ -208,12 +226,7 @@ class Predictor(Pipeline):
             DataError: The model cannot predict a text. The message names file and line.
         """
 
-        def lines() -> Lines:
-            if is_stream(location):
-                return stream_lines(location, encoding)
-            return Lines(TextSource(location, encoding=encoding).chunks(), location)
-
-        for number, line in shard.items(lines):
+        for number, line in shard.items(lambda: text_lines(location, encoding)):
             text = line.rstrip("\r\n")
             try:
                 (answer,) = self.predict_json([text]) if as_json else self.predict([text])

@@ -42,6 +42,7 @@ class NumberedSentence(NamedTuple):
 class CutterPipeline(LabelingPipeline):
     """A trained cutter: a tagger whose words are the characters of texts."""
 
+    column_options: ClassVar[tuple[str, ...]] = ()
     has_tags: ClassVar[bool] = False
     """Whether words have tags, and their probabilities in JSON."""
 

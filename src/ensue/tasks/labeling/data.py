@@ -24,21 +24,10 @@ from ensue.tasks.labeling.task import CHUNK_SENTENCES, LabeledTexts, Passages
 from ensue.tasks.words.data import Distribution, EncodedTexts, TeacherLabels, WordsData
 from ensue.tasks.words.model import d_vectors
 from ensue.tasks.words.subwords import SubwordTexts
+from ensue.text import schemes
 from ensue.text.label_columns import HEAD_KINDS, LabelColumns, LabelHead, NestedLabels, TaggerLabels, count_head_values
 from ensue.text.labels import Labels
-from ensue.text.schemes import (
-    LAYER_SIGN,
-    OUTSIDE,
-    SCHEMES,
-    Scheme,
-    SchemeDetector,
-    Span,
-    convert,
-    encode,
-    layers,
-    position,
-    spans,
-)
+from ensue.text.schemes import LAYER_SIGN, OUTSIDE, SCHEMES, Scheme, SchemeDetector, Span
 
 
 class WordLabels(Sequence[list[Any]]):
@@ -185,7 +174,7 @@ class PassageReader:
                 columns.append(sentence, labels, misaligned=misaligned, continues=index > 0, group=group)
                 for name, detector in detectors.items():
                     values = labels[name]
-                    for tags in map(dict.values, layers(values).values()) if self.format.nested else [values]:
+                    for tags in map(dict.values, schemes.layers(values).values()) if self.format.nested else [values]:
                         detector.feed(tags, sentence.line)
         return columns, detectors
 
@@ -235,9 +224,9 @@ def make_labels(learned_scheme: str, names: Sequence[str], scheme: Scheme | None
 
 def extend_labels(labels: Labels, tags: Iterable[str]) -> Labels:
     """Return the labels, extended by labels for those `tags` whose class no label has."""
-    classes = {position(name).label for name in labels.names}
-    new = {tag for tag in tags if labels.scheme is None or position(tag).label not in classes}
-    names = new if labels.scheme is None else {name for tag in new for name in convert([tag], labels.scheme)}
+    classes = {schemes.position(name).label for name in labels.names}
+    new = {tag for tag in tags if labels.scheme is None or schemes.position(tag).label not in classes}
+    names = new if labels.scheme is None else {name for tag in new for name in schemes.convert([tag], labels.scheme)}
     return Labels(sorted({*labels.names, *names}), scheme=labels.scheme, tag_scheme=labels.tag_scheme)
 
 
@@ -326,8 +315,10 @@ class SentenceData(WordsData[Sentences]):
         limit, learned = self.recipe.data.nested, split.facts["learned"][""]
         removed = {key for _, key, *_ in learned if len(key) - len(key.rstrip(LAYER_SIGN)) >= limit}
         split.facts["learned"][""] = [row for row in learned if row[1] not in removed]
-        by_sentence = map(layers, split.train.labels) if removed else ()
-        num_spans = sum(len(spans([*tags[key].values()])) for tags in by_sentence for key in removed & tags.keys())
+        by_sentence = map(schemes.layers, split.train.labels) if removed else ()
+        num_spans = sum(
+            len(schemes.spans([*tags[key].values()])) for tags in by_sentence for key in removed & tags.keys()
+        )
         note = f"{num_spans:,} spans of the training data are not learned: data.nested={limit} layers of a class"
         return [note] if num_spans else []
 
@@ -357,17 +348,17 @@ class SentenceData(WordsData[Sentences]):
         scheme = None if self.columns else detectors[""].result(self.recipe.data.train)
         if scheme is None or not origin.run.parts.labels.has_spans:
             raise RecipeError("tuning.rehearse requires labels that encode spans")
-        classes = {position(label).label for label in split.train.label_counts}
+        classes = {schemes.position(label).label for label in split.train.label_counts}
         tagger = origin.run.entry.pipeline_class.of(origin.run, torch.device("cpu"))
         counts: Counter[str] = Counter()
         for data in filter(None, (split.train, split.valid)):
             extended = Texts()
             for labels, answer in zip(data.labels, tagger.predict(list(data.texts)), strict=True):
-                labeled = spans(labels)
+                labeled = schemes.spans(labels)
                 covered = {word for span in labeled for word in range(span.start, span.end)}
-                new = (span for span in spans(answer.labels) if span.label not in classes)
+                new = (span for span in schemes.spans(answer.labels) if span.label not in classes)
                 added = [span for span in new if covered.isdisjoint(range(span.start, span.end))]
-                extended.append(encode([*labeled, *added], len(labels), scheme) if added else labels)
+                extended.append(schemes.encode([*labeled, *added], len(labels), scheme) if added else labels)
                 counts.update(span.label for span in added)
             data.columns["label "] = extended
         added_spans = ", ".join(f"{count:,} of {label}" for label, count in sorted(counts.items())) or "none"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -18,7 +19,7 @@ from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.sentences.conllu import EMPTY_FIELD, Conllu
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
 from ensue.data.sentences.source import PlainText, SentenceSource, format_class
-from ensue.errors import EnsueError, check_fraction, check_integer, checked_texts
+from ensue.errors import EnsueError, check_fraction, check_integer, checked_texts, listed
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.labeling import LabelingScores
@@ -62,6 +63,7 @@ class LabelingPipeline(WordPipeline):
 
     recipe: LabelingRecipe
     labels: TaggerLabels
+    column_options: ClassVar[tuple[str, ...]] = ("words", "labels")
     typed: ClassVar[str] = PlainText.name
     n_best: int = 0
     """The number of paths of each sentence that `predict` returns by default."""
@@ -170,11 +172,13 @@ class LabelingPipeline(WordPipeline):
     ) -> SentenceSource:  # fmt: skip
         """Return the reader of the sentences of a file, with the columns of the training data."""
         like = self.config.get("format") if is_labeled else None
-        made, nested = self.format, self.nested
+        made, nested, words = self.format, self.nested, self.chosen_columns.get("words", "")
+        if isinstance(self.labels, LabelColumns) and "labels" in self.chosen_columns:
+            raise EnsueError(f"{self.run}: the labels are in {listed(self.labels.names)}; expected no other columns")
         source = SentenceSource(
             location, format=format, like=like, encoding=encoding, make_format=made, nested=nested,
             incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
-            convert=None if is_labeled or format is not None else rows_with_texts,
+            convert=None if is_labeled or format is not None else partial(rows_with_texts, text=words),
         )  # fmt: skip
         columns = self.labels.names if isinstance(self.labels, LabelColumns) else [self.column(source.format)]
         source.labeled = columns if is_labeled else ()
@@ -182,7 +186,8 @@ class LabelingPipeline(WordPipeline):
 
     def format(self, name: str) -> Format:
         """Return the reader and writer of a format, with the columns of the training data if they have this format."""
-        words = self.config.get("words") if name == self.config.get("format") else None
+        trained = self.config.get("words") if name == self.config.get("format") else None
+        words = self.chosen_columns.get("words", trained)
         scheme = self.labels.scheme or "bio"
         return format_class(name)(words=words, splitter=self.splitter, scheme=scheme, nested=self.nested)
 
@@ -190,6 +195,8 @@ class LabelingPipeline(WordPipeline):
         """Return the column or key of the labels in a format; None: the default of the format. The default of spans in
         CoNLL-U is a key of MISC, since the format has no column for spans.
         """
+        if "labels" in self.chosen_columns:
+            return self.chosen_columns["labels"]
         is_trained = format.name == self.config.get("format")
         column = self.config.get("labels") if is_trained else None
         if format.name == Conllu.name and self.labels.has_spans and not is_trained:

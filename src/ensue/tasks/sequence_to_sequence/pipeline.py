@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair, PairLayout, PairSource, with_references
+from ensue.data.examples.layout import PairChoice
 from ensue.data.files import Data
 from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
@@ -46,6 +47,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     """A trained encoder–decoder. Runs with equal tokenizers can form an ensemble (`with_others`)."""
 
     unit = "pair"
+    column_options: ClassVar[tuple[str, ...]] = ("sources", "targets")
 
     def __init__(
         self, model: TextModel, coder: PairCoder, *, recipe: SequenceToSequenceRecipe, layout: PairLayout, ratio: float,
@@ -161,10 +163,14 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
     ) -> PairSource:
         """Return the pairs of a file in the layout of the training data."""
+        columns: dict[str, Any] = {name: names.split(",") for name, names in self.chosen_columns.items()}
+        if columns and self.layout.names:
+            trained = self.layout.with_columns(PairChoice())
+            columns = {"sources": trained.sources, "targets": trained.targets} | columns
         return PairSource(
             location, format=format or "", like=None if are_unnamed(self.recipe.data.train) else self.layout,
             encoding=encoding, is_labeled=is_labeled,
-            incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
+            incomplete=self.recipe.data.incomplete if is_labeled else "refuse", **columns,
         )  # fmt: skip
 
     def prediction_lines(

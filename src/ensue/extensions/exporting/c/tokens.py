@@ -6,17 +6,9 @@ from typing import Any
 import numpy as np
 
 from ensue.extensions.exporting.c.printing import Weights, add_characters, add_hash_table, add_texts, c_array, ranges
+from ensue.text import tokenizer as tokenizers
 from ensue.text.pieces import import_library
 from ensue.text.subwords import SubwordTokenizer, byte_characters, is_byte_level
-from ensue.text.tokenizer import (
-    PUNCTUATION,
-    QUOTES,
-    ByteTokenizer,
-    CharacterTokenizer,
-    Tokenizer,
-    WordJoiner,
-    WordTokenizer,
-)
 
 CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8  # bits of a word for blanks.h
 CLASSES = {"LETTERS": r"\p{L}", "NUMBERS": r"\p{N}", "BLANKS": r"\s"}
@@ -27,54 +19,56 @@ MIN_WINDOW_BYTES = 1024
 _MASK = (1 << 32) - 1
 
 
-def lexer_templates(tokenizer: Tokenizer, weights: Weights) -> list[str]:
+def lexer_templates(tokenizer: tokenizers.Tokenizer, weights: Weights) -> list[str]:
     """Return names of C templates and C tables, and add constants. Raises ValueError for an unsupported tokenizer."""
     if tokenizer.lowercase:
         raise ValueError("lowercasing is unsupported")
-    if isinstance(tokenizer, CharacterTokenizer):
+    if isinstance(tokenizer, tokenizers.CharacterTokenizer):
         weights.constants |= add_characters(tokenizer, weights)
         return ["points.h", "characters.h", "at_once.h"]
-    if isinstance(tokenizer, ByteTokenizer):
+    if isinstance(tokenizer, tokenizers.ByteTokenizer):
         return ["bytes.h", "at_once.h"]
     if isinstance(tokenizer, SubwordTokenizer):
         return [subword_tables(tokenizer, weights), "merges.h", "subwords.h", "subword_lexer.h"]
-    if not isinstance(tokenizer, WordTokenizer):
+    if not isinstance(tokenizer, tokenizers.WordTokenizer):
         raise ValueError(f"unsupported tokenizer {tokenizer.kind}")
     weights.constants |= {
         "IS_SIMPLE": int(tokenizer.splitter == "simple"), "LINE_END": tokenizer.start_id,
         "MAX_TOKEN_BYTES": max(len(symbol.encode("utf-8", "surrogatepass")) for symbol in tokenizer.symbols),
     }  # fmt: skip
-    marks, digits = ranges(f"[{PUNCTUATION}]"), ranges(r"\d")
+    marks, digits = ranges(f"[{tokenizers.PUNCTUATION}]"), ranges(r"\d")
     tables = f"static const uint32_t MARKS[] = {{{marks}}};\nstatic const uint32_t DIGITS[] = {{{digits}}};\n"
     return ["lexicon.h", tables + add_hash_table("KNOWN_TOKEN", tokenizer.vocabulary, weights), "words.h"]
 
 
-def detokenizer_constants(tokenizer: Tokenizer, symbols: list[bytes], weights: Weights) -> dict[str, Any]:
+def detokenizer_constants(tokenizer: tokenizers.Tokenizer, symbols: list[bytes], weights: Weights) -> dict[str, Any]:
     """Add the texts of tokens, and return the C constants for blanks.h and for decoding ids."""
     at_starts, at_texts = add_texts(symbols, weights)
-    kinds = bytes(_classify_word(tokenizer, id) for id in range(len(symbols)) if isinstance(tokenizer, WordTokenizer))
+    kinds = bytes(
+        _classify_word(tokenizer, id) for id in range(len(symbols)) if isinstance(tokenizer, tokenizers.WordTokenizer)
+    )
     offsets = {"AT_STARTS": at_starts, "AT_TEXTS": at_texts, "AT_KINDS": weights.add(kinds)}
-    return offsets | {"IS_WORDS": int(isinstance(tokenizer, WordTokenizer))}
+    return offsets | {"IS_WORDS": int(isinstance(tokenizer, tokenizers.WordTokenizer))}
 
 
-def token_bytes(tokenizer: Tokenizer, id: int) -> bytes:
+def token_bytes(tokenizer: tokenizers.Tokenizer, id: int) -> bytes:
     """Return the bytes of a token, in UTF-8 unless it is a byte or a byte-level subword."""
-    if isinstance(tokenizer, ByteTokenizer):
+    if isinstance(tokenizer, tokenizers.ByteTokenizer):
         return bytes([id])
     if isinstance(tokenizer, SubwordTokenizer):
         return tokenizer.pieces[id]
     return tokenizer.symbol(id).encode("utf-8", "surrogatepass")
 
 
-def _classify_word(tokenizer: WordTokenizer, id: int) -> int:
+def _classify_word(tokenizer: tokenizers.WordTokenizer, id: int) -> int:
     word = tokenizer.word(id)
     if word == "\n":
         return ENDS_LINE
     if tokenizer.splitter != "simple":
         return 0
-    if word in QUOTES:
+    if word in tokenizers.QUOTES:
         return QUOTE
-    closes, opens = WordJoiner(joins_marks=True).mark_sides(word)
+    closes, opens = tokenizers.WordJoiner(joins_marks=True).mark_sides(word)
     return CLOSES * closes | OPENS * opens
 
 

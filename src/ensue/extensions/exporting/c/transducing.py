@@ -12,13 +12,7 @@ from ensue.extensions.exporting.c.word_layers import WIDE, LayerSteps, iterate_l
 from ensue.extensions.exporting.exported import missing_options
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import AttentionalLayer, FromContext, InputFeeding, SequenceLayer, WithContext
-from ensue.nn.attention.cross import (
-    AdditiveAttention,
-    BilinearAttention,
-    CrossAttention,
-    DotAttention,
-    MultiHeadCrossAttention,
-)
+from ensue.nn.attention import cross
 from ensue.nn.pooling import LastPooling
 from ensue.tasks.contract.description import ModelDescription, SourceInput, TextOutput
 from ensue.text.special_tokens import TokenizerWithSpecials
@@ -32,7 +26,12 @@ BEAMS, ROWS = 32, 64
 """The maximum beam width, and the maximum number of hypotheses in a step."""
 SOURCES = 16
 """The maximum number of sources in a batch."""
-ATTENTIONS = {DotAttention: 1, BilinearAttention: 1, MultiHeadCrossAttention: 1, AdditiveAttention: 2}
+ATTENTIONS = {
+    cross.DotAttention: 1,
+    cross.BilinearAttention: 1,
+    cross.MultiHeadCrossAttention: 1,
+    cross.AdditiveAttention: 2,
+}
 SEARCH = {
     "width": "WIDTH", "n_best": "N_BEST", "length_penalty": "PENALTY", "min_tokens": "MIN_TOKENS",
     "max_tokens": "MAX_TOKENS", "no_repeat_ngram": "NO_REPEAT",
@@ -48,11 +47,11 @@ USAGE = """\
 class CellsWithQuery(nn.Module):
     """A layer of decoder cells, whose output is concatenated with the query of the attention."""
 
-    def __init__(self, cells: SequenceLayer, attention: CrossAttention | None) -> None:
+    def __init__(self, cells: SequenceLayer, attention: cross.CrossAttention | None) -> None:
         super().__init__()
         self.cells, self.attention = cells, attention
         self.d_in, self.d_out = cells.d_in, cells.d_out
-        self.has_queries = not isinstance(attention, DotAttention | BilinearAttention | None)
+        self.has_queries = not isinstance(attention, cross.DotAttention | cross.BilinearAttention | None)
         if self.has_queries:
             self.d_out += self._query(torch.zeros(1, cells.d_out)).shape[1]
 
@@ -164,7 +163,7 @@ def _print_decoder(
     assert d_memory is not None
     cells = CellsWithQuery(decoder.layer, attention)
     d_key = (cells.d_out - d_cells if cells.has_queries else d_cells) if attention else 0
-    has_values = isinstance(attention, MultiHeadCrossAttention)
+    has_values = isinstance(attention, cross.MultiHeadCrossAttention)
     d_value = (d_key if has_values else d_memory) if attention else 0
     scores = TokenScoreLayer(attentional, model.head, d_value, d_cells)
     layers = {"_cells": cells, "_scores": scores}
@@ -191,7 +190,7 @@ def _print_decoder(
         bias = torch.zeros(memory.out_features) if memory.bias is None else memory.bias
         constants |= {"WIDE_MEMORY": padded.shape[1], "AT_MEMORY": weights.add_matrix(padded)}
         constants["AT_MEMORY_BIAS"] = weights.add(bias)
-    if isinstance(attention, AdditiveAttention):
+    if isinstance(attention, cross.AdditiveAttention):
         constants["AT_VECTOR"] = weights.add(attention.vector.weight)
     return [*(step.text for step in steps), c_array("int", "LEAF_WIDTHS", widths)]
 

@@ -20,17 +20,8 @@ from ensue.extensions.exporting.c.transducing import transducer_source
 from ensue.extensions.exporting.c.transformer import transformer_source
 from ensue.extensions.exporting.exported import missing_options, write_directory
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.description import (
-    ClassOutput,
-    ModelDescription,
-    SeriesInput,
-    SourceInput,
-    TagOutput,
-    TextOutput,
-    TokenInput,
-    TokenOutput,
-    WordInput,
-)
+from ensue.tasks.contract import description as contract
+from ensue.tasks.contract.description import ModelDescription
 from ensue.version import VERSION
 
 SUPPORTED = (
@@ -159,7 +150,7 @@ def _insert(frame: str, template: str, placeholder: str, values: dict[str, Any])
 
 def language_source(description: ModelDescription, weights: printing.Weights) -> printing.CModel:
     """Return the C source of a language model. Raises `Untraceable` or ValueError for an unsupported model."""
-    model, tokenizer = cast(Any, description.model), cast(TokenInput, description.input).tokenizer
+    model, tokenizer = cast(Any, description.model), cast(contract.TokenInput, description.input).tokenizer
     layers = (recurrent_source if model.context is None else transformer_source)(model, weights)
     size = tokenizer.vocabulary_size
     texts = [token_bytes(tokenizer, id) for id in range(size)]
@@ -171,7 +162,7 @@ def language_source(description: ModelDescription, weights: printing.Weights) ->
     return printing.CModel(
         ["stored.h", "rows.h", "utf8.h", "sink.h", *lexer, "sampling.h", *layers, "blanks.h", "language.h"],
         interface="language", values={"VOCABULARY": size, "CONTEXT": model.context or 0}, usage=USAGE,
-        notes=missing_options(cast(TokenOutput, description.output).sampling, SAMPLING),
+        notes=missing_options(cast(contract.TokenOutput, description.output).sampling, SAMPLING),
     )  # fmt: skip
 
 
@@ -193,12 +184,12 @@ class Interface(NamedTuple):
 
 
 INTERFACES: dict[tuple[type, type], Interface] = {
-    (TokenInput, TokenOutput): Interface(language_source, measures.LANGUAGE),
-    (WordInput, ClassOutput): Interface(classifier_source, measures.CLASSES),
-    (WordInput, TagOutput): Interface(tagger_source, measures.TAGS),
-    (SourceInput, TextOutput): Interface(transducer_source, measures.ANSWERS),
-    (SeriesInput, ClassOutput): Interface(series_classifier_source, measures.SERIES),
-    (SeriesInput, TagOutput): Interface(series_tagger_source, measures.FRAMES),
+    (contract.TokenInput, contract.TokenOutput): Interface(language_source, measures.LANGUAGE),
+    (contract.WordInput, contract.ClassOutput): Interface(classifier_source, measures.CLASSES),
+    (contract.WordInput, contract.TagOutput): Interface(tagger_source, measures.TAGS),
+    (contract.SourceInput, contract.TextOutput): Interface(transducer_source, measures.ANSWERS),
+    (contract.SeriesInput, contract.ClassOutput): Interface(series_classifier_source, measures.SERIES),
+    (contract.SeriesInput, contract.TagOutput): Interface(series_tagger_source, measures.FRAMES),
 }
 """The interfaces by the kinds of input and output of a model's description."""
 

@@ -21,15 +21,8 @@ from ensue.extensions.importing.family import PUBLISHED_ACTIVATIONS, ParameterMa
 from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_tensors
-from ensue.tasks.contract.description import (
-    ClassOutput,
-    MaskedOutput,
-    ModelDescription,
-    TagOutput,
-    TokenInput,
-    TokenOutput,
-    WordInput,
-)
+from ensue.tasks.contract import description as contract
+from ensue.tasks.contract.description import ModelDescription
 
 Tensors = Mapping[str, Tensor]
 DTYPE = {"dtype": "float32", "torch_dtype": "float32"}
@@ -364,9 +357,11 @@ def _is_causal(run: RunDirectory) -> bool:
 
 
 CONVERSIONS = {
-    (TokenInput, MaskedOutput): convert_masked, (TokenInput, TokenOutput): convert_causal,
-    (WordInput, ClassOutput): convert_classifier, (WordInput, TagOutput): convert_tagger,
-}  # fmt: skip
+    (contract.TokenInput, contract.MaskedOutput): convert_masked,
+    (contract.TokenInput, contract.TokenOutput): convert_causal,
+    (contract.WordInput, contract.ClassOutput): convert_classifier,
+    (contract.WordInput, contract.TagOutput): convert_tagger,
+}
 """The conversions by the kinds of input and output of a model's description."""
 
 

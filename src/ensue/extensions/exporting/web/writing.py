@@ -19,17 +19,8 @@ from ensue.extensions.exporting.c.writing import fill_template, find_license, id
 from ensue.extensions.exporting.exported import write_directory
 from ensue.inspection.page import drawn, file_text
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contract.description import (
-    ClassOutput,
-    ModelDescription,
-    SeriesInput,
-    SourceInput,
-    TagOutput,
-    TextOutput,
-    TokenInput,
-    TokenOutput,
-    WordInput,
-)
+from ensue.tasks.contract import description as contract
+from ensue.tasks.contract.description import ModelDescription
 from ensue.version import VERSION, package_file, package_text
 
 TEMPLATES = "extensions/exporting/web/pages"
@@ -67,7 +58,7 @@ class Page(NamedTuple):
         return [_template(file, name) for file in files if package_file(f"{TEMPLATES}/{file}").is_file()]
 
 
-def _language_parameters(tokens: TokenInput) -> dict[str, Any]:
+def _language_parameters(tokens: contract.TokenInput) -> dict[str, Any]:
     kind = tokens.tokenizer.kind
     return {
         "token": {"characters": "character", "bytes": "byte", "bpe": "subword"}.get(kind, "word"),
@@ -75,14 +66,14 @@ def _language_parameters(tokens: TokenInput) -> dict[str, Any]:
     }
 
 
-def _source_parameters(sources: SourceInput) -> dict[str, Any]:
+def _source_parameters(sources: contract.SourceInput) -> dict[str, Any]:
     tokenizer, names = sources.coder.tokenizer, sources.coder.names.symbols
     text = next((text for text in ("example", "EXAMPLE") if tokenizer.unknown_id not in tokenizer.encode(text)), "")
     columns = range(sources.num_texts)
     return {"examples": [(names or [""])[0] if column in sources.names else text for column in columns]}
 
 
-def _series_parameters(series: SeriesInput) -> dict[str, Any]:
+def _series_parameters(series: contract.SeriesInput) -> dict[str, Any]:
     times = series.time_column.split(",")
     others = [name for name in (series.label_column, *times, series.group_column) if name]
     return {
@@ -92,14 +83,16 @@ def _series_parameters(series: SeriesInput) -> dict[str, Any]:
 
 
 PAGES: dict[tuple[type, type], Page] = {
-    (TokenInput, TokenOutput): Page("language", _language_parameters),
-    (WordInput, TagOutput): Page("tagging", shared=("labels", "spans")),
-    (WordInput, ClassOutput): Page("classes", shared=("labels", "choice", "list")),
-    (SeriesInput, ClassOutput): Page(
+    (contract.TokenInput, contract.TokenOutput): Page("language", _language_parameters),
+    (contract.WordInput, contract.TagOutput): Page("tagging", shared=("labels", "spans")),
+    (contract.WordInput, contract.ClassOutput): Page("classes", shared=("labels", "choice", "list")),
+    (contract.SeriesInput, contract.ClassOutput): Page(
         "frame_classes", _series_parameters, ("labels", "choice", "list", "readers", "frames")
     ),
-    (SeriesInput, TagOutput): Page("frame_tags", _series_parameters, ("labels", "spans", "list", "readers", "frames")),
-    (SourceInput, TextOutput): Page("transducing", _source_parameters),
+    (contract.SeriesInput, contract.TagOutput): Page(
+        "frame_tags", _series_parameters, ("labels", "spans", "list", "readers", "frames")
+    ),
+    (contract.SourceInput, contract.TextOutput): Page("transducing", _source_parameters),
 }
 """The pages by the kinds of input and output of a model's description."""
 

@@ -13,16 +13,7 @@ from ensue.data.files import Data
 from ensue.errors import DataError, check_integer
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.data.source import FrameSource
-from ensue.extensions.frames.glimpses.model import (
-    GlimpseParts,
-    JudgedSymbols,
-    SymbolScores,
-    caption_of,
-    check_glimpsed,
-    read_images,
-    score_symbols,
-    symbol_items,
-)
+from ensue.extensions.frames.glimpses import model as glimpses
 from ensue.extensions.frames.page import data_address
 from ensue.extensions.frames.recipe import GlimpsesRecipe
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked
@@ -115,10 +106,10 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
     """The pipeline of a reader in glimpses."""
 
     recipe: GlimpsesRecipe
-    parts: GlimpseParts
+    parts: glimpses.GlimpseParts
 
     def _check_series(self, series: Series) -> Series:
-        check_glimpsed(super()._check_series(series), self.parts.rows, self.recipe)
+        glimpses.check_glimpsed(super()._check_series(series), self.parts.rows, self.recipe)
         return series
 
     def predict(self, texts: Iterable[Any], *, samples: int = 0, seed: int = 0) -> Answers[ReadSeries]:
@@ -146,22 +137,22 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         options = {"max_symbols": self.recipe.glimpses.most_symbols, "samples": samples, "seed": seed}
         sides = np.array([self.parts.rows, self.statistics.shape.width // self.recipe.glimpses.colors], np.float32)
         for chunk in chunked(series):
-            captions = [caption_of(image, self.recipe) if with_captions else () for image in chunk]
-            answers = read_images(self.model, self.labels, FrameRows.of_series(chunk), captions, **options)
+            captions = [glimpses.caption_of(image, self.recipe) if with_captions else () for image in chunk]
+            answers = glimpses.read_images(self.model, self.labels, FrameRows.of_series(chunk), captions, **options)
             for image, (symbols, probabilities, places, nats) in zip(chunk, answers, strict=True):
                 shares, pixels = tuple(probabilities.tolist()), (sides + places * sides.max()) / 2
                 yield image, ReadSeries(image.name, symbols, shares, pixels), nats
 
-    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> SymbolScores:
+    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> glimpses.SymbolScores:
         """Return the scores on images with captions. Raises DataError for an image without a caption."""
-        return score_symbols(self._score(location, encoding))
+        return glimpses.score_symbols(self._score(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return symbol_items(self._score(location, encoding), "series")
+        return glimpses.symbol_items(self._score(location, encoding), "series")
 
-    def _score(self, location: Data, encoding: str) -> Iterator[JudgedSymbols]:
+    def _score(self, location: Data, encoding: str) -> Iterator[glimpses.JudgedSymbols]:
         for image, answer, nats in self.read(self._read_labeled(location, encoding), with_captions=True):
-            yield JudgedSymbols(caption_of(image, self.recipe), answer.symbols, nats)
+            yield glimpses.JudgedSymbols(glimpses.caption_of(image, self.recipe), answer.symbols, nats)
 
     def inspect_texts(self, *texts: Any, encoding: str | None = None, **options: Any) -> Inspection:
         """Return the page of a location, or of an image whose rows are the arguments, for a request to the server."""

@@ -24,17 +24,8 @@ from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrame
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract import description
 from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
-from ensue.tasks.contract.description import (
-    ModelDescription,
-    Output,
-    SeriesInput,
-    SoundFeatures,
-    TensorFunction,
-    TensorSpec,
-    mask_of,
-    sample_lengths,
-)
 from ensue.tasks.contract.pipeline import Predictor
 
 MAX_CHUNK_FRAMES, MAX_CHUNK_SERIES = 262_144, 4_096
@@ -56,6 +47,7 @@ class FramesPipeline(Predictor):
     recipe: FramesRecipe
     parts: FrameParts
     reads_vectors: ClassVar[bool] = True
+    column_options: ClassVar[tuple[str, ...]] = ("labels",)
 
     def __init__(self, model: Any, parts: FrameParts, *, recipe: FramesRecipe, run: str | Path | None = None) -> None:
         super().__init__(model.eval())
@@ -75,7 +67,8 @@ class FramesPipeline(Predictor):
         """
         location = as_location(location, "the data")
         encoding = self.reading(location, encoding)["encoding"]
-        options = self.recipe.reading()._replace(encoding=encoding, may_lack_labels=True)
+        columns: Any = self.chosen_columns
+        options = self.recipe.reading()._replace(encoding=encoding, may_lack_labels=True, **columns)
         return FrameSource(location, options, shape=self.statistics.shape)
 
     def _to_series(self, series: Iterable[Any]) -> Iterator[Series]:
@@ -167,33 +160,36 @@ class FramesPipeline(Predictor):
         return chain.from_iterable(shard.items(lambda: chunked(map(self._check_series, source))))
 
     def _make_description(
-        self, function: Callable[..., dict[str, Tensor]], output: Output, program: str, settings: Mapping[str, Any],
-        data_set: Callable[[Any, Any], Any],
-    ) -> ModelDescription:  # fmt: skip
+        self, function: Callable[..., dict[str, Tensor]], output: description.Output, program: str,
+        settings: Mapping[str, Any], data_set: Callable[[Any, Any], Any],
+    ) -> description.ModelDescription:  # fmt: skip
         """Return a description whose single function takes frames, with NaN for missing values, and lengths."""
         inputs = {
-            "frames": TensorSpec(("batch", "time", self.statistics.shape.width)),
-            "lengths": TensorSpec(("batch",), torch.int64),
+            "frames": description.TensorSpec(("batch", "time", self.statistics.shape.width)),
+            "lengths": description.TensorSpec(("batch",), torch.int64),
         }  # fmt: skip
 
         def sample(batch: int, length: int) -> dict[str, Tensor]:
-            return {"frames": self._sample_frames(batch, length), "lengths": sample_lengths(batch, length)}
+            return {"frames": self._sample_frames(batch, length), "lengths": description.sample_lengths(batch, length)}
 
-        return ModelDescription(
-            self._describe_input(), output, self.model, (TensorFunction("model", function, inputs, sample),),
-            self.model, (f"{PROGRAMS}.{program}", f"{PROGRAMS}.frames"), {**self._make_file_settings(), **settings},
+        return description.ModelDescription(
+            self._describe_input(), output, self.model,
+            (description.TensorFunction("model", function, inputs, sample),), self.model,
+            (f"{PROGRAMS}.{program}", f"{PROGRAMS}.frames"), {**self._make_file_settings(), **settings},
             data_set=data_set,
         )  # fmt: skip
 
-    def _describe_input(self) -> SeriesInput:
+    def _describe_input(self) -> description.SeriesInput:
         statistics, reading = self.statistics, self.recipe.reading()
         columns = reading.series, reading.labels, reading.time, reading.group
         sound, rate, features = reading.sound, round(statistics.shape.rate), None
         if statistics.shape.is_sound:
             size, step, points = framing(sound, rate)
             bands = mel_triangles(sound.bands, points, rate, sound.lowest, sound.highest or rate / 2)
-            features = SoundFeatures(rate, size, step, points, sound.floor, sound.dynamic_range, hann(size), bands)
-        return SeriesInput(
+            features = description.SoundFeatures(
+                rate, size, step, points, sound.floor, sound.dynamic_range, hann(size), bands
+            )
+        return description.SeriesInput(
             statistics.mean, statistics.deviation, statistics.shape.columns, *columns,
             max_length=self.recipe.most_frames, has_missing=reading.missing == "mean", sound=features,
         )  # fmt: skip
@@ -265,4 +261,4 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
 
 def frames_from(frames: Tensor, lengths: Tensor) -> Frames:
     """Return a batch with the mask of these lengths."""
-    return Frames(frames, mask_of(frames, lengths))
+    return Frames(frames, description.mask_of(frames, lengths))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ensue.inspection.map_page import map_vectors
+from ensue.extensions.word_vectors.neighbor_map import map_section, map_vectors
+from inspection.small import parsed
 
 
 def test_what_lies_in_a_plane_keeps_its_distances() -> None:
@@ -36,3 +37,24 @@ def test_few_and_equal_vectors(vectors: object) -> None:
     assert found.places.shape == (len(vectors), 2)  # type: ignore[arg-type]
     assert np.isfinite(found.places).all()
     assert 0 <= found.share <= 1 + 1e-9
+
+
+def test_a_map_shows_all_words_and_labels_where_there_is_room() -> None:
+    words = [f"<b>{n}" for n in range(30)]
+    found = map_vectors(np.random.default_rng(0).normal(size=(30, 5)))
+    titles = [f"title of {word}" for word in words]
+    section = map_section(found, words, num_queries=2, titles=titles, heading="Map", about="About &")
+    drawn = parsed(f"<div>{section.content}</div>")
+    assert drawn.titles() == titles
+    assert len(list(drawn.all("circle", "warm"))) == 2
+    labels = [text.text for text in drawn.all("text")]
+    assert set(labels) <= {"", *words}
+    assert labels[0] == words[0]
+    places = np.array([[float(c.attributes[axis] or 0) for axis in ("cx", "cy")] for c in drawn.all("circle")])
+    scale = np.ptp(places[:, 0]) / np.ptp(found.places[:, 0])
+    assert np.ptp(places[:, 1]) == pytest.approx(scale * np.ptp(found.places[:, 1]), abs=0.3)
+
+
+def test_one_word_is_a_map() -> None:
+    section = map_section(map_vectors(np.ones((1, 3))), ["sea"], num_queries=1, titles=["sea"], heading="Map", about="")
+    assert "sea" in str(section.content)

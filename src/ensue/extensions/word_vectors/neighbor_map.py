@@ -65,7 +65,7 @@ def map_section(
             for n, ((label, left, base), title) in enumerate(zip(labels, titles, strict=True))
         ],
     }  # fmt: skip
-    return Section(heading, "inspection/map_page.html", numbers)
+    return Section(heading, "extensions/word_vectors/neighbor_map.html", numbers)
 
 
 def _pixels(places: NDArray[np.float64]) -> NDArray[np.float64]:

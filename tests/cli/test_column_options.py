@@ -1,0 +1,116 @@
+"""The law that a model reads data with other columns than its training data, with the results of its own columns."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_fixtures import Ensue
+from ensue.cli.options import DATA_OPTIONS
+from ensue.errors import EnsueError
+from ensue.library import load
+from ensue.tasks import task_entries
+from ensue.tasks.contract.pipeline import Pipeline
+from kept_runs.make import unpacked
+
+NAMES = {"words": "Inhalt", "labels": "Klasse", "sources": "Quelle", "targets": "Ziel"}
+
+
+def objects(path: Path, keys: dict[str, str]) -> str:
+    """JSON lines with other keys, and another text and label under the keys of training."""
+    lines = []
+    for line in path.read_text().splitlines():
+        values = json.loads(line)
+        renamed = {new: values[key] for key, new in keys.items()}
+        lines.append(json.dumps({**dict.fromkeys(keys, [] if "spans" in keys else "x"), "text": "No.", **renamed}))
+    return "\n".join(lines) + "\n"
+
+
+def classes(folder: Path) -> str:
+    return objects(folder / "topics.jsonl", {"text": NAMES["words"], "labels": NAMES["labels"]})
+
+
+def spans(folder: Path) -> str:
+    return objects(folder / "spans.jsonl", {"text": NAMES["words"], "spans": NAMES["labels"]})
+
+
+def columns(folder: Path) -> str:
+    """The columns of words and labels behind others."""
+    rows = (line.split() for line in (folder / "names.txt").read_text().splitlines())
+    return "\n".join(" ".join(["_", "O", row[2], "O", row[0], "O"]) if row else "" for row in rows) + "\n"
+
+
+def pairs(folder: Path) -> str:
+    sides = ((folder / f"dev.{side}").read_text().splitlines() for side in ("en", "de"))
+    rows = ((number, target, source) for number, (source, target) in enumerate(zip(*sides, strict=True)))
+    return table([("Nr", NAMES["targets"], NAMES["sources"]), *rows])
+
+
+def frames(folder: Path) -> str:
+    return (folder / "sensors.csv").read_text().replace("label", NAMES["labels"], 1)
+
+
+def table(rows: Sequence[Sequence[Any]]) -> str:
+    text = StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+KEPT: dict[str, tuple[str, str, Callable[[Path], str], dict[str, str]]] = {
+    "classify-bag": ("topics.jsonl", "other.jsonl", classes, {}),
+    "tag-nested": ("spans.jsonl", "other.jsonl", spans, {}),
+    "tag-lstm-crf": ("names.txt", "other.txt", columns, {"words": "5", "labels": "3"}),
+    "translate-lstm": ("dev.en,dev.de", "other.csv", pairs, {}),
+    "tag-frames": ("sensors.csv", "other.csv", frames, {}),
+}
+"""Kept runs with their own data, a file with the same data in other columns, and columns without a name of `NAMES`."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "translate-lstm")) for name in KEPT]
+)
+def test_data_in_other_columns_have_the_scores_of_the_own(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ensue: Ensue
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own, other, write, chosen = KEPT[name]
+    unpacked(name, tmp_path)
+    Path(other).write_text(write(tmp_path), encoding="utf-8")
+    pipeline: Any = load(name, device="cpu")
+    chosen = chosen or {option: NAMES[option] for option in pipeline.column_options}
+    expected = pipeline.evaluate(own).as_json()
+    changed = pipeline.with_columns(**chosen)
+    assert changed.evaluate(other).as_json() == expected
+    assert changed.scored_items(other).compute() == pipeline.scored_items(own).compute()
+    with suppress(EnsueError):  # the options are needed
+        assert pipeline.evaluate(other).as_json() != expected
+    options = [part for option, column in chosen.items() for part in (f"--{option}", column)]
+    said = ensue("evaluate", name, other, *options, "--json")
+    assert json.loads(said.out) == expected, said.err
+
+
+def others() -> Iterator[tuple[type[Pipeline], str]]:
+    """Each pipeline with the options of columns that it does not have."""
+    for entry in task_entries():
+        pipeline = entry.pipeline_class
+        yield from ((pipeline, name) for name in NAMES if name not in pipeline.column_options)
+
+
+def test_a_model_without_such_columns_refuses_the_option() -> None:
+    assert {*NAMES} < {*DATA_OPTIONS}
+    assert {name for entry in task_entries() for name in entry.pipeline_class.column_options} == {*NAMES}
+    for pipeline, name in others():
+        with pytest.raises(EnsueError, match=f"found columns of {name}; data of this model have"):
+            object.__new__(pipeline).with_columns(**{name: "x"})
+
+
+def test_a_tagger_of_several_columns_has_no_other_columns_of_labels(tmp_path: Path) -> None:
+    unpacked("tag-columns", tmp_path)
+    pipeline: Any = load(tmp_path / "tag-columns", device="cpu").with_columns(labels="xpos")
+    with pytest.raises(EnsueError, match="the labels are in upos, feats, lemma; expected no other columns"):
+        pipeline.evaluate(tmp_path / "treebank.conllu")
