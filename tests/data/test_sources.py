@@ -103,7 +103,7 @@ def test_a_byte_order_mark_is_dropped_at_each_files_start(tmp_path: Path) -> Non
 def test_missing_paths_name_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("x")
     assert complaint(tmp_path / "inptu.txt").endswith('no such file or folder; did you mean "input.txt"?')
-    assert "nor its folder" in complaint(tmp_path / "none" / "input.txt")
+    assert f"{tmp_path / 'none'} is not a folder, either" in complaint(tmp_path / "none" / "input.txt")
     assert "no file matches" in complaint(f"{tmp_path}/*.md")
     assert "no such file" in complaint("")
     assert "no such file" in complaint("nul\0byte")

@@ -128,7 +128,7 @@ def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[CandidateBo
             if int(score[2]) == 1:
                 assert number(score[1]) == pytest.approx(best[0].score, abs=1e-4)
         if box.candidate.fate == "comes too late":
-            bound = re.search(r"cannot exceed (\S+); the lowest of an output is (\S+)", box.reason)
+            bound = re.search(r"cannot exceed (\S+); the worst output has (\S+)", box.reason)
             assert bound
             assert number(bound[1]) <= number(bound[2]) == pytest.approx(best[-1].score, abs=1e-4)
         if box.candidate.fate == "is left out":

@@ -90,14 +90,14 @@ def test_units_in_words(text: str, found: tuple[SwitchedOff, ...]) -> None:
 @pytest.mark.parametrize(
     ("off", "message"),
     [
-        ("cell", 'units to switch off are written "layer 1, cell: 3, 7-9" or "... = mean", not "cell"'),
+        ("cell", 'expected units to switch off, such as "layer 1, cell: 3, 7-9" or "... = mean"; found "cell"'),
         ("layer 1, cell: 3-", '"3-" is neither a unit\'s number nor a range such as 7-9'),
         ("layer 1, cell: 4,,5", '"" is neither a unit\'s number'),
         ("layer 1, cell: 5-4", '"5-4" is not a range of units'),
         ("layer 1, cell: 0-99999999999", '"0-99999999999" is not a range of units'),
         ("layer 1, cell: " + "9" * 5000, f'"{"9" * 40}" is not a range of units'),
         ("layer 1, cell: 0-90000, 0-90000", "more than 100,000 units to switch off"),
-        ("layer 1, cell: 3 = nan", 'units are held at a number or at their mean, not at "nan"'),
+        ("layer 1, cell: 3 = nan", 'units must be held at a number or at their mean; found "nan"'),
         ("layer 1, cel: 3", 'the model has no units "layer 1, cel"; did you mean "layer 1, cell"?; it has: layer 1, '),
         ("layer 1, cell: 1, 6", "layer 1, cell has units 0 to 5; found 6"),
     ],

@@ -76,7 +76,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: DotAttention(6, 4), "dot products need as many features in x as in the memory, not 6 and 4"),
     (
         lambda: Stack([BilinearAttention(4, 4), AdditiveAttention(4, 3)]),
-        "layers of one Stack attend to one memory; found sizes [3, 4]",
+        "layers of one Stack must attend to one memory; found sizes [3, 4]",
     ),
     (
         lambda: Transformer(4, num_heads=2, num_layers=1, max_positions=8, d_memory=4, is_causal=False),

@@ -68,7 +68,7 @@ def checked_encoding(name: str) -> str:
         codecs.getincrementaldecoder(name)().decode(b"")
     except (LookupError, ValueError, TypeError, AssertionError):
         encoding = None
-    is_text = encoding is not None and encoding._is_text_encoding  # "hex" and "rot13" are not
+    is_text = encoding is not None and encoding._is_text_encoding  # "hex" and "rot13" are not text encodings
     if encoding is None or not is_text or encoding.name in HOST_ENCODINGS:
         names = {alias.replace("_", "-") for alias in {*aliases, *aliases.values()} - {name}}
         raise DataError(f'unknown encoding "{name[:40]}"{nearest(name[:40], sorted(names))}')

@@ -110,8 +110,8 @@ def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
 def _exchanged(held_out: NDArray[np.bool_], sizes: Rows, group_of: Rows, labels: Rows) -> NDArray[np.bool_]:
     """Return `held_out` (G,) with groups exchanged so that labels are in both sets. Frequent labels have priority.
 
-    The validation set gets groups from the end, up to twice its rows. To return to its size, it gives back groups whose
-    labels its other groups have, too.
+    The validation set gets groups from the end, up to twice its rows. Then groups whose labels it has elsewhere, too,
+    are moved back, until it has at most its first number of rows.
     """
     num_labels, original, held_out = int(labels[1].max()) + 1, held_out, held_out.copy()
     pairs = np.sort(group_of[labels[0]] * num_labels + labels[1])

@@ -169,7 +169,7 @@ def _describe_missing(path: Path) -> str:
         return f"a link to {os.readlink(path)}, which is not there"
     parent = path.parent
     if not parent.is_dir():
-        return f"no such file or folder, nor its folder {parent}"
+        return f"no such file or folder; {parent} is not a folder, either"
     try:
         names = sorted(entry.name for entry in parent.iterdir())
     except OSError:

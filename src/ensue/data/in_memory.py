@@ -17,7 +17,7 @@ from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, in_one_line, list
 from ensue.notices import warn_once
 
 MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
-"""At most so many texts, each of at most so many characters, may be meant as names of files."""
+"""The most texts that may be meant as names of files, and the most characters of each such text."""
 _UNNAMED = re.compile(r"rows-[0-9a-f]{16}\.unnamed\.jsonl$")
 EXPECTED = 'a path, rows such as ("a text", "label"), as in zip(texts, labels), dicts, a DataFrame or a data set'
 

@@ -226,7 +226,7 @@ class Plan(NamedTuple):
     """The pass without gradients for tensors of certain layouts, as `run_plan` of products.c reads it.
 
     `sizes` are the elements of temporary arrays and of packed matrices that are kept, `layouts` those of the weights.
-    `offsets` have for each weight the parameter of which it is a view, and bytes; None if weights are computed.
+    `offsets` have the index of a parameter and an offset in bytes for each weight; None if weights are computed.
     """
 
     table: "ctypes.Array[ctypes.c_int64]"
@@ -323,7 +323,7 @@ class PlanRecorder:
         self.products: list[int | Address] = []
 
     def allocate(self, base: int, size: int) -> Address:
-        """Return the place of `size` numbers, which begin with a line of the cache."""
+        """Return the place of `size` numbers, at a multiple of VECTOR numbers."""
         before = self.sizes[base]
         self.sizes[base] += -(-size // VECTOR) * VECTOR
         return base, before * self.dtype.itemsize

@@ -41,7 +41,7 @@ class SwitchedOff(NamedTuple):
         form = _PATTERN.fullmatch(text.strip())
         if form is None:
             raise EnsueError(
-                f'units to switch off are written "layer 1, cell: 3, 7-9" or "... = mean", not "{text:.80}"'
+                f'expected units to switch off, such as "layer 1, cell: 3, 7-9" or "... = mean"; found "{text:.80}"'
             )
         return cls(form["units"].strip(), _parse_numbers(form["numbers"]), _parse_value(form["held"]))
 
@@ -85,7 +85,7 @@ def _parse_value(text: str | None) -> float | None:
     except ValueError:
         value = np.nan
     if not np.isfinite(value):
-        raise EnsueError(f'units are held at a number or at their mean, not at "{text.strip():.40}"')
+        raise EnsueError(f'units must be held at a number or at their mean; found "{text.strip():.40}"')
     return value
 
 

@@ -66,14 +66,14 @@ class ClassificationTally(Tally[ClassificationScores]):
         self, gold: Collection[str], probabilities: NDArray[np.floating[Any]], predicted: Collection[str]
     ) -> tuple[int, ...]:
         """Count a text with its gold labels, which may be unknown, its probabilities (K,), and its predicted labels."""
-        assert not isinstance(gold, str), f'labels come as a collection, not as "{gold}"'
-        assert not isinstance(predicted, str), f'labels come as a collection, not as "{predicted}"'
+        assert not isinstance(gold, str), f'labels must be a collection; found "{gold}"'
+        assert not isinstance(predicted, str), f'labels must be a collection; found "{predicted}"'
         assert len(probabilities) == len(self.labels), f"{len(probabilities)} probabilities, {len(self.labels)} labels"
         correct, chosen = set(gold), set(predicted)
         if self.multiple:
             self._reliability.add(probabilities, np.array([label in correct for label in self.labels]))
         else:
-            assert len(correct) == len(chosen) == 1, f"one label each, not {sorted(correct)} and {sorted(chosen)}"
+            assert len(correct) == len(chosen) == 1, f"expected one label each: {sorted(correct)}, {sorted(chosen)}"
             self.pairs[min(correct), min(chosen)] += 1
             best = int(np.argmax(probabilities))
             self._reliability.add(probabilities[best : best + 1], np.array([self.labels[best] in correct]))

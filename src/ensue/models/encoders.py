@@ -34,7 +34,7 @@ def build_encoder(
 
 
 def _check_size(specification: tables.EncoderSpecification) -> None:
-    """Raise MemoryError if a lower bound of the size exceeds the memory: each layer after the first has 2 d² bytes."""
+    """Raise MemoryError if a lower bound of the size, 2 d² bytes for each layer but the first, exceeds the memory."""
     if isinstance(specification, tables.Encoder):
         layers, d = specification.num_layers, specification.d_model
         if 2 * (layers - 1) * d**2 > memory():
@@ -98,7 +98,7 @@ def build_transformer(
     if d_in == transformer.d_in:
         return transformer
     if specification.d_input is not None:
-        raise ValueError(f"encoder.d_input is {specification.d_input}, and the features have {d_in}")
+        raise ValueError(f"encoder.d_input is {specification.d_input}; expected {d_in}, the size of the features")
     d_model = specification.d_model
     return Stack([Pointwise(nn.Linear(d_in, d_model), d_in=d_in, d_out=d_model), transformer])
 
@@ -123,7 +123,7 @@ def build_decoder(
     match decoder:
         case tables.TransformerEncoder():
             if attention.kind != "scaled-dot" or attention.feeding:
-                raise ValueError('a transformer as decoder has attention.kind = "scaled-dot", without feeding')
+                raise ValueError('a transformer as decoder needs attention.kind = "scaled-dot", without feeding')
             return build_transformer(decoder, d_in=d_in, d_memory=d_memory)
         case tables.WindowEncoder() | tables.NoEncoder():
             raise ValueError(f"decoder.kind {decoder.kind} has no state that can be initialized from the source")

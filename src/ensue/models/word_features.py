@@ -37,8 +37,9 @@ INITIAL_STD = 0.1
 REACH = 2
 """The number of words to each side whose features a linear tagger reads."""
 VARIANCES = {1: (1.0,), 3: (0.5, 2.0, 0.5), 5: (0.5, 1.0, 4.0, 1.0, 0.5)}
+"""The prior variances of scores in a window of 1, 3 or 5 words, relative to C."""
 SHAPE_VARIANCES = {3: (0.5, 2.0, 0.5), 5: (0.0, 0.5, 2.0, 0.5, 0.0)}
-"""The prior variances of scores in a window of so many words, relative to C; of shapes, beside their short shapes."""
+"""The prior variances of the scores of a shape itself. The scores of its short shape have `VARIANCES`."""
 NO_VECTOR, NEW_CHARACTER = 1, 2
 """Bits of `FormTable.lacks`."""
 

@@ -37,7 +37,7 @@ class Stack(SequenceLayer):
         self.is_causal = all(layer.is_causal for layer in self)
         memories = {layer.d_memory for layer in self if layer.d_memory is not None}
         if len(memories) > 1:
-            raise ValueError(f"layers of one Stack attend to one memory; found sizes {sorted(memories)}")
+            raise ValueError(f"layers of one Stack must attend to one memory; found sizes {sorted(memories)}")
         self.d_memory = next(iter(memories), None)
 
     def __iter__(self) -> Iterator[SequenceLayer]:

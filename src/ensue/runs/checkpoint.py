@@ -163,9 +163,7 @@ def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], 
     for key, value in tensors.items():
         owner, _, name = key.partition(".")
         if not (owner.isdecimal() and int(owner) < len(parameters)) and owner not in groups:
-            raise DamagedError(
-                f"{path}: does not match the model: it has {key}, the model {len(parameters)} parameters"
-            )
+            raise DamagedError(f"{path}: does not match the model of {len(parameters)} parameters: found {key}")
         saved.setdefault(owner, {})[name] = value
     _take_empty_step(optimizer, [parameters[int(owner)] for owner in saved if owner.isdecimal()])
     for owner, values in saved.items():

@@ -146,7 +146,7 @@ def test_words_in_arrays_and_labels_that_are_no_strings() -> None:
     words = [np.array(sentence) for sentence in SENTENCES]
     tagger = Tagger(settings=TAGGER | {"train.steps": 2}).fit(words, TAGS)
     assert [len(labels) for labels in tagger.predict(words)] == [len(sentence) for sentence in words]
-    with pytest.raises(ValueError, match="sentence 0: labels are strings; found 1"):
+    with pytest.raises(ValueError, match="sentence 0: labels must be strings; found 1"):
         Tagger().fit([["a"]], [[1]])  # type: ignore[list-item]
 
 

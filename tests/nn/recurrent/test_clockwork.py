@@ -210,7 +210,7 @@ def test_dropped_weights_are_those_of_the_modules(execution: Execution) -> None:
 
 @pytest.mark.parametrize("periods", [(), (0, 1), (-1,), (2, 1), (1, 1), (2, 3)], ids=str)
 def test_periods_that_are_none_are_refused(periods: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="periods are positive, ascending, and each divides the next; not"):
+    with pytest.raises(ValueError, match="periods must be positive, ascending, and each divide the next; found"):
         Clockwork(D_IN, 12, periods=periods)
 
 

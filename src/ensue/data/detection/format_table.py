@@ -153,8 +153,8 @@ def text_format(
 
     The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
     a first `{` is JSON, and `__label__` is fastText; a header with the `names` of a run's columns, or tabs in all
-    lines, is a table; repeated first words of lines are labels. Unless `is_labeled`, `run_format` must be "first-word",
-    and the first words must be among the run's `labels`.
+    lines, is a table; repeated first words of lines are labels. Unless `is_labeled`, the last rule also requires
+    the `run_format` "first-word", and that the words are among the run's `labels`.
     """
     run_format = run_format if run_format != FOLDERS else ""
     if named := _detect_by_lines(TEXTS, lines, names, run_format):

@@ -91,7 +91,7 @@ def may_be_labels(cells: Sequence[str]) -> bool:
 
 
 def have_texts(rows: Sequence[str]) -> bool:
-    """Return whether most cells of a column, separated by tabs, have several words."""
+    """Return whether rows separated by tabs have a column in which most cells have several words."""
     cells = [row.split("\t") for row in rows if "\t" in row]
     width = min(map(len, cells), default=0)
     return any(sum(" " in row[index].strip() for row in cells) > len(cells) / 2 for index in range(width))
@@ -135,7 +135,7 @@ def is_scan(rows: Sequence[str]) -> bool:
 
 
 def is_cmudict(rows: Sequence[str]) -> bool:
-    """Return whether all rows except comments have a word with phonemes of the ARPAbet, and some phonemes a stress."""
+    """Return whether all rows except comments have a word with phonemes of the ARPAbet, some of them with stress."""
     entries = [cmudict_entry(row) for row in rows if not row.startswith(CMUDICT_COMMENT)]
     phonemes = {phoneme for entry in entries if entry for phoneme in entry[1].split()}
     has_stress = any(phoneme[-1].isdigit() for phoneme in phonemes)

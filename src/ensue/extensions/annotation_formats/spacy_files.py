@@ -10,7 +10,7 @@ from ensue.errors import DataError, EnsueError, in_one_line
 
 
 class SpacyTuple(JsonLayout):
-    """A text with spans ("entities"), or with scores of labels ("cats"), of which those from 0.5 on are read."""
+    """A text with spans ("entities"), or with scores of labels ("cats"); labels with scores of at least 0.5 count."""
 
     what = 'a text and an object with "entities" or "cats"'
 

@@ -251,7 +251,7 @@ def _check_words(X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> None
         if isinstance(words, str) or len(words) != len(labels):
             raise ValueError(f"sentence {index}: expected a list of words, and a label for each")
         if invalid := [label for label in labels if not isinstance(label, str)]:
-            raise ValueError(f"sentence {index}: labels are strings; found {invalid[0]!r:.60}")
+            raise ValueError(f"sentence {index}: labels must be strings; found {invalid[0]!r:.60}")
 
 
 def _archive_run(run: Path, path: Path) -> None:

@@ -162,7 +162,7 @@ class GlimpseSpecification(Table):
     deviation: Annotated[float, Field(gt=0, le=2)] = 0.06
     """The deviation σ of the random places in training. Prediction takes the mean."""
     samples: Number = 1
-    """The number of paths through each image in a training step. The mean of the others adds to a path's baseline."""
+    """The number of paths through each image in a training step. A path's baseline includes the mean of the others."""
     relative: bool = True
     """Whether places are predicted relative to the previous place."""
     start: Place = Field(default=[0.0, 0.0])

@@ -131,7 +131,7 @@ def _remove_padding_rows(parameters: dict[str, Tensor], tokenizer: Tokenizer, di
     rows, size = len(parameters["features.weight"]), tokenizer.vocabulary_size
     if not size <= rows <= size + min(MAX_PADDING_ROWS, size // 8):
         raise DataError(
-            f"the tokenizer has {size:,} tokens and the embedding {rows:,} rows: different models", directory
+            f"the tokenizer has {size:,} tokens, the embedding has {rows:,} rows: different models", directory
         )
     if rows == size:
         return []

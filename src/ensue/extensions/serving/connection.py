@@ -23,7 +23,7 @@ from ensue.extensions.serving.limits import BLOCK_BYTES, Limits
 from ensue.extensions.serving.transport import CONNECTION, json_bytes
 
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
-"""The value of SO_LINGER with which closing a socket drops unsent data. Windows has 16-bit integers in it."""
+"""The value of SO_LINGER with which closing a socket drops unsent data: two integers, on Windows of 16 bits."""
 BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
 )

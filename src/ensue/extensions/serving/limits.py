@@ -13,7 +13,7 @@ BYTES_PER_VALUE, BYTES_PER_TOKEN = 64, 64
 VALUES_PER_KEY = 8
 """A key of a JSON object counts as this number of values, since keys are slow to parse."""
 MAX_LIGHT_BYTES = 1 << 19
-"""The maximum memory of a body that the event loop parses, in milliseconds. A thread parses larger bodies."""
+"""The maximum memory of a body that the event loop parses, which takes milliseconds. A thread parses larger bodies."""
 BLOCK_BYTES = 1 << 16
 """The number of bytes of a response that are written at a time. At most two blocks are buffered for a client."""
 MIN_LONG_CHARACTERS, MIN_LONG_SECONDS = 4096, 0.25

@@ -230,7 +230,7 @@ def _compute_by_products(scores: Numbers, tables: ChainScores) -> tuple[Numbers,
     start, transitions, end = tables
     arrays = [array.astype(np.float64) for array in (scores, np.stack((start, end)), transitions.ravel())]
     shifted = [array - np.maximum(array.max(-1, keepdims=True), NEVER) for array in arrays]
-    decreases = (-float(array.min(where=array != -np.inf, initial=0.0)) for array in shifted)  # NaN for a NaN
+    decreases = (-float(array.min(where=array != -np.inf, initial=0.0)) for array in shifted)  # NaN if a score is NaN
     if not sum(decreases) <= MAX_STEP_NATS:
         return None
     emissions, ends, pairs = map(np.exp, shifted)
@@ -271,7 +271,7 @@ def _log_sum(scores: Numbers, dim: int) -> Numbers:
 
 
 def _sweep(first: Numbers, emissions: Numbers, pairs: Numbers, before: Numbers) -> None:
-    """Write the sums over all paths to a tag, without its emission, to `before`, with a factor for each position."""
+    """Write to `before` the sums over all paths to each tag, without its emission, up to a factor for each position."""
     sums = first
     for t, emission in enumerate(emissions):
         before[t] = sums

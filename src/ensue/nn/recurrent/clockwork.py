@@ -256,5 +256,5 @@ def checked_periods(periods: Sequence[int]) -> tuple[int, ...]:
     """Return `periods` as a tuple. Raises ValueError unless they are valid for a `Clockwork`."""
     ascending = all(0 < fast < slow and slow % fast == 0 for fast, slow in pairwise(periods))
     if not periods or periods[0] < 1 or not ascending:
-        raise ValueError(f"periods are positive, ascending, and each divides the next; not {tuple(periods)}")
+        raise ValueError(f"periods must be positive, ascending, and each divide the next; found {tuple(periods)}")
     return tuple(periods)

@@ -260,7 +260,7 @@ def _explain_fate(candidate: Candidate, recorded: RecordedSearch, search: BeamSe
         case "comes too late":
             bound = candidate.log_probability / math.pow(recorded.limit + 1, search.length_penalty)
             score = recorded.hypotheses[-1].score
-            return f"stopped: its score cannot exceed {plain(bound, 4)}; the lowest of an output is {plain(score, 4)}"
+            return f"stopped: its score cannot exceed {plain(bound, 4)}; the worst output has {plain(score, 4)}"
     return "goes on"
 
 

@@ -246,7 +246,7 @@ class LayeredPipeline(ContextualPipeline):
         return max(output_sizes(self.layered_reader.layers))
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
-        """Return the vectors (L, T, d) of words. In a language model they depend on the words up to each word."""
+        """Return the vectors (L, T, d) of words. In a language model, no vector depends on later words."""
         pool, reader = pooling_of(pooling), self.layered_reader
         framing = reader.framing
         texts = [framing.split(words) for words in sentences]

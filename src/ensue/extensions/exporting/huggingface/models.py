@@ -308,7 +308,7 @@ def fold_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], recipe: A
     """Return a matrix W' with W' h = W h + b for all outputs h of the layers. β in `layers` may change.
 
     The last layer is a normalization h = g·n + β, in which the sum of n is 0. So uᵀh = uᵀβ =: s with u = 1/g, and
-    (W + b uᵀ/s) h = W h + b. If |s| < 1, first δ = ±2g/d is added to β and therefore to h, and W δ subtracted from b.
+    (W + b uᵀ/s) h = W h + b. If |s| < 1, first δ = ±2g/d is added to β and so to h, and W δ is subtracted from b.
     """
     if not bias.any():
         return matrix

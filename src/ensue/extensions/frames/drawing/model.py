@@ -218,7 +218,7 @@ def read_images(
     """Return the images of a location, up to `limit`.
 
     Raises DataError for images of another size than `size` (by default the size of the first image), for values outside
-    of 0 to 1, and for images without a group if `group` is the name of groups.
+    of 0 to 1, and if `group` is not empty, for images without a group.
     """
     source = FrameSource(location, SeriesOptions(encoding=encoding, group=group))
     images = images_of(islice(source, limit), colors=colors, size=size, group=group)
@@ -270,7 +270,7 @@ def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:
 
 
 def binarized(images: Images, method: str) -> Images:
-    """Return images binarized by a method, a value of `data.binarize`. Each image has the random numbers of its row."""
+    """Return images binarized by a method, a value of `data.binarize`. The seed of an image is its index."""
     if method == "none":
         return images
     if method == "threshold":
