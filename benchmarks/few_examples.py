@@ -64,19 +64,21 @@ def measure_all(
 
 
 def train_recipe(recipe: str, train: Path, test: Path, out: Path, score: str, **settings: Any) -> Result:
-    """Train a recipe. Return its score, its validated or cross-validated estimate, the bytes of its weights, and the
-    processor seconds of training and of the test.
+    """Train a recipe. Return its score, its validated or cross-validated estimate, the calibration error if there is
+    one, the bytes of its files, and the processor seconds of training and of the test.
     """
     start = time.process_time()
     model = ensue.train(recipe, train=str(train), out=out, threads=1, overwrite=True, settings=settings)
     seconds, start = time.process_time() - start, time.process_time()
     torch.set_num_threads(1)
-    result = model.evaluate(str(test)).as_json()[score]
+    scores = model.evaluate(str(test)).as_json()
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    estimate = [record["scores"][score] for record in records if record["kind"] == "valid"][-1]
+    estimates = [record["scores"].get(score) for record in records if record["kind"] == "valid"]
+    used = ("*.json", "*.toml", "*.safetensors")
     return {
-        "score": result, "seconds": seconds, "test_seconds": time.process_time() - start, "estimate": estimate,
-        "bytes": (out / "model.safetensors").stat().st_size,
+        "score": scores[score], "seconds": seconds, "test_seconds": time.process_time() - start,
+        "estimate": estimates[-1], "bytes": sum(file.stat().st_size for pattern in used for file in out.glob(pattern)),
+        **({"calibration_error": scores["calibration_error"]} if "calibration_error" in scores else {}),
     }  # fmt: skip
 
 

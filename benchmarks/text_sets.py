@@ -6,9 +6,11 @@
 | sms | four fifths | a tenth of them, held out | the last fifth; five folds, so that every message is tested once |
 | cola | in_domain_train | in_domain_dev | out_of_domain_dev |
 | mrpc | train | a tenth of it, held out | test |
+| rte | train | dev | test, of a division that is not that of GLUE |
 | ag-news | four fifths of the test file | a tenth of them, held out | the last fifth |
 | imdb | train | a tenth of it, held out | test |
 | cr, mr, subj, mpqa | four fifths of the file, which has no division | a tenth of them, held out | the last fifth |
+| names | four fifths of both lists of first names | a tenth of them, held out | the last fifth |
 
 What is held out is drawn with seed 0, with its part of every label; but for IMDb. There training and test data are of
 different films, while a random part of the training data shares its films with the rest and is two points too easy.
@@ -68,6 +70,17 @@ def mrpc(data: Path) -> Iterator[Split]:
     names = ("train", "test")
     parts = ([line.split("\t") for line in lines(data, f"mrpc/msr_paraphrase_{name}.txt")[1:]] for name in names)
     yield with_dev(*([Example((first, second), label) for label, _, _, first, second in rows] for rows in parts))
+
+
+def rte(data: Path) -> Iterator[Split]:
+    parts = ([line.split("\t") for line in lines(data, f"rte_resplit/{n}.tsv")[1:]] for n in ("train", "dev", "test"))
+    yield Split(*([Example((first, second), label) for _, first, second, label in rows] for rows in parts))
+
+
+def names(data: Path) -> Iterator[Split]:
+    rows = ((name.strip(), label) for label in ("female", "male") for name in lines(data, f"names_gender/{label}.txt"))
+    test, *rest = shares([Example((name,), label) for name, label in rows if name], 5)
+    yield with_dev([example for share in rest for example in share], test)
 
 
 def ag_news(data: Path) -> Iterator[Split]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ensue.extensions.surveying.documents import DocumentSummary
 from ensue.extensions.surveying.summary import _make_report, summarize
 
 JUDGED = [{"text": f"day {n}", "label": "good", "answer": ("accept", "reject", "ignore")[n % 3]} for n in range(9)]
@@ -38,3 +39,18 @@ def test_other_readings_are_named(tmp_path: Path, name: str) -> None:
     assert report.summary.error is None
     assert [words for words in expected if words not in report.text()] == []
     assert bool(report.command()) == (name != "ARFF")
+
+
+@pytest.mark.parametrize(("columns", "many"), [(("text",), "classify-lstm"), (("text1", "text2"), "classify-pairs")])
+def test_the_classifier_depends_on_the_number_of_texts_or_pairs(
+    tmp_path: Path, columns: tuple[str, ...], many: str
+) -> None:
+    rows = [{"label": "no" if n % 2 else "yes", **{name: f"{name} of row {n}" for name in columns}} for n in range(30)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = summarize(path)
+    assert isinstance(summary, DocumentSummary)
+    report = _make_report(summary, {})
+    assert (report.recipe()[0], len(summary.lengths)) == ("classify-linear", len(columns))
+    summary.size = 3_001
+    assert report.recipe()[0] == many

@@ -33,7 +33,7 @@ from ensue.text.tokens import tokens
 SPLITTER = "simple"
 """The splitter in the recipes of classifiers."""
 MAX_LINEAR_TEXTS = 3_000
-"""The maximum number of texts for which the recipe `classify-linear` is proposed."""
+"""The maximum number of texts or pairs for which the recipe `classify-linear` is proposed."""
 _MIN_WORDS, _MIN_DISTINCT_SHARE = 100, 0.9
 """The minimum number of words, and the minimum share of distinct words, to propose characters as tokens."""
 _ANSWER = "answer"
@@ -208,11 +208,11 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         return super().separator_remedy
 
     def recipe(self) -> tuple[str, str, str]:
-        lengths = self.summary.lengths
-        if len(lengths) == 1 and lengths[0].counts.total() <= MAX_LINEAR_TEXTS:
+        if self.summary.size <= MAX_LINEAR_TEXTS:
             return "classify-linear", "classifier", "texts are few"
-        reason = "the texts are pairs" if len(lengths) > 1 else f"there are over {MAX_LINEAR_TEXTS:,} texts"
-        return "classify-lstm", "classifier", reason
+        if len(self.summary.lengths) > 1:
+            return "classify-pairs", "classifier", "the texts are pairs"
+        return "classify-lstm", "classifier", f"there are over {MAX_LINEAR_TEXTS:,} texts"
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()
