@@ -162,7 +162,7 @@ class NBest:
 
     @property
     def last_score(self) -> float:
-        """The score that a new hypothesis with no more missing phrases must exceed; -∞ for an incomplete list."""
+        """The score that a new hypothesis with equally many missing phrases must exceed; -∞ for an incomplete list."""
         return self.hypotheses[-1].score if len(self.hypotheses) == self.size else float("-inf")
 
     def add(self, hypothesis: Hypothesis) -> None:

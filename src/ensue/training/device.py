@@ -76,7 +76,7 @@ def use_mode(mode: ComputeMode, device: str = "cpu") -> Iterator[None]:
     """Set threads and kernels during a `with` block, then restore the global state. `autocast` sets the precision."""
     with restore_process(device):
         # oneDNN compiles a product for each shape. Batches of texts have many shapes, so without a bound the memory of
-        # a training run in bfloat16 grows by gigabytes (docs/log). It reads these variables at the first product.
+        # a training run in bfloat16 grows by gigabytes (docs/log). The first product reads these variables.
         for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
             os.environ.setdefault(name, str(MAX_CACHED_PRODUCTS))
         with use_threads(mode.threads), use_products(mode.products), use_kernel(mode.kernel), flush_denormals():

@@ -192,9 +192,7 @@ REPEATED = [["Text", "Text", "Label"], *([f"some text of words {n}", str(n), "ab
 def test_a_header_with_a_name_twice_is_a_header() -> None:
     with pytest.raises(DataError, match=r'it may be column 1 "Text", column 2 "Text"; settings={"data.texts"'):
         find_columns(REPEATED, DocumentChoice(), "x")
-    with pytest.raises(
-        DataError, match=r'x:1: 2 columns are named "Text" \(1, 2\); expected one, or its number in place'
-    ):
+    with pytest.raises(DataError, match=r'x:1: 2 columns are named "Text" \(1, 2\); expected the number of a column'):
         find_columns(REPEATED, DocumentChoice(texts=("Text",)), "x")
     chosen = find_columns(REPEATED, DocumentChoice(texts=("2",)), "x")
     assert chosen == (True, Column(3, "Label"), (Column(2),), False, None, ())

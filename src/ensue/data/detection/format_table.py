@@ -149,7 +149,7 @@ def text_format(
     lines: Lines, *, is_labeled: bool, run_format: str = "", labels: Collection[str] = (),
     names: Collection[str] = (),
 ) -> str:  # fmt: skip
-    """Detect the format of texts; "" for a file that should have labels, but no label is recognized.
+    """Detect the format of texts; "" if the file should have labels, but none is recognized.
 
     The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
     a first `{` is JSON, and `__label__` is fastText; a header with the `names` of a run's columns, or tabs in all
@@ -166,7 +166,7 @@ def text_format(
 
 
 def pair_format(lines: Lines, *, is_labeled: bool, run_format: str = "", names: Collection[str] = ()) -> str:
-    """Detect the format of pairs; "" for a file that should have targets, but no targets are recognized.
+    """Detect the format of pairs; "" if the file should have targets, but none is recognized.
 
     The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
     the first lines, which may be JSON, a format of an extension, SCAN, CMUdict, SIGMORPHON, or have tabs. A header with
@@ -213,7 +213,7 @@ def _detect_by_lines(kind: str, lines: Lines, names: Collection[str], run_format
 
 def _named_table(rows: Sequence[str], names: Collection[str], run_format: str) -> str:
     for dialect in sorted(DIALECTS, key=lambda dialect: dialect.name != run_format) if names else ():
-        with suppress(DataError):  # a text with quotes
+        with suppress(DataError):  # the row may be a text with quotes
             header = next(iter(dialect.first_rows(Lines(rows[:1], ""))), [])
             if set(names) <= {name.strip() for name in header}:
                 return dialect.name

@@ -149,7 +149,7 @@ def distinct_columns(
         same_name = [str(other.number) for other in columns if column.name and other.name == column.name]
         if len(same_name) > 1 and str(column.number) not in chosen:
             names = f'{len(same_name)} columns are named "{column.name}" ({", ".join(same_name)})'
-            raise DataError(f"{names}; expected one, or its number in place of the name", file, 1)
+            raise DataError(f"{names}; expected the number of a column in place of the name", file, 1)
         columns_read.append(column._replace(name="") if len(same_name) > 1 else column)
     return tuple(columns_read)
 

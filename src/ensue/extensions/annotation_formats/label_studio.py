@@ -54,7 +54,7 @@ class Task(JsonLayout):
 
     def rest(self) -> Iterable[Row]:
         if self._num_canceled:
-            skipped = f"tasks left out: {self._num_canceled:,}, without an annotation that is not canceled"
+            skipped = f"tasks left out: {self._num_canceled:,}, of which all annotations are canceled"
             warn_once(f"rejected {self.name}", f"{self.name}: {skipped}")
         if self._unread:
             types = ", ".join(f"{count:,} of type {name}" for name, count in sorted(self._unread.items()))

@@ -309,7 +309,7 @@ class ContextObjective:
 
 
 def _iterate_blocks(text: WordText, length: int) -> Iterator[Ids]:
-    """Yield rows of `length` words, `MAX_SCORED_WORDS` words or one row at once, and the shorter last row alone."""
+    """Yield rows of `length` words: up to `MAX_SCORED_WORDS` words or one row at a time, then the shorter last row."""
     size, rows = len(text.tokens), max(1, MAX_SCORED_WORDS // length)
     end = size // length * length
     for start in range(0, end, rows * length):

@@ -48,7 +48,7 @@ class LabelError(NamedTuple):
     label: str
     text: str
     probability: float | None
-    """The probability of the gold span, which has this label and text, by the model."""
+    """The model's probability of the gold span, which has the label `label` and the text `text`."""
     predicted_label: str
     predicted_text: str
     predicted_probability: float | None

@@ -60,7 +60,7 @@ class DeltaLayer(Wrapper):
 
 
 def unit(x: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows d"]:
-    """Return x / √(Σ x² + 10⁻⁶), which has length 1."""
+    """Return x / √(Σ x² + 10⁻⁶), which has length 1 unless x is near 0."""
     return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
 
 

@@ -85,7 +85,7 @@ def chunks(
 
 @contextmanager
 def report_progress(name: str, location: Any, progress: "bool | Reporter | None", **totals: float) -> Iterator[None]:
-    """Call `progress.working` with the share of a computation (True: of a `ProgressBar`) until the end of the block.
+    """Call `working` of `progress` (True: a `ProgressBar`) with the completed share of a computation in the block.
 
     `totals` are the numbers of units to complete in the block, by default the bytes of the files of a `location`. For
     compressed files only the beginning and the end are reported.

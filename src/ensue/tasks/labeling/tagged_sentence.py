@@ -46,7 +46,7 @@ class Confidence(NamedTuple):
         if isinstance(labels, Labels):
             span_probabilities = posterior.spans(*labels.span_tags(sentence)).tolist()
         elif isinstance(labels, NestedLabels) and sentence:
-            # the probability of a span: that at least one layer of its class has the span
+            # the probability that at least one layer of the span's class has the span
             labeled = labels.spans(sentence)
             absent = np.ones(len(labeled))
             for layer, chain in zip(labels.learned, posterior.parts, strict=True):

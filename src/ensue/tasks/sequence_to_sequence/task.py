@@ -226,7 +226,7 @@ def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any)
 
 
 def output_limits(sources: Sources, ratio: float, search: BeamSearch, bound: int | None = None) -> list[int]:
-    """Return the maximum length of each output. It depends on its source, and is at most `bound` and `max_tokens`."""
+    """Return the maximum length of each output, by the length of its source, at most `bound` and `max_tokens`."""
     limits = np.ceil(sources.rows.lengths * ratio).astype(np.int64) + EXTRA_TOKENS + search.min_tokens
     return [int(tokens) for tokens in np.minimum(limits, min(search.max_tokens, bound or search.max_tokens))]
 

@@ -23,7 +23,7 @@ MAX_CHARACTERS = MAX_WORDS = 20_000
 PANEL_COLUMNS = 16
 """The number of columns of a panel in rows.h and whole.h."""
 MAX_SOURCE_CHARACTERS = 8_000
-"""The maximum number of characters in the sources of an encoder-decoder. It is lower, since beam search is slow."""
+"""The maximum size of the sources of an encoder-decoder, below `MAX_CHARACTERS`, since beam search is slow."""
 
 
 def encode_matrix(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:

@@ -44,7 +44,7 @@ def recording(trace: graph.Trace) -> Iterator[None]:
 
 
 class _Recorder:
-    """The dispatch handler. If a mode's own class had it, torch would wrap it, and import its compiler."""
+    """The dispatch handler in a base class. If the mode's class had a handler, torch would import its compiler."""
 
     trace: graph.Trace
 
