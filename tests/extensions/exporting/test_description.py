@@ -103,7 +103,7 @@ def test_an_unknown_option_of_a_search_is_refused_if_it_has_an_effect(tmp_path: 
     settings = {each.name: getattr(pipeline.search, each.name) for each in fields(pipeline.search)}
     pipeline.search = PlantedSearch(**settings)
     description = pipeline.describe()
-    assert print_c(run, description, "model").notes == ["C has no option diversity."]
+    assert print_c(run, description, "model")[2] == ["C has no option diversity."]
     pipeline.search = PlantedSearch(**settings, diversity=0.5)
     description = pipeline.describe()
     for write in (print_c, lambda *given: page_files(*given, lambda *_: b"")):

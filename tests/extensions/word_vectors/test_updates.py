@@ -23,7 +23,6 @@ from ensue.extensions.word_vectors.task import (
     CountedTask,
     PairBatch,
     SampledTask,
-    Squares,
     compiled_functions,
     update_by_sampling_in_numpy,
     update_glove,
@@ -118,7 +117,7 @@ def test_glove_in_c_is_glove_in_numpy() -> None:
     if compiled_functions(D, 0, torch.float32) is None:
         pytest.skip("no C compiler")
     model, batch = CountedVectors(WORDS, D), counts()
-    squares = Squares(*map(torch.ones_like, model.tables()))
+    squares = tuple(map(torch.ones_like, model.tables()))
     ours, plain = ([tensor.clone() for tensor in (*model.tables(), *squares)] for _ in range(2))
     for _ in range(2):
         loss = update_glove(batch.columns(), ours[:4], ours[4:], 0.05)

@@ -419,13 +419,6 @@ MIN_NORM = 1e-6
 """The norm up to which a sum of vectors counts as zero, since it may be a rounding error."""
 
 
-class Uses(NamedTuple):
-    """The positions (N,) of uses, and the unit vectors (N, d) of their contexts; zeros without context words."""
-
-    places: NDArray[np.int64]
-    vectors: Float32Array
-
-
 class UseContexts:
     """The contexts of uses of words, as weighted means of the unit vectors of context words.
 
@@ -439,8 +432,11 @@ class UseContexts:
         self.weighted = (unit_vectors(vectors) * keep_probabilities(counts, subsample)[:, None]).astype(np.float32)
         self.window, self.across_lines = window, across_lines
 
-    def of(self, ids: NDArray[np.int64], is_use: NDArray[np.bool_]) -> Uses:
-        """Return the contexts of the tokens `ids` (T,) at which `is_use` (T,) is true."""
+    def of(self, ids: NDArray[np.int64], is_use: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Float32Array]:
+        """Return the positions (N,) at which `is_use` (T,) is true for the tokens `ids` (T,), and their contexts.
+
+        A context is a unit vector (d,); zeros without context words.
+        """
         places = np.flatnonzero(is_use)
         lines = np.zeros(len(ids), np.int64) if self.across_lines else np.cumsum(ids == LINE_END)
         left = np.maximum(places - self.window, np.searchsorted(lines, lines[places]))
@@ -448,7 +444,7 @@ class UseContexts:
         vectors = self.weighted[ids]
         sums = np.concatenate([np.zeros((1, vectors.shape[1])), np.cumsum(vectors, axis=0, dtype=np.float64)])
         contexts = (sums[right] - sums[left] - vectors[places]).astype(np.float32)
-        return Uses(places, unit_vectors(contexts, least=MIN_NORM))
+        return places, unit_vectors(contexts, least=MIN_NORM)
 
 
 class SenseClusters:
@@ -470,13 +466,13 @@ class SenseClusters:
 
     def replace_words(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the ids (T,) with each word replaced by its sense."""
-        uses = self.contexts.of(ids, self.row[ids] >= 0)
-        rows = self.row[ids[uses.places]]
-        cosines = np.einsum("nkd,nd->nk", self.centers[rows], uses.vectors)
+        places, vectors = self.contexts.of(ids, self.row[ids] >= 0)
+        rows = self.row[ids[places]]
+        cosines = np.einsum("nkd,nd->nk", self.centers[rows], vectors)
         cosines[np.arange(self.centers.shape[1]) >= self.counts[rows, None]] = -np.inf
         sense = cosines.argmax(1)
         senses = ids.copy()
-        senses[uses.places] = np.where(sense == 0, ids[uses.places], self.first_new_id[rows] + sense - 1)
+        senses[places] = np.where(sense == 0, ids[places], self.first_new_id[rows] + sense - 1)
         return senses
 
 
@@ -504,10 +500,9 @@ def _sample_uses(
     vectors: dict[int, list[Float32Array]] = {id: [] for id in ids.tolist()}
     for start, block in tokens.blocks(BLOCK_TOKENS):
         uniform = uniform_floats(random_numbers(mix(seed, 0), np.arange(start, start + len(block))))
-        uses = contexts.of(block, uniform < probabilities[block])
-        has_context = np.any(uses.vectors, axis=1)
-        for place, vector in zip(uses.places[has_context], uses.vectors[has_context], strict=True):
-            vectors[int(block[place])].append(vector)
+        for place, vector in zip(*contexts.of(block, uniform < probabilities[block]), strict=True):
+            if np.any(vector):
+                vectors[int(block[place])].append(vector)
     d = contexts.weighted.shape[1]
     return [np.stack(uses) if uses else np.zeros((0, d), np.float32) for uses in vectors.values()]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -294,15 +294,6 @@ class PairBatch(Batch):
         return self.words, self.contexts, self.logarithms, self.weights
 
 
-class Squares(NamedTuple):
-    """The sums of squared gradients of the parameters of `CountedVectors`, in the order of `CountedVectors.tables`."""
-
-    vectors: Tensor
-    contexts: Tensor
-    biases: Tensor
-    context_biases: Tensor
-
-
 class CountedTask(Task[CountedVectors, PairBatch]):
     """The training task of GloVe on `pairs`, records of `pair_counts`."""
 
@@ -323,8 +314,9 @@ class CountedTask(Task[CountedVectors, PairBatch]):
         words, contexts = (np.ascontiguousarray(records[name], np.int32) for name in ("word", "context"))
         return PairBatch(words, contexts, np.log(counts).astype(np.float32), weights.astype(np.float32))
 
-    def initial_state(self, model: CountedVectors) -> Squares:
-        return Squares(*map(torch.ones_like, model.tables()))
+    def initial_state(self, model: CountedVectors) -> tuple[Tensor, ...]:
+        """Return the sums of squared gradients, in the order of `CountedVectors.tables`."""
+        return tuple(map(torch.ones_like, model.tables()))
 
     def update(
         self, model: CountedVectors, batch: LazyBatch[PairBatch], state: State, learning_rate: float

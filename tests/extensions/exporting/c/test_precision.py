@@ -180,7 +180,7 @@ def test_changed_answers_are_measured(valid: str, tmp_path: Path, monkeypatch: p
     run.recipe = run.recipe.model_copy(update={"data": data.model_copy(update={"valid": valid})})
     other: Any = ensue.load(run.path, device="cpu")
     interface = INTERFACES[other.describe().kinds]
-    files = print_c(run, other.describe(), "other").files
+    files, *_ = print_c(run, other.describe(), "other")
     pipeline: Any = ensue.load(tmp_path / "transduce-lstm")
     disturb(pipeline.model)
     note = precisions.measure_precision(run, pipeline, interface.validation, files, "other", "int8")
@@ -217,7 +217,7 @@ def test_changed_labels_and_probabilities_are_measured(
     run = RunDirectory(tmp_path / name)
     other: Any = ensue.load(run.path, device="cpu")
     interface = INTERFACES[other.describe().kinds]
-    files = print_c(run, other.describe(), "other").files
+    files, *_ = print_c(run, other.describe(), "other")
     pipeline: Any = ensue.load(tmp_path / name)
     disturb(pipeline.model)
     note = precisions.measure_precision(run, pipeline, interface.validation, files, "other", "int8")

@@ -60,18 +60,13 @@ def export_c(
     return [*notes, f"{out}: {len(contents)} files, {size:,} bytes; `make -C {out}` compiles the example"]
 
 
-class PrintedModel(NamedTuple):
-    """The files of a model without README.md, the usage of the program, and notes."""
-
-    files: dict[str, bytes]
-    usage: str
-    notes: list[str]
-
-
 def print_c(
     run: RunDirectory, description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
-) -> PrintedModel:
-    """Return a model as C. Raises EnsueError for an unsupported model."""
+) -> tuple[dict[str, bytes], str, list[str]]:
+    """Return the files of a model without README.md, the usage of the program, and notes.
+
+    Raises EnsueError for an unsupported model.
+    """
     if (interface := INTERFACES.get(description.kinds)) is None:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {SUPPORTED}")
     try:
@@ -86,7 +81,7 @@ def print_c(
     if precision != F32:
         pipeline = run.entry.pipeline_class.of(run, torch.device("cpu"))
         notes = [*notes, measure_precision(run, pipeline, interface.validation, files, name, precision)]
-    return PrintedModel(files, model.usage, notes)
+    return files, model.usage, notes
 
 
 def identifier(out: Path) -> str:
