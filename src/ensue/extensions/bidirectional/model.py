@@ -109,15 +109,13 @@ class BidirectionalExportEncoder(ExportEncoder):
         mask = description.mask_of(indices, lengths)
         indices = indices.masked_fill(~mask, 0)
         leftward = reverse_rows(indices.unsqueeze(-1), mask).squeeze(-1)
-        sample = {"distinct": self._sample_distinct(), "rightward": indices, "leftward": leftward}
+        distinct = torch.from_numpy(self.words.rows(SAMPLE_WORDS))
+        if self.words.longest is not None:
+            distinct = functional.pad(distinct, (0, self.words.longest - distinct.shape[1]), value=PADDING)
+        sample = {"distinct": distinct, "rightward": indices, "leftward": leftward}
         if self.is_context2vec:
             sample["ids"] = torch.randint(self.framing.tokenizer.vocabulary_size, indices.shape)
         return sample
-
-    def _sample_distinct(self) -> Tensor:
-        rows = torch.from_numpy(self.words.rows(SAMPLE_WORDS))
-        longest = self.words.longest
-        return rows if longest is None else functional.pad(rows, (0, longest - rows.shape[1]), value=PADDING)
 
     def read(self, model: Any, inputs: Mapping[str, Tensor]) -> Sequence[Tensor]:
         return self.layers(model, inputs, *self.features(model, inputs))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -78,16 +78,8 @@ def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str
     raise series.error(f"no label; {advice}")
 
 
-class ClassifiedFrames(NamedTuple):
+class ClassifiedFrames(LabeledSeries):
     """Labeled series as input for a classifier."""
-
-    rows: FrameRows
-    labels: list[tuple[str, ...]]
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """The number of frames of each series."""
-        return self.rows.lengths
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> tuple[Frames]:
         """Return the slice `row_slice` of the batch of the series `rows`."""

@@ -58,7 +58,8 @@ class RequestFields(BaseModel):
             return body
         for key in body:
             if key not in fields:
-                raise unknown_field(key)
+                message = f"Unrecognized request argument supplied: {key[:64]}"  # as OpenAI's API answers
+                raise APIError(400, message, param=key[:64], code="unknown_parameter")
         return {key: value for key, value in body.items() if value is not None or OR_NULL not in fields[key].metadata}
 
 
@@ -431,12 +432,6 @@ def invalid(param: str, message: str, code: str = "invalid_value") -> APIError:
 def internal_error() -> APIError:
     """Return the response for a bug, whose traceback is in the log."""
     return APIError(500, "internal error", code="internal_error", headers={"x-should-retry": "false"})
-
-
-def unknown_field(key: str) -> APIError:
-    """Return the error for an unknown field, with the message of OpenAI's API."""
-    param = key[:64]
-    return APIError(400, f"Unrecognized request argument supplied: {param}", param=param, code="unknown_parameter")
 
 
 def from_validation_error(error: ValidationError) -> APIError:

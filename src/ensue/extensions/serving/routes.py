@@ -58,13 +58,13 @@ async def predict(service: Service, request: Request) -> Response:
         except EnsueError as error:
             raise invalid(name, _hide_paths(error, model, *taggers)) from None
     texts = await _reserve_inputs(body.inputs, service, request, model, {model.pipeline.num_texts})
-    return await _respond_outputs(service, request, model, texts, _warn_of_unknown(model.name, pipeline, texts))
+    return await _respond(service, request, model, texts, _warn_of_unknown(model.name, pipeline, texts))
 
 
 async def score(service: Service, request: Request) -> Response:
     body, model = await transport.receive_request(api.TextsRequest, request, service)
     texts = await _reserve_inputs(body.inputs, service, request, model, {model.pipeline.num_scored})
-    return await _respond_outputs(service, request, model, texts, map(model.pipeline.score_json, texts))
+    return await _respond(service, request, model, texts, map(model.pipeline.score_json, texts))
 
 
 async def inspect(service: Service, request: Request) -> Response:
@@ -74,7 +74,7 @@ async def inspect(service: Service, request: Request) -> Response:
     texts = await _reserve_inputs(body.inputs, service, request, model, counts, max_size=max_size)
     inputs = ((text,) if isinstance(text, str) else text for text in texts)
     results = (_select_fields(pipeline.inspect_texts(*row, **options), body.parts) for row in inputs)
-    return await _respond_outputs(service, request, model, texts, results, are_plain=False)
+    return await _respond(service, request, model, texts, results, are_plain=False)
 
 
 async def embeddings(service: Service, request: Request) -> Response:
@@ -90,7 +90,7 @@ async def embeddings(service: Service, request: Request) -> Response:
         api.Embedding(object="embedding", index=index, embedding=_encode_vector(model.pipeline.embed([text])[0], body))
         for index, text in enumerate(texts)
     )
-    return await _respond(service, request, model, texts, results, *transport.split_around(answer, "data"))
+    return await _respond(service, request, model, texts, results, parts=transport.split_around(answer, "data"))
 
 
 async def _reserve_inputs(
@@ -118,19 +118,15 @@ async def _reserve_inputs(
     return await transport.compute(map(reserve, inputs), len(inputs), request, service)
 
 
-async def _respond_outputs(
-    service: Service, request: Request, model: ServedModel, texts: Sequence[Any], results: Iterator[Any], *,
-    are_plain: bool = True,
-) -> Response:  # fmt: skip
-    parts = transport.split_around(api.Outputs(model=model.name, outputs=[]), "outputs")
-    return await _respond(service, request, model, texts, results, *parts, are_plain=are_plain)
-
-
 async def _respond(
-    service: Service, request: Request, model: ServedModel, texts: Sequence[Any], results: Iterator[Any], begin: str,
-    end: str, *, are_plain: bool = True,
+    service: Service, request: Request, model: ServedModel, texts: Sequence[Any], results: Iterator[Any], *,
+    parts: Sequence[str] = (), are_plain: bool = True,
 ) -> Response:  # fmt: skip
-    """Return a response with results one by one between `begin` and `end`; if not `are_plain`, they are inspections."""
+    """Return a response with results one by one between two `parts`, by default those of outputs.
+
+    If not `are_plain`, the results are inspections.
+    """
+    begin, end = parts or transport.split_around(api.Outputs(model=model.name, outputs=[]), "outputs")
     answer = transport.Answer(request.scope["reservation"], service.limits.answer_bytes)
     answer.add(begin)
 

@@ -385,15 +385,10 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
             return score_symbols(JudgedSymbols(gold, symbols, nats) for gold, (symbols, _, _, nats) in pairs)
 
 
-class ImageData(LabeledSeriesData):
-    """The images of a recipe with their captions."""
-
-    unit: ClassVar[str] = "images"
-
-
 class GlimpsesJob(LabelsJob[GlimpseReader]):
     """The training job of a reader in glimpses."""
 
+    unit = "images"
     support_name: ClassVar[str] = "examples"
     score_columns = card_columns(".4g", "exact_match", "edit_rate", "nats_per_symbol")
     recipe: GlimpsesRecipe
@@ -404,7 +399,7 @@ class GlimpsesJob(LabelsJob[GlimpseReader]):
     def __init__(self, recipe: GlimpsesRecipe, run: RunDirectory | None = None) -> None:
         check = partial(check_glimpsed, recipe=recipe)
         labels_of = partial(caption_of, recipe=recipe)
-        super().__init__(recipe, data := ImageData(recipe, run, labels_of=labels_of, check=check))
+        super().__init__(recipe, data := LabeledSeriesData(recipe, run, labels_of=labels_of, check=check))
         labels = Classes(sorted(self.split.train.label_counts))
         self.parts = GlimpseParts(data.statistics(), labels, data.rows) if run is None else run.parts
         self.task = ReadingInGlimpses(self.split.train, self.split.valid, self.parts.labels, recipe)

@@ -3,9 +3,7 @@
 python predict.py FILE ...    prints the name, labels and probability of each series, as `ensue predict` does
 """
 
-import sys
-
-from frames import config, inputs, model, series
+from frames import arguments, config, inputs, model
 
 from ensue.text.labels import Classes
 
@@ -19,9 +17,7 @@ def predict(arrays):
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
-    for path in sys.argv[1:]:
-        for name, frames in series(path):
-            (label_probabilities,) = predict([frames])
-            names = " ".join(classes.chosen(label_probabilities)) or "-"
-            print(f"{name}\t{names}\t{label_probabilities.max():.4f}")
+    for name, frames in arguments():
+        (label_probabilities,) = predict([frames])
+        names = " ".join(classes.chosen(label_probabilities)) or "-"
+        print(f"{name}\t{names}\t{label_probabilities.max():.4f}")

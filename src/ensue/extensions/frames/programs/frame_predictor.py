@@ -3,10 +3,8 @@
 python predict.py FILE ...    prints the name of each series and the mean of the next frame, as `ensue predict` does
 """
 
-import sys
-
 import numpy as np
-from frames import config, model, series
+from frames import arguments, config, model
 
 TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_}
 
@@ -35,7 +33,5 @@ def predict(frames):
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
-    for path in sys.argv[1:]:
-        for name, frames in series(path):
-            print(f"{name}\t{' '.join(f'{number:.6g}' for number in predict(frames))}")
+    for name, frames in arguments():
+        print(f"{name}\t{' '.join(f'{number:.6g}' for number in predict(frames))}")

@@ -3,9 +3,7 @@
 python predict.py FILE ...    prints the name of each series and the labels of its frames, as `ensue predict` does
 """
 
-import sys
-
-from frames import config, inputs, model, series
+from frames import arguments, config, inputs, model
 
 from ensue.text.labels import Labels
 
@@ -19,7 +17,5 @@ def predict(arrays):
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
-    for path in sys.argv[1:]:
-        for name, frames in series(path):
-            print(f"{name}\t{' '.join(predict([frames])[0])}")
+    for name, frames in arguments():
+        print(f"{name}\t{' '.join(predict([frames])[0])}")

@@ -27,6 +27,13 @@ def series(path):
         sys.exit(str(error))
 
 
+def arguments():
+    """Yield the name and the frames of each series in the files that the arguments of the program name."""
+    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
+    for path in sys.argv[1:]:
+        yield from series(path)
+
+
 def inputs(arrays):
     """Return a batch of arrays (T, d)."""
     padded = np.zeros((len(arrays), max(map(len, arrays)), shape.width), np.float32)
