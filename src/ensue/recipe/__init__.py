@@ -92,7 +92,7 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     for proposal in loadable_entries("proposal", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
         if location:
             return proposal(location, settings)  # type: ignore[no-any-return]
-    raise RecipeError("expected a recipe, or training data, for which one is proposed; `ensue recipes` lists them")
+    raise RecipeError("expected a recipe (see `ensue recipes`), or training data, for which one is proposed")
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:

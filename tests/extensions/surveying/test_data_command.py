@@ -114,7 +114,7 @@ def test_pairs(ensue: Ensue) -> None:
         "ratio      1.10 characters of the target to one of the source, 1.00 to 1.30 in 90 % of pairs\n"
         "copies     1, the first at train.tsv:3\n"
         "repeated   1 source, 1 of them with other targets, the first at train.tsv:4\n"
-        "overlap    of the 1 pair in test.tsv are also in these data: "
+        "overlap    1 pair in test.tsv; also in these data: "
         "sources 1 (the first at test.tsv:2), targets 1, pairs 1\n"
         "\n"
         "                        shortest  median  mean  95 %  longest\n"
@@ -427,7 +427,7 @@ def test_the_recipe_auto_is_that_of_the_data() -> None:
         recipe = read_recipe("auto", changes, train=chinese)
         assert isinstance(recipe, ClassificationRecipe)
         assert (recipe.data.splitter, recipe.train.seed) == (splitter, changes.get("train.seed", 0))
-    with pytest.raises(EnsueError, match="expected a recipe, or training data"):
+    with pytest.raises(EnsueError, match="or training data, for which one is proposed"):
         read_recipe("auto")
 
 

@@ -194,7 +194,7 @@ class Configuration:
         }
 
     def tied(self, default: bool, name: str, names: Set[str]) -> dict[str, Any]:
-        """Return keys of `[tokens]`. The softmax is tied unless the file (or `default`) denies it and has `name`."""
+        """Return keys of `[tokens]`. A softmax `name` is untied if it exists and the key (or `default`) is false."""
         is_tied = self.content.get("tie_word_embeddings", default) is not False or name not in names
         return {"tied": is_tied, "scaled": False}
 

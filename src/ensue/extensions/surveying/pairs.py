@@ -160,7 +160,7 @@ class Overlap:
     def __str__(self) -> str:
         first = f" (the first at {self.sources[0]})" if self.sources else ""
         numbers = f"sources {len(self.sources):,}{first}, targets {self.num_targets:,}, pairs {self.num_pairs:,}"
-        return f"of the {counted(len(self), 'pair')} in {self.location} are also in these data: {numbers}"
+        return f"{counted(len(self), 'pair')} in {self.location}; also in these data: {numbers}"
 
 
 @dataclass

@@ -103,7 +103,7 @@ class _Scores(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """The results of the forward-backward algorithm; sums have a factor for each row and position."""
+    """The results of the forward-backward algorithm. Sums are scaled by a factor for each row and position."""
 
     log_partition: Float[Tensor, " B"]
     arrivals: Float[Tensor, "T B K"]
