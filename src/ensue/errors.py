@@ -16,7 +16,7 @@ from functools import cache
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 MAX_MESSAGE_CHARACTERS = 5000
 """A bound for arguments of any length in messages. It leaves room for a path, which has at most 4,096 characters."""
@@ -151,6 +151,16 @@ def quote(value: Any, max_characters: int = 60) -> str:
 def letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text, to compare texts of tools that differ in punctuation and white space."""
     return re.sub(r"\\n|[\W_]+", "", text)
+
+
+T = TypeVar("T")
+
+
+def entry(table: Mapping[str, T], name: str, what: str) -> T:
+    """Return an entry of a table of `what`. Raises RecipeError, with the known names, for an unknown name."""
+    if name not in table:
+        raise RecipeError(f'unknown {what} "{name}"; expected one of {", ".join(table)}{nearest(name, table)}')
+    return table[name]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

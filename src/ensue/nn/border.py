@@ -216,13 +216,13 @@ def guarded_init_state(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the `update` of a pooling with checks of its arguments."""
+    """Return the `update` of a pooling with checks of its arguments; a segment without positions changes nothing."""
 
     @wraps(function)
     def update(self: Any, state: Any, h: Any, mask: Any = None) -> Any:
         if not is_transformed():
             _check(self, "update", h, state, mask, ("rows", "positions"))
-        return function(self, state, h, mask)
+        return function(self, state, h, mask) if h.shape[1] else state
 
     return update
 

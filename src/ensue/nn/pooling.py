@@ -86,8 +86,6 @@ class LastPooling(Pooling):
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> EndsState:
         last, first, started = state
-        if h.shape[1] == 0:
-            return EndsState(last, first, started)
         counts = _count_positions(h, mask)
         has_any = counts > 0
         index = (counts - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_last)
@@ -119,8 +117,6 @@ class FirstPooling(Pooling):
         return FirstState(first, torch.zeros(batch_size, dtype=torch.bool, device=first.device))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> FirstState:
-        if h.shape[1] == 0:
-            return FirstState(*state)
         has_any = _count_positions(h, mask) > 0
         starts = has_any & ~state.started
         return FirstState(torch.where(starts.unsqueeze(1), h[:, 0], state.first), state.started | has_any)
@@ -164,8 +160,6 @@ class MaxPooling(Pooling):
         return MaxState(self.zero.new_full((batch_size, self.d_in), -torch.inf))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> MaxState:
-        if h.shape[1] == 0:
-            return MaxState(*state)
         newest = (h if mask is None else h.masked_fill(~mask.unsqueeze(-1), -torch.inf)).max(1).values
         return MaxState(torch.where(newest > state.maximum, newest, state.maximum))
 
@@ -201,8 +195,6 @@ class AttentionPooling(Pooling):
         return AttentionState(zeros - torch.inf, zeros, zeros.expand(-1, self.d_in))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> AttentionState:
-        if h.shape[1] == 0:
-            return AttentionState(*state)
         h = mask_padding(h, mask)
         scores = self.vector(torch.tanh(self.linear(h))).squeeze(2).to(state.maximum.dtype)
         scores = self.scores(scores if mask is None else scores.masked_fill(~mask, -torch.inf))

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.text.tokenizer import without_surrogates
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
@@ -116,12 +118,6 @@ def repeat_words(words: Mapping[str, int]) -> Iterator[str]:
         yield f"{word} " * rest
 
 
-def with_offsets(library: LibraryTokenizer, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the ids (N,) of a text, and the start and end of each token in characters, (N, 2)."""
-    encoding: Any = library.encode(text, add_special_tokens=False)
-    return np.array(encoding.ids, np.uint32), np.array(encoding.offsets, np.int64).reshape(-1, 2)
-
-
 def library_tokenizer(content: Any) -> LibraryTokenizer:
     """Return the library's tokenizer from its JSON value. Raises ValueError for an invalid value."""
     check_character_maps(content.get("normalizer") if isinstance(content, dict) else None)
@@ -139,6 +135,11 @@ class LibraryBacked:
     def tokenizer(self) -> Any:
         """The JSON value of the library's tokenizer."""
         return json.loads(self.library.to_str())
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Return the ids (N,) of a text, and the start and end of each token in characters, (N, 2)."""
+        encoding: Any = self.library.encode(without_surrogates(text), add_special_tokens=False)
+        return np.array(encoding.ids, np.uint32), np.array(encoding.offsets, np.int64).reshape(-1, 2)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.text.pieces import START, LibraryBacked, import_library, library_tokenizer, special_ids, with_offsets
+from ensue.text.pieces import START, LibraryBacked, import_library, library_tokenizer, special_ids
 from ensue.text.tokenizer import UNKNOWN as UNKNOWN_WORD
 from ensue.text.tokenizer import Decoder, SymbolDecoder, Tokenizer, VocabularyTokenizer, without_surrogates
 from ensue.text.wordpiece import BEGIN, INSIDE
@@ -46,9 +46,6 @@ class PublishedTokenizer(LibraryBacked, Tokenizer):
         self.start_id = self.special_ids.get(START, self.special_ids.get(BEGIN, 0))
         self.joins_blanks = any(token.startswith((BLANK, "Ġ")) for token in library.get_vocab())
         self.inside = INSIDE if type(library.model).__name__ == "WordPiece" else ""
-
-    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        return with_offsets(self.library, without_surrogates(text))
 
     def decoder(self) -> Decoder:
         return _StreamDecoder(self.library)

@@ -135,7 +135,7 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
         return content if self.special else {key: value for key, value in content.items() if key != "special"}
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        ids, offsets = pieces.with_offsets(self.library, without_surrogates(text.lower() if self.lowercase else text))
+        ids, offsets = super().encode_with_offsets(text.lower() if self.lowercase else text)
         if self.lowercase and len(text) != len(text.lower()):  # some letters are two characters in lower case
             index_of = np.repeat(np.arange(len(text)), [len(letter.lower()) for letter in text])
             starts, last = offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])

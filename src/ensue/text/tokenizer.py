@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.errors import RecipeError, nearest
+from ensue.errors import entry
 from ensue.stored import Copyable, Stored
 from ensue.text.boundaries import BLANKS
 from ensue.text.vocabulary import Vocabulary, most_frequent
@@ -312,10 +312,7 @@ class WordTokenizer(VocabularyTokenizer):
 
 def splitter_pattern(splitter: str) -> re.Pattern[str]:
     """Return the regular expression of a splitter. Raises RecipeError for an unknown splitter."""
-    if splitter not in SPLITTERS:
-        known = ", ".join(SPLITTERS)
-        raise RecipeError(f'unknown splitter "{splitter}"; expected one of {known}{nearest(splitter, SPLITTERS)}')
-    return re.compile(SPLITTERS[splitter])
+    return re.compile(entry(SPLITTERS, splitter, "splitter"))
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ensue.errors import RecipeError, RunError, nearest
+from ensue.errors import RecipeError, RunError, entry
 from ensue.parsing import parse_json, read_bounded
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer
@@ -42,12 +42,10 @@ def train_tokenizer(
         return ByteTokenizer(lowercase=lowercase)
     if kind == "published" and base is None:
         raise RecipeError('a tokenizer of the kind "published" is not trained: it comes with an imported model')
-    if kind not in KINDS:
-        raise RecipeError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}{nearest(kind, KINDS)}')
+    tokenizer_class: Any = entry(KINDS, kind, "tokenizer")
     options: dict[str, Any] = {"min_count": min_count, "max_size": max_size, "lowercase": lowercase}
     options |= {"splitter": splitter} if kind == "words" else {}
-    train: Any = KINDS[kind].train if base is None else base.extended  # type: ignore[attr-defined]  # other kinds
-    return train(chunks, **options)
+    return (tokenizer_class.train if base is None else base.extended)(chunks, **options)
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:

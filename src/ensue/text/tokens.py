@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from ensue.errors import RecipeError, nearest
+from ensue.errors import entry
 from ensue.text import tokenizer
 from ensue.text.boundaries import is_boundary
 
@@ -78,15 +78,9 @@ class Token(NamedTuple):
 
 def tokens(text: str, splitter: str = "simple") -> list[Token]:
     """Split a text into words with offsets. Raises RecipeError for a splitter that is not in `SPLITTERS`."""
-    return [Token(text[start:end], start, end) for start, end in _split_text(text, splitter)]
-
-
-def _split_text(text: str, splitter: str) -> Iterable[Span]:
-    if splitter not in SPLITTERS:
-        known = ", ".join(SPLITTERS)
-        raise RecipeError(f'unknown splitter "{splitter}"; expected one of {known}{nearest(splitter, SPLITTERS)}')
-    spans = SPLITTERS[splitter](text)
-    return spans if text.isascii() else _align_to_graphemes(text, spans)
+    spans = entry(SPLITTERS, splitter, "splitter")(text)
+    aligned = spans if text.isascii() else _align_to_graphemes(text, spans)
+    return [Token(text[start:end], start, end) for start, end in aligned]
 
 
 def words_in(text: str, splitter: str, *, blanks: str | None = None) -> list[str]:

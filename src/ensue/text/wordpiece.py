@@ -3,17 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.text.pieces import PieceIds, import_library, repeat_words, with_offsets
+from ensue.text.pieces import LibraryBacked, PieceIds, import_library, repeat_words
 from ensue.text.tokenizer import MIN_NEW_COUNT, Decoder, VocabularyTokenizer, without_surrogates
 from ensue.text.vocabulary import Vocabulary, most_frequent
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as LibraryTokenizer
 
 PADDING, UNKNOWN, BEGIN, SEPARATOR, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSIDE = "##"
@@ -26,7 +23,7 @@ MAX_ALPHABET = 1000
 _UNIT = re.compile(r"[^ \t\n\r]+")
 
 
-class WordPieceTokenizer(VocabularyTokenizer):
+class WordPieceTokenizer(LibraryBacked, VocabularyTokenizer):
     """A tokenizer that cuts each word from left to right into the longest pieces of the vocabulary.
 
     Texts are split into words as in BERT: control characters are dropped, each punctuation mark and each Chinese
@@ -51,7 +48,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
         model = library.models.WordPiece(
             dict(self.vocabulary.ids), unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_LENGTH
         )
-        self.library: LibraryTokenizer = library.Tokenizer(model)
+        self.library = library.Tokenizer(model)
         self.library.normalizer = library.normalizers.BertNormalizer(lowercase=lowercase)
         self.library.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
         self._pieces = PieceIds(self.library)
@@ -87,9 +84,6 @@ class WordPieceTokenizer(VocabularyTokenizer):
 
     def encode(self, text: str) -> NDArray[np.uint32]:
         return self._ids(text)  # the library lowercases, so that offsets refer to the original text
-
-    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        return with_offsets(self.library, without_surrogates(text))
 
     def decoder(self) -> Decoder:
         return _PieceDecoder(self.vocabulary)

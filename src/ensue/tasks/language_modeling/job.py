@@ -18,7 +18,6 @@ from ensue.nn.draws import RowSlice
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import score_table
 from ensue.tasks.contract.task import Batch, LazyBatch, Task, on_device, reset
-from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.texts.corpus import Corpus, CorpusJob, SampledWords, notes_on_sampling, sampled_words
 from ensue.tasks.texts.scoring import default_parts, describe_protocol, score_text
@@ -106,10 +105,7 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
     task: LanguageModeling
 
     def __init__(self, recipe: LanguageModelingRecipe, run: RunDirectory | None = None) -> None:
-        self.recipe = recipe
-        self.corpus = self.read_corpus(run)
-        self.parts = LanguageModelParts(self.corpus.tokenizer)
-        self.fingerprint = self.corpus.fingerprint
+        self.read_corpus(recipe, run)
         self.task = language_modeling(recipe, self.corpus, sampled_words(recipe.head, self.counts, recipe.train.seed))
 
     @property

@@ -39,15 +39,12 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         return partial(masked.stream_of, recipe)
 
     def __init__(self, recipe: MaskedLanguageModelingRecipe, run: RunDirectory | None = None) -> None:
-        self.recipe = recipe
         if not recipe.head.masked:
             raise RecipeError(
                 "head.masked = false: a model without a head for masks has nothing to learn; with "
                 'task = "sentence-vectors" it learns from pairs of texts'
             )
-        self.corpus = self.read_corpus(run)
-        self.parts = MaskedLanguageModelParts(self.corpus.tokenizer)
-        self.fingerprint = self.corpus.fingerprint
+        self.read_corpus(recipe, run)
         coder, corpus = self.parts.coder, self.corpus
         self.masking = masked.masking_of(recipe, coder)
         valid = None if corpus.valid is None else self.encoded(corpus.valid)

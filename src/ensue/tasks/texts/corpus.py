@@ -189,15 +189,18 @@ class CorpusJob(Job[ModelT]):
         has_vocabulary = self.origins and self.recipe.tuning.vocabulary == "origin"
         return cast("Tokenizer", self.origins[0].run.parts.tokenizer) if has_vocabulary else None
 
-    def read_corpus(self, run: RunDirectory | None) -> Corpus:
-        """Return the texts of the recipe, or of a resumed run, with the symbols that `tuning.vocabulary` chooses."""
-        tokenizer, reader = self.stored_tokenizer(run), self.reader_of(self.recipe)
+    def read_corpus(self, recipe: Any, run: RunDirectory | None) -> None:
+        """Read the texts of a recipe, or of a resumed run, with the symbols that `tuning.vocabulary` chooses."""
+        self.recipe = recipe
+        tokenizer, reader = self.stored_tokenizer(run), self.reader_of(recipe)
         assert reader is not None
         origin = next(iter(self.origins), None)
         extend = origin is not None and self.recipe.tuning.vocabulary == "both"
-        return read_corpus(
-            self.recipe.data, self.recipe.tokenizer, tokenizer, reader=reader, resumed=run, origin=origin, extend=extend
+        self.corpus = read_corpus(
+            recipe.data, recipe.tokenizer, tokenizer, reader=reader, resumed=run, origin=origin, extend=extend
         )
+        self.parts = task_entry(recipe.task).parts_class(self.corpus.tokenizer)
+        self.fingerprint = self.corpus.fingerprint
 
     @property
     def text_tokenizer(self) -> Any:
