@@ -350,19 +350,19 @@ class Trainer:
             self.saved = self.progress.step
         if self.group.is_first and self.progress.best_step == self.progress.step:
             name = "model.safetensors" if self.average is None else AVERAGE
-            self._write(lambda: self.run.publish(self.run.checkpoints / f"step-{self.saved}" / name))
+            with convert_disk_errors(self.run.path, self._disk_full):
+                self.run.publish(self.run.checkpoints / f"step-{self.saved}" / name)
 
     def _save_checkpoint(self) -> None:
         state = self.full_state()
         if not self.group.is_first:
             gather_shards(self.model, self.optimizer, average=self.averaged)
             return
-        self._write(
-            lambda: save_checkpoint(
+        with convert_disk_errors(self.run.path, self._disk_full):
+            save_checkpoint(
                 self.run.checkpoints, self.model, self.optimizer, state, self.progress,
                 best=self.run.weights, log=self.log.entry(), average=self.averaged,
-            )
-        )  # fmt: skip
+            )  # fmt: skip
 
     def _count(self, loss: Loss, nats: float, seconds: float) -> None:
         progress = self.progress
@@ -423,11 +423,6 @@ class Trainer:
         checkpoint = self._newest_checkpoint("the last good checkpoint is {}") or "no checkpoint had been written"
         place = f"step {step + 1} (epoch {epoch + 1}, batch {batch + 1})"
         return TrainingError(f"{problem} at {place}; {first}{checkpoint}; try a smaller train.learning_rate")
-
-    def _write(self, write: Callable[[], object]) -> None:
-        """Call a function that writes files. If the disk is full, raise TrainingError with the newest checkpoint."""
-        with convert_disk_errors(self.run.path, self._disk_full):
-            write()
 
     def _disk_full(self) -> str:
         resume = self._newest_checkpoint("{} is complete; free some space and continue with --resume")

@@ -98,10 +98,6 @@ def _build_encoder(
     return nn.ModuleList([features, layers, head]), loss
 
 
-def _make_lstm(d_model: int) -> LSTMEncoder:
-    return LSTMEncoder(kind="lstm", d_model=d_model)
-
-
 def _build_bag() -> ModelAndLoss:
     bag = NgramBag(2, longest=3, buckets=1 << 16)
     words, labels = torch.randint(1, 10_000, (32, 100)), torch.randint(2, (32,))
@@ -109,15 +105,18 @@ def _build_bag() -> ModelAndLoss:
 
 
 BUILDERS: dict[Workload, Callable[[], ModelAndLoss]] = {
-    "narrow": lambda: _build_encoder(_make_lstm(256), d_in=64, rows=32, length=32, symbols=64),
-    "wide": lambda: _build_encoder(_make_lstm(512), d_in=512, rows=32, length=8, symbols=64),
-    "words": lambda: _build_encoder(_make_lstm(200), d_in=200, rows=20, length=10, symbols=10_000),
+    "narrow": lambda: _build_encoder(LSTMEncoder(kind="lstm", d_model=256), d_in=64, rows=32, length=32, symbols=64),
+    "wide": lambda: _build_encoder(LSTMEncoder(kind="lstm", d_model=512), d_in=512, rows=32, length=8, symbols=64),
+    "words": lambda: _build_encoder(
+        LSTMEncoder(kind="lstm", d_model=200), d_in=200, rows=20, length=10, symbols=10_000
+    ),
     "attention": lambda: _build_encoder(
         TransformerEncoder(kind="transformer", d_model=192, context=64, positions="learned"),
         d_in=192, rows=8, length=64, symbols=512,
     ),
     "reader": lambda: _build_encoder(
-        _make_lstm(128), d_in=128, rows=32, length=30, symbols=32, min_length=10, directions=Directions()
+        LSTMEncoder(kind="lstm", d_model=128),
+        d_in=128, rows=32, length=30, symbols=32, min_length=10, directions=Directions(),
     ),
     "bag": _build_bag,
 }  # fmt: skip
