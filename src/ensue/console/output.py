@@ -5,7 +5,6 @@ import os
 import re
 import sys
 import warnings
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,8 +38,10 @@ def _open_descriptor(descriptor: int) -> TextIO:
     return open(descriptor, "w", encoding="utf-8", closefd=False)
 
 
-class _Stream(ABC):
-    """A text stream with a handler of failures. Characters that the encoding of a terminal lacks are escaped."""
+class Diagnostics:
+    """The stream stderr. The command continues if writing fails. Characters that a terminal's encoding lacks are
+    escaped.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -56,7 +57,6 @@ class _Stream(ABC):
     def flush(self) -> None:
         self._try(self._stream.flush)
 
-    @abstractmethod
     def _handle_failure(self, error: OSError) -> None:
         """Handle a failure, and each later attempt to write."""
 
@@ -76,7 +76,7 @@ class _Stream(ABC):
         return getattr(self._stream, name)
 
 
-class Results(_Stream):
+class Results(Diagnostics):
     """The stream stdout. If writing fails, the command ends; if a pipe is closed (`| head`), without a message."""
 
     def _handle_failure(self, error: OSError) -> None:
@@ -98,13 +98,6 @@ def encode_stdout(encoding: str | None) -> Iterator[None]:
             f'the output: {encoding} lacks the character "{character}" (U+{ord(character):04X}) of a line; '
             "expected an encoding that has it, such as --output-encoding utf-8-sig"
         ) from None
-
-
-class Diagnostics(_Stream):
-    """The stream stderr. The command continues if writing fails."""
-
-    def _handle_failure(self, error: OSError) -> None:
-        pass
 
 
 _pending: deque[str] = deque()

@@ -59,31 +59,22 @@ class Columns(Format):
             raise DataError(f"{expected}, found {len(fields)}", name, number)
         return fields
 
-    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """Return the text with other values in a column. A missing column is appended, as is "last" in a file of words.
+    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
+        """Return the text with other values in columns. A missing one is appended, as is "last" in a file of words.
 
         Raises DataError for a label that is empty or has a separator.
         """
         source = sentence.source
         assert isinstance(source, ColumnLines)
-        name = column or self.default_column
-        layout = source.layout
-        index = None if layout.width == 1 and name == "last" else _column_index(name, layout.width)
-        forbidden = " \t\r\n" if layout.width > 1 and not layout.has_tabs else "\t\r\n"
-        remaining = iter([checked_label(label, forbidden, sentence) for label in labels])
-        lines = source.sentence_text.split("\n")
-        rows = [_replace_field(line, index, next(remaining), layout) if layout.is_row(line) else line for line in lines]
-        assert next(remaining, None) is None, "more labels than words"
-        return source.text[: source.start] + "\n".join(rows)
-
-    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
-        for index, column in enumerate(columns):
-            text, source = self.write(sentence, [row[index] for row in rows], column), sentence.source
-            assert isinstance(source, ColumnLines)
-            width = source.layout.width + (_column_index(column, source.layout.width) is None)
-            wider = replace(source, text=text, layout=replace(source.layout, width=width))
-            sentence = replace(sentence, source=wider)
-        return sentence.source.text
+        layout, lines = source.layout, source.sentence_text.split("\n")
+        for number, name in enumerate(columns):
+            index = None if layout.width == 1 and name == "last" else _column_index(name, layout.width)
+            forbidden = " \t\r\n" if layout.width > 1 and not layout.has_tabs else "\t\r\n"
+            rest = iter([checked_label(row[number], forbidden, sentence) for row in rows])
+            lines = [_replace_field(line, index, next(rest), layout) if layout.is_row(line) else line for line in lines]
+            assert next(rest, None) is None, "more labels than words"
+            layout = replace(layout, width=layout.width + (_column_index(name, layout.width) is None))
+        return source.text[: source.start] + "\n".join(lines)
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels in a column, by default the last one. Raises DataError if the file has only words."""

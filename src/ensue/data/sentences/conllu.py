@@ -62,14 +62,11 @@ class Conllu(Format):
         is_upos = (column or self.default_column) == "upos"
         return tuple(["" if label == EMPTY_FIELD else label for label in labels]) if is_upos else labels
 
-    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """Return the text with other values in a column, or at a key of FEATS or MISC, where "_" removes the key.
+    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
+        """Return the text with other values in columns, or at keys of FEATS or MISC, where "_" removes the key.
 
         Raises DataError for a missing column, and for a label that is empty or has a separator.
         """
-        return self.write_columns(sentence, [(label,) for label in labels], [column or self.default_column])
-
-    def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
         places = [(*_index_and_key(name), name) for name in columns]
         for index, _, name in places:
             if not index:

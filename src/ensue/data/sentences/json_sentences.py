@@ -143,6 +143,12 @@ class JsonSentences(Format):
         advice = nearest(chosen, record) if chosen else ""
         raise ValueError(f"expected the key {expected}, found {', '.join(map(json.dumps, record)) or 'none'}{advice}")
 
+    def _reparse(self, sentence: Sentence) -> tuple[Content, str]:
+        """Return the object of a sentence, and the key of its words."""
+        text, start, file = sentence.source.text, sentence.source.start, sentence.source.name
+        content, _ = EXACT_FLOATS.raw_decode(text, text.index("{", start))
+        return content, self._words_key(content, file)
+
     def _spans(self, record: Content, key: str) -> tuple[list[Token], dict[str, list[PlacedSpan]]]:
         text = record[key]
         words = tokens(text, self.splitter)
@@ -174,8 +180,8 @@ class JsonSentences(Format):
         return sentence.misaligned.get(_label_key(sentence, column), ())
 
     def text_spans(self, sentence: Sentence, column: str | None = None) -> tuple[str, list[tuple[int, int]]]:
-        record, name = _reparse_object(sentence.source), _label_key(sentence, column)
-        text = record[self._words_key(record, sentence.source.name)]
+        (record, key), name = self._reparse(sentence), _label_key(sentence, column)
+        text = record[key]
         if not isinstance(text, str) or not isinstance(record.get(name), list):
             return "", []
         spans = objects.text_spans(objects.shift(record[name], -_offset(record, text)), text, name, nested=self.nested)
@@ -183,7 +189,7 @@ class JsonSentences(Format):
 
     def group(self, sentence: Sentence, column: str) -> str:
         """Return the string or integer at a key of the object."""
-        value = _reparse_object(sentence.source).get(column)
+        value = self._reparse(sentence)[0].get(column)
         return str(value) if type(value) in (str, int) else super().group(sentence, column)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
@@ -196,8 +202,7 @@ class JsonSentences(Format):
 
     def _rewrite(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, corrects: bool = False) -> str:
         text = sentence.source.sentence_text
-        record = _reparse_object(sentence.source)
-        key = self._words_key(record, sentence.source.name)
+        record, key = self._reparse(sentence)
         assert len(labels) == len(sentence.words), "one label for each word"
         if isinstance(record[key], list):
             lists = (key for key in objects.LABEL_KEYS if isinstance(record.get(key), list))
@@ -229,8 +234,7 @@ class JsonSentences(Format):
 
     def surface(self, sentence: Sentence) -> Surface:
         """Return the text of the object, or the tokens separated by blanks."""
-        record = _reparse_object(sentence.source)
-        key = self._words_key(record, sentence.source.name)
+        record, key = self._reparse(sentence)
         if isinstance(record[key], list):
             return Surface.of(sentence.words)
         return Surface(record[key], tuple([(start, end) for _, start, end in tokens(record[key], self.splitter)]))
@@ -239,12 +243,6 @@ class JsonSentences(Format):
 def _label_key(sentence: Sentence, column: str | None) -> str:
     """Return the key of labels. In rows of a program without names, the chosen `column` is not a key."""
     return ("" if are_unnamed(sentence.source.name) else column) or objects.label_key(sentence.columns)
-
-
-def _reparse_object(source: SourceText) -> Content:
-    content: Content
-    content, _ = EXACT_FLOATS.raw_decode(source.text, source.text.index("{", source.start))
-    return content
 
 
 def _offset(record: Content, text: str) -> int:

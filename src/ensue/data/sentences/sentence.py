@@ -105,12 +105,13 @@ class Format(ABC):
     def read(self, lines: Lines) -> Iterator[Sentence]:
         """Yield the sentences in constant memory. Raises DataError (file:line)."""
 
-    @abstractmethod
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the text of a sentence in which only the labels in `column` are replaced.
 
         The concatenated texts of all sentences are a file. Raises DataError for a label that the format cannot express.
+        A subclass defines this method or `write_columns`.
         """
+        return self.write_columns(sentence, [(label,) for label in labels], [column or self.default_column])
 
     def write_keeping_spans(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the result of `write`, but keep the borders of unchanged spans, even if they are inside words."""

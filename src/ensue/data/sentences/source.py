@@ -28,10 +28,6 @@ class PlainText(Format):
             words = tuple([token.text for token in tokens(without_line_end(line), self.splitter)])
             yield Sentence(words, {}, number, SourceText(lines.name, line))
 
-    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """Return a line `word<TAB>label` for each word, and a blank line."""
-        return self.write_columns(sentence, [(label,) for label in labels], ())
-
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
         """Return a line for each word with the word and its values, separated by tabs, and a blank line."""
         for row in rows:
