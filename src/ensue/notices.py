@@ -27,7 +27,7 @@ def warn_once(topic: str, message: str) -> None:
         _topics.add(topic)
         frame = sys._getframe(1)
         while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "ensue":
-            frame = frame.f_back  # the caller, as far as the program that calls the library
+            frame = frame.f_back  # ends at the program that calls the library
         text, file, module = " ".join(message.split()), frame.f_code.co_filename, frame.f_globals.get("__name__", "")
         warnings.warn_explicit(text, Notice, file, frame.f_lineno, module, {})  # {}: Python's registry is unbounded
 

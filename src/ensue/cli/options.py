@@ -232,7 +232,7 @@ def load_for(
 ) -> Any:  # fmt: skip
     """Load the pipeline of a run, with `others` as an ensemble, for data with `columns`.
 
-    Raises EnsueError unless the run's task has the command and the options that are not None.
+    Raises EnsueError if the run's task lacks the command, or an option that has a value.
     """
     from ensue.runs.schema import existing_run
 

@@ -119,7 +119,7 @@ def _count_words(chunks: Iterable[str], *, lowercase: bool) -> dict[str, int]:
 
 
 def _train_vocabulary(words: Mapping[str, int], first: Sequence[str], size: int, min_count: int) -> list[str]:
-    """Return a vocabulary that begins with `first`. As special tokens, they keep their order, which breaks ties."""
+    """Return a vocabulary that begins with `first`, in this order, which breaks ties of merged pairs."""
     library = import_library()
     tokenizer = library.Tokenizer(library.models.WordPiece(unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()

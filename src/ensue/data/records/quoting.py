@@ -69,7 +69,7 @@ def declared_delimiter(line: str) -> str:
 
 
 def detect_delimiter(lines: Iterable[tuple[int, str]], name: str) -> str:
-    """Return the declared delimiter, or the delimiter with the most rows of the width of the first; "," by default."""
+    """Return the declared delimiter, or the delimiter by which most rows have as many fields as the first row."""
     lines = list(lines)
     if lines and (declared := declared_delimiter(lines[0][1])):
         return declared
@@ -144,7 +144,7 @@ class _Row:
 
     def _read_quoted(self, line: Record, body: str, position: int) -> int | None:
         match = _TO_CLOSING_QUOTE.match(line.text, position)
-        assert match is not None  # it also matches nothing
+        assert match is not None  # the pattern also matches the empty string
         stop = match.end() + 1
         self._open_field.append(line.text[position:stop])
         if match.end() == len(line.text):

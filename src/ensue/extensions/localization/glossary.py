@@ -197,7 +197,7 @@ class Constraints:
         return sorted(hypotheses, key=sort_key)
 
     def update(self, best: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
-        """Add phrases for the terms that hypotheses violate, unless the first `n_best` hypotheses violate none.
+        """If one of the first `n_best` hypotheses violates a term, add phrases for the terms that hypotheses violate.
 
         The beam width is doubled if the best hypothesis lacks phrases that are already required. Returns whether a
         phrase or the width has changed, so that the search must be repeated.

@@ -239,7 +239,7 @@ ReadImage = tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], flo
 
 
 def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
-    """Return the symbols of an image. Raises DataError unless there is a single caption with not too many symbols."""
+    """Return the symbols of an image. Raises DataError for no or several captions, and for too many symbols."""
     captions = tuple(dict.fromkeys(series.labels))
     symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
     if not symbols:
