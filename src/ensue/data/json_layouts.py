@@ -5,7 +5,9 @@ of a document that spans several lines are its objects, or the objects in its on
 """
 
 import csv
+import re
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, islice
@@ -31,6 +33,8 @@ class JsonLayout(ABC):
 
     what: ClassVar[str] = ""
     """The description of a value in messages, such as "a task of Label Studio"."""
+    is_buffered: ClassVar[bool] = False
+    """Whether examples are returned at a later value, either all together or one that several values make."""
     is_table: ClassVar[bool] = False
     """Whether the layout also describes rows of tables whose cells have no JSON."""
 
@@ -55,13 +59,14 @@ class DocumentLayout(JsonLayout):
     """A layout of the value of an entire file."""
 
 
-def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
+def json_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
     """Yield the text of a JSON file; if the file is not an array or lines of examples, yield the examples as JSON
     lines.
 
     Args:
         blocks: The text of the file.
         name: The name of the file in messages.
+        numbers: The line of each example is appended to it.
 
     Raises:
         DataError: A value is incomplete or too long, or the file holds several lists of examples.
@@ -78,7 +83,7 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
         _, chunks = begins_array(chain([text], read_blocks, blocks))
         texts = ((line, divide(element)[1].strip()) for line, element in array_chunks(chunks, name))
         values = ((line, parse_json(text, EXACT_FLOATS)) for line, text in texts if text)
-        yield from as_lines(in_blocks(_convert_values(layout, values, name)))
+        yield from as_lines(in_blocks(_convert_values(layout, values, name, numbers)))
         return
     if text.lstrip()[:1] not in ("[", "{"):
         yield from chain([first_block], blocks)
@@ -91,15 +96,18 @@ def json_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
     if layout is not None:
         numbered = enumerate(split_lines(chain([text], blocks), name), 1)
         values = ((number, parse_json(line, EXACT_FLOATS)) for number, line in numbered if line.strip())
-        yield from as_lines(in_blocks(_convert_values(layout, values, name)))
+        yield from as_lines(in_blocks(_convert_values(layout, values, name, numbers)))
     elif isinstance(value, dict) and is_line and following_lines.strip():
         yield from chain([first_block], blocks)
     else:
-        yield from _read_document(first_block, blocks, name)
+        yield from _read_document(first_block, blocks, name, numbers)
 
 
-def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
-    """Yield the text of a table, or its rows as a JSON array if its rows or cells have the layout of an extension."""
+def table_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
+    """Yield the text of a table, or its rows as a JSON array if its rows or cells have the layout of an extension.
+
+    The line of each row of the array is appended to `numbers`.
+    """
     first_block = next(blocks, "")
     text = first_block.removeprefix(MARK)
     has_json = any(f"{prefix}{start}" in text for prefix in (',"', ';"', '\t"', "\t") for start in _CELL_STARTS)
@@ -114,7 +122,7 @@ def table_rows(blocks: Iterator[str], name: str) -> Iterator[str]:
         return
     values = _read_cells(split_lines(chain([text], read_blocks, blocks), name), delimiter, name)
     opening = "["
-    for lines in as_lines(in_blocks(_convert_values(layout, values, name))):
+    for lines in as_lines(in_blocks(_convert_values(layout, values, name, numbers))):
         yield opening + lines.rstrip("\n").replace("\n", ",\n")
         opening = ",\n"
     yield "]\n" if opening != "[" else ""
@@ -156,54 +164,58 @@ def _value_of(cell: str) -> Any:
     return value if cell[:1] in ("[", "{") and (value := parse_or_none(cell)) is not None else cell
 
 
-def _read_document(first_block: str, blocks: Iterator[str], name: str) -> Iterator[str]:
+def _read_document(first_block: str, blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
     """Read a document completely, and yield its examples; its text if it is not JSON."""
     text = joined(chain([first_block], blocks), name)
-    values, texts = _parse_concatenated(text.removeprefix(MARK), name)
+    values, texts, lines = _parse_concatenated(text.removeprefix(MARK), name)
     rows = None
     if len(values) == 1:
-        rows = _convert(values[0], name)
+        rows = _convert(values[0], name, text, numbers)
     elif layout := _element_layout(_first_value(values), name):
-        rows = _convert_values(layout, enumerate(values, 1), name)
+        rows = _convert_values(layout, zip(lines, values, strict=True), name, numbers)
     width = max((len(value) for value in values if isinstance(value, dict)), default=0)
     if rows is None and width > MAX_COLUMNS:
         raise DataError(f"an object with {width:,} keys; expected at most {MAX_COLUMNS:,}", name)
     if rows is not None:
         yield from as_lines(in_blocks(rows))
     elif "\n" in text.strip() and values and all(isinstance(value, dict) for value in values):
+        numbers += lines
         yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for source in texts)
     else:
         yield text
 
 
-def _parse_concatenated(text: str, name: str) -> tuple[list[Any], list[str]]:
-    """Return the concatenated JSON values of a text, and the text of each; two empty lists for other text."""
-    values, texts, index = [], [], 0
+def _parse_concatenated(text: str, name: str) -> tuple[list[Any], list[str], list[int]]:
+    """Return the concatenated JSON values of a text, and the text and line of each; empty lists for other text."""
+    values, texts, lines, index, start = [], [], list[int](), 0, 0
     try:
         while index < len(text):
             while index < len(text) and text[index] in " \t\r\n,":
                 index += 1
             if index < len(text):
+                lines.append((lines[-1] if lines else 1) + text.count("\n", start, index))
+                start = index
                 value, end = EXACT_FLOATS.raw_decode(text, index)
                 values.append(value)
                 texts.append(text[index:end])
                 index = end
     except ValueError:
-        return [], []
+        return [], [], []
     except RecursionError:
         raise DataError(f"unsupported JSON: nested more than {MAX_DEPTH} deep", name) from None
-    return values, texts
+    return values, texts, lines
 
 
-def _convert(value: Any, name: str) -> Iterable[Row] | None:
+def _convert(value: Any, name: str, text: str, numbers: deque[int]) -> Iterable[Row] | None:
+    """Return the examples in the value of a document with this text; None if it has none."""
     for layout in _layouts(name, are_documents=True):
         with suppress(*INCOMPLETE):
             if (rows := layout.rows(value)) is not None:
                 return rows
     if isinstance(value, list):
-        return _convert_list(value, name)
+        return _convert_list(value, name, text, numbers)
     if isinstance(value, dict) and (element := _element_layout(value, name)):
-        return _convert_values(element, [(1, value)], name)
+        return _convert_values(element, [(1, value)], name, numbers)
     lists = {key: items for key, items in value.items() if _are_examples(items)} if isinstance(value, dict) else {}
     if len(lists) > 1:
         example_keys = [key for key, items in lists.items()
@@ -213,9 +225,9 @@ def _convert(value: Any, name: str) -> Iterable[Row] | None:
         names = listed([f'"{key}"' for key in lists])
         raise DataError(f"an object with several lists of examples, {names}; expected one list in a file", name)
     if len(lists) == 1 and not _has_text(value):
-        return _convert_list(next(iter(lists.values())), name)
+        return _convert_list(next(iter(lists.values())), name, text, numbers)
     inner = [*value.values()] if isinstance(value, dict) else []
-    return _convert(inner[0], name) if len(inner) == 1 and isinstance(inner[0], dict) else None
+    return _convert(inner[0], name, text, numbers) if len(inner) == 1 and isinstance(inner[0], dict) else None
 
 
 def _has_text(value: Any) -> bool:
@@ -230,11 +242,26 @@ def _are_examples(items: Any) -> bool:
     return isinstance(items, list) and any(items) and all(isinstance(item, dict | list | None) for item in items)
 
 
-def _convert_list(values: list[Any], name: str) -> Iterable[Row] | None:
-    """Return the examples in a list of values; None if they are not objects and have no layout."""
+def _convert_list(values: list[Any], name: str, text: str, numbers: deque[int]) -> Iterable[Row] | None:
+    """Return the examples in a list of values of a text; None if they are not objects and have no layout."""
+    lines = _find_lines(values, text, name)
     if layout := _element_layout(_first_value(values), name):
-        return _convert_values(layout, enumerate(values, 1), name)
-    return values if all(isinstance(value, dict) for value in values) else None
+        return _convert_values(layout, zip(lines, values, strict=True), name, numbers)
+    is_list_of_rows = all(isinstance(value, dict) for value in values)
+    numbers += lines if is_list_of_rows else ()
+    return values if is_list_of_rows else None
+
+
+def _find_lines(values: list[Any], text: str, name: str) -> list[int]:
+    """Return the lines on which the values of a list of a JSON document begin."""
+    for match in re.finditer(r"\[", text):
+        start = match.start()
+        with suppress(ValueError):  # a bracket in a string
+            found = EXACT_FLOATS.raw_decode(text, start)[0]
+            if found == values or str(found) == str(values):  # NaN differs from itself
+                parts = islice(array_chunks([text[start:]], name), len(values))
+                return [text.count("\n", 0, start) + line for line, _ in parts]
+    raise AssertionError("the list is in the text")
 
 
 def _element_layout(value: Any, name: str) -> JsonLayout | None:
@@ -250,7 +277,11 @@ def _layouts(name: str, *, are_documents: bool) -> list[JsonLayout]:
     return [layout(name) for layout in classes if issubclass(layout, DocumentLayout) == are_documents]
 
 
-def _convert_values(layout: JsonLayout, values: Iterable[tuple[int, Any]], name: str) -> Iterator[Row]:
+def _convert_values(
+    layout: JsonLayout, values: Iterable[tuple[int, Any]], name: str, numbers: deque[int]
+) -> Iterator[Row]:
+    """Yield the examples of values with their lines, and append the line of each example to `numbers`."""
+    lines = list[int]()  # of the values since the last example
     try:
         number = 1
         for number, value in values:
@@ -260,8 +291,15 @@ def _convert_values(layout: JsonLayout, values: Iterable[tuple[int, Any]], name:
                 rows = None
             if rows is None:
                 raise DataError(f"expected {layout.what}", name, number)
-            yield from rows
-        yield from layout.rest()
+            lines = [*(lines if layout.is_buffered else ()), number]
+            if examples := [*rows]:
+                is_one_each = len(examples) == len(lines)
+                numbers += lines if is_one_each else lines[:1] * len(examples)
+                lines = [] if is_one_each else [number]
+                yield from examples
+        examples = [*layout.rest()]
+        numbers += lines if len(examples) == len(lines) else lines[:1] * len(examples)
+        yield from examples
     except ParseError as error:
         raise DataError(str(error), name, number) from None
 

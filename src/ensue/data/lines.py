@@ -1,6 +1,7 @@
 """Numbered lines of a file or a stream, and the columns of lines with one word each."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ class Lines:
     mark = ""
     """The byte order mark before the first line. It is known after the first line has been read."""
 
-    def __init__(self, chunks: Iterable[str], name: str) -> None:
-        self.name = name
+    def __init__(self, chunks: Iterable[str], name: str, numbers: deque[int] | None = None) -> None:
+        """Number the lines from 1, or by `numbers`, to which `chunks` appends the lines of a file of another format."""
+        self.name, self._numbers = name, deque[int]() if numbers is None else numbers
         self._chunks = self._without_mark(iter(chunks))
         self._lines: Iterator[tuple[int, str]] | None = None
         self._head: list[tuple[int, str]] = []
@@ -40,7 +42,8 @@ class Lines:
 
         With `nested`, overlapping spans in the annotations of brat are not an error.
         """
-        return cls(text_blocks(path, encoding, nested=nested, marked=True), str(path))
+        numbers = deque[int]()
+        return cls(text_blocks(path, encoding, numbers, nested=nested, marked=True), str(path), numbers)
 
     @classmethod
     def numbered(cls, lines: Iterable[tuple[int, str]], name: str) -> Self:
@@ -83,7 +86,8 @@ class Lines:
     def _unread(self) -> Iterator[tuple[int, str]]:
         if self._lines is None:
             is_array, chunks = self.is_array, self._chunks
-            self._lines = array_chunks(chunks, self.name) if is_array else enumerate(split_lines(chunks, self.name), 1)
+            lines = array_chunks(chunks, self.name) if is_array else enumerate(split_lines(chunks, self.name), 1)
+            self._lines = ((self._numbers.popleft() if self._numbers else number, line) for number, line in lines)
             if (on_progress := ON_PROGRESS.get()) is not None:
                 self._lines = _report(self._lines, on_progress)
         return self._lines

@@ -1,5 +1,6 @@
 """Conversion of formats with other rows to JSON lines, by the suffix and the first characters of a file."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
@@ -31,11 +32,15 @@ def files_read(path: Path) -> tuple[Path, ...]:
     return (path, text) if suffix(path.name) == BRAT and text.is_file() else (path,)
 
 
-def text_blocks(path: Path, encoding: str, *, nested: bool = False, marked: bool = False) -> Iterator[str]:
+def text_blocks(
+    path: Path, encoding: str, numbers: deque[int] | None = None, *, nested: bool = False, marked: bool = False
+) -> Iterator[str]:
     """Yield the decompressed text of a file in blocks; tables of other formats become JSON lines.
 
-    `nested` permits overlapping spans in brat annotations. `marked` includes the byte order mark.
+    `nested` permits overlapping spans in brat annotations. `marked` includes the byte order mark. The line of the file
+    is appended to `numbers` for each row that is converted from JSON of another layout.
     """
+    numbers = deque() if numbers is None else numbers
     if has_rows(path):
         return json_lines(path)
     if entry := extension_format(path.name):
@@ -44,8 +49,8 @@ def text_blocks(path: Path, encoding: str, *, nested: bool = False, marked: bool
         return as_lines([row] for row in brat_rows(path, encoding, nested=nested))
     blocks = decoded(path, encoding, marked=marked)
     if suffix(path.name) in TABLES:
-        return table_rows(blocks, str(path))
-    return json_rows(blocks, str(path)) if suffix(path.name) in JSON else blocks
+        return table_rows(blocks, str(path), numbers)
+    return json_rows(blocks, str(path), numbers) if suffix(path.name) in JSON else blocks
 
 
 def extension_format(name: str) -> Entry | None:

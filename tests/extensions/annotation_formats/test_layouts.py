@@ -298,6 +298,47 @@ def failures(path: Path, every: int) -> Iterator[str]:
                 yield f"{name} {place} {odd!r}: {type(error).__name__}: {error}"
 
 
+LISTS = {name: value * 3 for name, value in SENTENCES.items() if isinstance(value, list)}
+LISTS |= {f"texts, {name}": value for name, value in LABELED.items() if isinstance(value, list)}
+CONTAINERS = {
+    "array": ("[", ",", "]"), "object": ('{"meta": [1, "["], "x": [', ",", "]}"), "objects": ("", "", ""),
+    "lines": ("", "", ""),
+}  # fmt: skip
+"""What is before, between and after the values of a file."""
+
+
+def in_container(values: list[Any], container: str) -> tuple[str, list[int]]:
+    """The text of values in a container, and the line on which each value begins."""
+    text, between, after = CONTAINERS[container]
+    numbers = []
+    for number, value in enumerate(values):
+        text += "\n" if container != "lines" or number else ""
+        numbers.append(text.count("\n") + 1)
+        text += json.dumps(value, indent=None if container == "lines" else 1) + between * (number + 1 < len(values))
+    return f"{text}\n{after}\n", numbers
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("name", LISTS)
+def test_an_example_has_the_line_of_its_value(name: str, container: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    text, numbers = in_container(LISTS[name], container)
+    path.write_text(text)
+    source: Any = DocumentSource(str(path)) if name.startswith("texts") else SentenceSource(path)
+    assert [example.line for example in source] == numbers
+    text, numbers = in_container([*LISTS[name][:2], {"odd": 1}, *LISTS[name][2:]], container)
+    path.write_text(text)
+    with pytest.raises(DataError, match=f"a.json:{numbers[2]}: "):
+        _ = [*(DocumentSource(str(path)) if name.startswith("texts") else SentenceSource(path))]
+
+
+def test_a_sentence_of_rows_has_the_line_of_its_first_word(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    rows = ["Sentence: 1,Anna,B-PER", ",saw,O", "Sentence: 2,Rome,B-LOC", "Sentence: 3,She,O", ",slept,O"]
+    path.write_text("\n".join(["Sentence #,Word,Tag", *rows, ""]))
+    assert [sentence.line for sentence in SentenceSource(path)] == [2, 4, 5]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("every", [EVERY, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_wrong_value_is_one_line(tmp_path: Path, every: int) -> None:

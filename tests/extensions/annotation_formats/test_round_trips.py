@@ -140,7 +140,7 @@ def test_a_writer_of_places_in_other_units_is_noticed(
         patch.setitem(writers.UNITS, "characters", lambda text: len(text) + 1)  # type: ignore[arg-type]
         assert check(pipeline, "mark.txt", "doccano") != ""
     writers.write_predictions(pipeline, "a.txt", Path("o.jsonl"), to="jsonl", offsets="bytes", overwrite=True)
-    with pytest.raises(DataError, match=r"offsets that are not characters"):
+    with pytest.raises(DataError, match=r"expected offsets in characters"):
         [*SentenceSource("o.jsonl")]
 
 

@@ -96,6 +96,7 @@ class FlatTask(JsonLayout):
     """
 
     what = "a task of Label Studio as in JSON-MIN"
+    is_buffered = True
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)

@@ -111,7 +111,7 @@ class WordRow(JsonLayout):
     """A row with a word, its label, and the number of its sentence; the number may be empty after the first word."""
 
     what = "a row with a sentence, a word and a label"
-    is_table = True
+    is_buffered = is_table = True
 
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
