@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import MAX_MESSAGE_CHARACTERS as MAX
-from ensue.errors import DataError, EnsueError, RecipeError, distinct_names, listed
+from ensue.errors import DataError, EnsueError, RecipeError, counted, distinct_names, listed
 from ensue.notices import Notice, warn_once
 from source_imports import SOURCE
 
@@ -100,6 +100,22 @@ def test_no_message_names_an_option_in_python() -> None:
     for message in messages:
         text = re.split(r"(?=\bensue [a-z]|$)", str(EnsueError(message)), maxsplit=1)[0]
         assert not option.search(text), text
+
+
+AT_LEAST_TWO = {"X bytes do", "X words are one sentence", "X words are drawn"}
+"""Beginnings of messages whose count is never 1: sizes of files, a sentence of many words, a bound."""
+
+
+def test_a_count_that_may_be_one_agrees_with_its_verb() -> None:
+    """Such messages use `counted`."""
+    plural = re.compile(r"(?<!of )(?<!first )\bX [a-z]+s (?:have|are|were|do)\b.*")
+    messages = [text for path in SOURCE.rglob("*.py") for text in message_literals(path)]
+    found = [match[0] for text in messages for match in plural.finditer(text)]
+    assert [text for text in found if not text.startswith((*AT_LEAST_TWO,))] == []
+    assert len(found) == len(AT_LEAST_TWO)
+    assert plural.search("X recordings have several channels")
+    assert [counted(count, "pair is", "pairs are") for count in (1, 2)] == ["1 pair is", "2 pairs are"]
+    assert [counted(count, "column") for count in (0, 1, 1000)] == ["0 columns", "1 column", "1,000 columns"]
 
 
 def test_a_notice_names_the_line_that_called_the_library() -> None:

@@ -43,7 +43,12 @@ def test_what_is_less_probable_is_left_out(tagger: Any) -> None:
                 values = old.columns or {"": old.label}
                 expected = {name: value if pairs[name] >= least else "_" for name, value in values.items()}
                 assert (new.columns or {"": new.label}) == expected
-                assert new.confidence == old.confidence
+                probable = {name: p for name, p in pairs.items() if p >= least}
+                assert new.confidence == (probable if old.columns else probable.get(""))
+                shown = new.as_json().get("confidence", {})
+                assert (shown.keys() if old.columns else bool(shown)) == (
+                    probable.keys() if old.columns else bool(probable)
+                )
     assert [each.labels for each in tagger.predict(TEXTS, at_least=0.0)] == [each.labels for each in every]
 
 

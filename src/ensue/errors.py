@@ -174,6 +174,11 @@ def listed(names: Sequence[str], max_names: int = 6) -> str:
     return ", ".join(distinct_names(names[:max_names])) + (", ..." if len(names) > max_names else "")
 
 
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun; the default of the plural is the singular and an s."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
 def distinct_names(names: Sequence[str], max_characters: int = 40) -> list[str]:
     """Escape names, and shorten names above `max_characters` at the end or in the middle, if they stay distinct."""
     half = (max_characters - 3) // 2

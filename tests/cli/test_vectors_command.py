@@ -52,6 +52,14 @@ def test_neighbors_and_export(ensue: Ensue, vectors: Path, tmp_path: Path) -> No
     assert read_vectors(tmp_path / "x.txt")[0] == list(library.load(vectors).words)
 
 
+@pytest.mark.parametrize("option", [["--int8"], ["--embed"], ["--precision", "f16"]])
+def test_word_vectors_have_no_options_of_models(
+    option: list[str], refused: Callable[..., str], vectors: Path, tmp_path: Path
+) -> None:
+    line = refused("export", vectors, "--format", "word2vec", "--out", tmp_path / "x.txt", *option)
+    assert f"{option[0]} is not for --format word2vec: word vectors are 32-bit numbers in one file" in line
+
+
 def test_mistakes_are_one_line(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
     assert 'no vector for the word "slat"; did you mean "salt"?' in refused("neighbors", vectors, "slat")
     assert "its embed has no --layer" in refused("embed", vectors, "--layer", "1")

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from ensue.cli import options as cli
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, counted
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
@@ -259,7 +259,7 @@ def prepare(
             raise EnsueError("--check needs --out, the folder of the ids")
         from ensue.data.corpus.prepared import Prepared
 
-        cli.notify(f"{out}: {Prepared(out).verify():,} shards with correct checksums")
+        cli.notify(f"{out}: {counted(Prepared(out).verify(), 'shard')} with correct checksums")
         return
     if recipe is None:
         raise EnsueError("expected a recipe; `ensue recipes` lists them; only --check works without one")

@@ -13,7 +13,7 @@ from typing import Any
 
 from ensue.cache import atomic_file, cache_directory, make_room, mark_used, temporary_directory
 from ensue.data.row_files import as_lines, class_namer
-from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, in_one_line, listed, quote
+from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, counted, in_one_line, listed, quote
 from ensue.notices import warn_once
 
 MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
@@ -73,7 +73,7 @@ def _check_paths(texts: list[str], name: str) -> None:
         return
     if path := next((text for text in texts if "\0" not in text and os.path.exists(text)), ""):
         raise TypeError(f"{name}: {path} is a file or folder; expected a list or tuple of paths, or other texts")
-    warn_once(f"texts {name}", f"{name}: read as {len(texts):,} texts, since no file has such a name")
+    warn_once(f"texts {name}", f"{name}: read as {counted(len(texts), 'text')}, since no file has such a name")
 
 
 def _name_of_row(name: str, row: int, data: Any = ()) -> str:

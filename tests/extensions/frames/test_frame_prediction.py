@@ -181,7 +181,7 @@ def test_one_long_series(tmp_path: Path) -> None:
     assert (job.split.train.lengths.tolist(), job.split.valid.lengths.tolist()) == ([75], [25])
     assert job.task.train.lengths.tolist() == [37, 38]
     assert job.split.valid_from == f"the last 25% of {path}"
-    assert job.notes == ["1 series are longer than 40 frames and are split for training"]
+    assert job.notes == ["1 series is longer than 40 frames, and split for training"]
     batch = job.task.lazy_batch(0, torch.device("cpu"))
     assert (batch.rows, batch.count) == (2, 75)
 

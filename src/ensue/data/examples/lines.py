@@ -13,9 +13,9 @@ from ensue.data.examples import layout as layouts
 from ensue.data.examples.layout import Document, DocumentLayout, Pair, PairLayout, split_labels
 from ensue.data.files import visible
 from ensue.data.lines import Lines
-from ensue.data.records.record import Column, columns_counted, records, without_end
+from ensue.data.records.record import Column, records, without_end
 from ensue.data.records.tables import as_field
-from ensue.errors import DataError
+from ensue.errors import DataError, counted
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
 """The separator of a label and the text. Other white space may occur in labels."""
@@ -232,7 +232,7 @@ class UnlabeledPairLines(layouts.PairFormat):
             if not body.strip():
                 fields = [""] * number
             if len(fields) != number:
-                raise DataError(f"{columns_counted(len(fields))}; expected {number} sources", lines.name, record.line)
+                raise DataError(f"{counted(len(fields), 'column')}; expected {number} sources", lines.name, record.line)
             yield Pair(tuple(fields), (), lines.name, record.line)
 
 

@@ -124,7 +124,7 @@ class RecordPairs(layouts.PairFormat):
         columns = records.first_columns(rows, lines.name, header=header, has_keys=has_keys)
         if choice.is_labeled and len(columns) < 2 and not has_keys:
             mark = "tab" if self.name in TABBED else "delimiter"
-            raise DataError(f"{records.columns_counted(1)}; expected a source, a {mark} and a target", lines.name, 1)
+            raise DataError(f"1 column; expected a source, a {mark} and a target", lines.name, 1)
         if not choice.is_labeled and not header and not has_keys and len(columns) == len(choice.sources):
             choice = replace(choice, sources=tuple(str(column.number) for column in columns))
         group, others = records.split_group(columns, choice.group, lines.name)

@@ -159,11 +159,6 @@ def simplified(name: str) -> str:
     return re.sub(r"[^\w#]|_", "", normalize("NFC", name).casefold())
 
 
-def columns_counted(count: int) -> str:
-    """Return `1 column`, `2 columns`, ..."""
-    return f"{count} column" + ("s" if count != 1 else "")
-
-
 LABEL, PROBABILITY = "label", "probability"
 """The names of the columns or keys that are added for predicted labels and their probabilities."""
 

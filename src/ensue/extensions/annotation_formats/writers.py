@@ -214,13 +214,14 @@ def _predict_tags(pipeline: LabelingPipeline, source: Any, locator: _TextLocator
         spans: list[Any] = [(span.start, span.end, span.label, span.probability) for span in tagged.spans]
         if not pipeline.labels.has_spans:
             for word in tagged:
-                confidence = min(word.confidence.values()) if word.columns else word.confidence
-                if word.columns or confidence >= pipeline.at_least:
+                confidence = min(word.confidence.values(), default=None) if word.columns else word.confidence
+                if word.columns or confidence is not None:
                     spans.append((word.start, word.end, word.columns or word.label, confidence))
         meta = _read_meta(lines.sentence_text) if source.format.name == "json" else {}
         origin = {"document": name, "line": line, **meta}
         confidences = [] if answer.confidence is None else answer.confidence.labels
-        values = [value for item in confidences for value in (item.values() if isinstance(item, dict) else [item])]
+        values = [value for item in confidences if item is not None
+                  for value in (item.values() if isinstance(item, dict) else [item])]  # fmt: skip
         probability = float(np.exp(np.mean(np.log(np.maximum(values or [1.0], 1e-9)))))
         yield Prediction((tagged.text,), (), spans, probability, origin, start, answer=answer, **shared)
 

@@ -7,6 +7,7 @@ from typer import Option
 
 from ensue.cli import options as cli
 from ensue.console.output import importing_torch
+from ensue.errors import EnsueError
 from ensue.extension import entries
 from ensue.outputs import Access
 
@@ -36,8 +37,10 @@ def export(
         from ensue.extensions.exporting.exporting import export_run
         from ensue.runs.directory import RunDirectory
     torch.set_num_threads(threads or 1)
-    has_defaults = (int8, embed, precision) == (False, False, "f32")
-    if "export" in RunDirectory(run).entry.commands and format not in entries("exporter") and has_defaults:
+    options = {"--int8": int8, "--embed": embed, "--precision": precision != "f32"}
+    if "export" in RunDirectory(run).entry.commands and format not in entries("exporter"):
+        if unknown := next((option for option, is_given in options.items() if is_given), ""):
+            raise EnsueError(f"{unknown} is not for --format {format}: word vectors are 32-bit numbers in one file")
         cli.load_for("export", run, "cpu", threads).export(out, format, overwrite=overwrite)
     else:
         for note in export_run(run, out, format, int8=int8, embed=embed, precision=precision, overwrite=overwrite):

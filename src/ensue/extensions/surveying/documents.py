@@ -23,10 +23,10 @@ from ensue.data.examples.record_formats import RecordDocuments
 from ensue.data.files import files_of
 from ensue.data.records.tables import TABLES, Dialect
 from ensue.data.vectors import propose_vectors
-from ensue.errors import DataError
+from ensue.errors import DataError, counted
 from ensue.extensions.surveying.counts import ColumnValues, LabeledSummary, Lengths, fill
 from ensue.extensions.surveying.oddities import is_null
-from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, counted, shown, table_of
+from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, shown, table_of
 from ensue.parsing import ParseError, parse_json, toml_value
 from ensue.text.tokens import tokens
 

@@ -14,10 +14,10 @@ from rich.table import Table
 from ensue.data.detection.format_table import ALIGNED
 from ensue.data.detection.kind import DetectedFormat
 from ensue.data.examples import Pair, PairLayout, PairSource
-from ensue.errors import DataError
+from ensue.errors import DataError, counted
 from ensue.extensions.surveying.counts import MAX_TEXTS, FileLine, Lengths, Occurrences, Repeats, Summary, fill
 from ensue.extensions.surveying.oddities import is_null, outlier_note
-from ensue.extensions.surveying.report import Report, counted, describe_repeats, length_table
+from ensue.extensions.surveying.report import Report, describe_repeats, length_table
 from ensue.text.tokens import count_without_blanks, is_unsplit
 
 _MAX_SHOWN_MISALIGNED = 5

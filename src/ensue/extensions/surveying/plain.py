@@ -10,9 +10,9 @@ from rich.table import Table
 from ensue.data.decoding import checked_encoding, decoded
 from ensue.data.detection.kind import DetectedFormat
 from ensue.data.sources import TextSource
-from ensue.errors import DataError
+from ensue.errors import DataError, counted
 from ensue.extensions.surveying.counts import Lengths, Occurrences, Summary
-from ensue.extensions.surveying.report import Report, counted, length_table
+from ensue.extensions.surveying.report import Report, length_table
 from ensue.text.boundaries import cut_at_boundaries
 
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ensue.data.files import locations_in, named_locations
-from ensue.errors import distinct_names, listed
+from ensue.errors import counted, distinct_names, listed
 from ensue.extensions.surveying.counts import MAX_TEXTS, LabeledSummary, Lengths, Repeats, Summary
 from ensue.extensions.surveying.oddities import label_notes, outlier_note
 
@@ -207,11 +207,6 @@ def describe_repeats(repeats: Repeats, count: str, noun: str) -> str:
     first = f", the first at {other.first}" if other.count else ""
     note = f" (of the first {MAX_TEXTS:,} distinct texts)" if repeats.is_partial else ""
     return f"{count}, {f'{other.count:,} of them with other' if other.count else 'with the same'} {noun}{first}{note}"
-
-
-def counted(count: int, singular: str, plural: str = "") -> str:
-    """Return a number with its noun."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def _percent(count: int, total: int) -> str:

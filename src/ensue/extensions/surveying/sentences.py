@@ -14,9 +14,9 @@ from ensue.data.sentences.columns import ColumnLines
 from ensue.data.sentences.sentence import Sentence
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
-from ensue.errors import DataError, IncompleteError, OverlapError, listed
+from ensue.errors import DataError, IncompleteError, OverlapError, counted, listed
 from ensue.extensions.surveying.counts import MAX_VALUES, FileLine, LabeledSummary, Lengths, fill
-from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, by_frequency, counted, table_of
+from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, by_frequency, table_of
 from ensue.parsing import toml_value
 from ensue.text.schemes import OUTSIDE, Scheme, SchemeDetector, is_legal, layers, overlapping_spans, spans
 

@@ -22,7 +22,7 @@ from ensue.data.division import Division, fold_of_rows, split_rows
 from ensue.data.files import all_files
 from ensue.data.parallel import use_processes
 from ensue.data.sources import digest_of
-from ensue.errors import DataError, distinct_names, listed
+from ensue.errors import DataError, counted, distinct_names, listed
 from ensue.recipe import Recipe
 from ensue.recipe.tables import DataRecipe, DividedData
 from ensue.runs.directory import Origin
@@ -353,8 +353,8 @@ class LabelsJob(DataSetJob[ModelT, Any]):
         for name, data in (("validation", self.split.valid), ("test", self.split.test)):
             counts = self.label_counts(data) if data is not None else Counter[str]()
             if missing := sorted(counts.keys() - set(self.parts.labels.names)):
-                count = sum(counts[label] for label in missing)
-                notes.append(f"training has no {listed(missing)}, the label of {count:,} items of the {name} data")
+                items = counted(sum(counts[label] for label in missing), "item")
+                notes.append(f"training has no {listed(missing)}, the label of {items} of the {name} data")
         if self.split.valid is not None and not self.recipe.data.valid:
             known, seen = (self.label_counts(data) for data in (self.split.train, self.split.valid))
             if unseen := [f"{name} ({count:,} in training)" for name, count in known.most_common() if not seen[name]]:

@@ -360,7 +360,15 @@ class LabelingPipeline(WordPipeline):
             labels = self._remove_improbable(labels, confidence)
             if self.labels.has_spans:
                 confidence = Confidence.of(self.labels, labels, posterior, sentence.words, self.n_best)
+            else:
+                confidence = confidence._replace(labels=[*map(self._remove_below, confidence.labels)])
         return LabelsOfSentence(sentence, labels, confidence, posterior)
+
+    def _remove_below(self, shares: Any) -> Any:
+        """Return the probability of a tag, or of the tags by column, without those below `at_least`."""
+        if isinstance(shares, dict):
+            return {name: share for name, share in shares.items() if share >= self.at_least}
+        return shares if shares >= self.at_least else None
 
     def _remove_improbable(self, labels: list[Any], confidence: Confidence) -> list[Any]:
         """Return the labels without spans and tags whose probability is below `at_least`."""

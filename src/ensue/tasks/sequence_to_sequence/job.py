@@ -11,7 +11,7 @@ from ensue.data.cached_columns import CachedColumns, cached_if_large
 from ensue.data.compact_texts import Columns, RaggedRows, Texts
 from ensue.data.examples import Pair, PairSource
 from ensue.data.examples.layout import Pairs, StoredPairs
-from ensue.errors import DataError, RecipeError
+from ensue.errors import DataError, RecipeError, counted
 from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory, origins_for
@@ -187,9 +187,11 @@ class SequenceToSequenceJob(Job[TextModel]):
     def notes(self) -> list[str]:
         data, notes = self.recipe.data, []
         if self.left_out:
-            notes.append(f"{self.left_out:,} pairs are left out: their targets have over {data.target_tokens:,} tokens")
+            pairs = counted(self.left_out, "pair is", "pairs are")
+            notes.append(f"{pairs} left out: targets of over {data.target_tokens:,} tokens")
         if data.source_tokens and (num_cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
-            notes.append(f"{num_cut:,} sources have {data.source_tokens:,} tokens or more; only so many are read")
+            have = counted(int(num_cut), "source has", "sources have")
+            notes.append(f"{have} {data.source_tokens:,} tokens or more; only so many are read")
         if (origin := self.continued) is not None:
             old, new = (coder.target.vocabulary_size for coder in (origin.run.parts.coder, self.parts.coder))
             notes.append(f"begins from {origin.path}: {old:,} of {new:,} target symbols have vectors of this run")

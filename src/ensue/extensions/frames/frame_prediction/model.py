@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.data.buckets import by_length
+from ensue.errors import counted
 from ensue.extensions.frames.data.series import FrameRows, Vectors
 from ensue.extensions.frames.recipe import FramePredictionRecipe, LatentSpecification
 from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData, SeriesNoise, frames_of, noise_for
@@ -531,7 +532,8 @@ class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
     def notes(self) -> list[str]:
         longest = self.recipe.train.longest
         count = int((self.split.train.lengths > longest).sum())
-        notes = [f"{count:,} series are longer than {longest:,} frames and are split for training"] if count else []
+        are_longer = counted(count, "series is", "series are") + f" longer than {longest:,} frames"
+        notes = [f"{are_longer}, and split for training"] if count else []
         return [*super().notes, *notes]
 
     def about(self) -> str:
