@@ -26,6 +26,7 @@ INCOMPLETE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 """The errors of `JsonLayout.rows` for an incomplete value."""
 _CELL_STARTS = ('[{""', '{""', '[{"', '{"')
 """The beginnings of JSON in a cell, with or without doubled quotes."""
+_VALUE_START = re.compile(r"[^ \t\r\n,]")
 
 
 class JsonLayout(ABC):
@@ -167,43 +168,37 @@ def _value_of(cell: str) -> Any:
 def _read_document(first_block: str, blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
     """Read a document completely, and yield its examples; its text if it is not JSON."""
     text = joined(chain([first_block], blocks), name)
-    values, texts, lines = _parse_concatenated(text.removeprefix(MARK), name)
-    rows = None
+    parts, rows = _parse_concatenated(text.removeprefix(MARK), name), None
+    values = [value for _, value, _ in parts]
     if len(values) == 1:
         rows = _convert(values[0], name, text, numbers)
     elif layout := _element_layout(_first_value(values), name):
-        rows = _convert_values(layout, zip(lines, values, strict=True), name, numbers)
+        rows = _convert_values(layout, (part[:2] for part in parts), name, numbers)
     width = max((len(value) for value in values if isinstance(value, dict)), default=0)
     if rows is None and width > MAX_COLUMNS:
         raise DataError(f"an object with {width:,} keys; expected at most {MAX_COLUMNS:,}", name)
     if rows is not None:
         yield from as_lines(in_blocks(rows))
     elif "\n" in text.strip() and values and all(isinstance(value, dict) for value in values):
-        numbers += lines
-        yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for source in texts)
+        numbers += (line for line, _, _ in parts)
+        yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for *_, source in parts)
     else:
         yield text
 
 
-def _parse_concatenated(text: str, name: str) -> tuple[list[Any], list[str], list[int]]:
-    """Return the concatenated JSON values of a text, and the text and line of each; empty lists for other text."""
-    values, texts, lines, index, start = [], [], list[int](), 0, 0
+def _parse_concatenated(text: str, name: str) -> list[tuple[int, Any, str]]:
+    """Return the line, the value and the text of each of the JSON values in a text; an empty list for other text."""
+    parts, line, index, last = list[tuple[int, Any, str]](), 1, 0, 0
     try:
-        while index < len(text):
-            while index < len(text) and text[index] in " \t\r\n,":
-                index += 1
-            if index < len(text):
-                lines.append((lines[-1] if lines else 1) + text.count("\n", start, index))
-                start = index
-                value, end = EXACT_FLOATS.raw_decode(text, index)
-                values.append(value)
-                texts.append(text[index:end])
-                index = end
+        while match := _VALUE_START.search(text, index):
+            line, last = line + text.count("\n", last, match.start()), match.start()
+            value, index = EXACT_FLOATS.raw_decode(text, last)
+            parts.append((line, value, text[last:index]))
     except ValueError:
-        return [], [], []
+        return []
     except RecursionError:
         raise DataError(f"unsupported JSON: nested more than {MAX_DEPTH} deep", name) from None
-    return values, texts, lines
+    return parts
 
 
 def _convert(value: Any, name: str, text: str, numbers: deque[int]) -> Iterable[Row] | None:
