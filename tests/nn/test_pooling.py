@@ -119,6 +119,17 @@ def test_a_state_is_a_value(make: Callable[[], Pooling], formula: Formula) -> No
 
 
 @POOLINGS
+def test_no_state_is_the_initial_one(make: Callable[[], Pooling], formula: Formula) -> None:
+    """Also for a segment without positions, which changes no state."""
+    pooling, (h, mask) = built(make), rows([3, 2, 0])
+    for length in (3, 0):
+        segment = h[:, :length], mask[:, :length]
+        found, expected = (pooling.update(state, *segment) for state in (None, pooling.init_state(3)))
+        torch.testing.assert_close(pooling.result(found), pooling.result(expected), rtol=0, atol=0)
+    assert pooling.update(found, h[:, :0]) is found
+
+
+@POOLINGS
 def test_padding_has_no_gradient(make: Callable[[], Pooling], formula: Formula) -> None:
     gradients = []
     for filling in (5.0, -7.0):

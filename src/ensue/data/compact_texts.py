@@ -429,6 +429,8 @@ class Ragged:
 
     def padded(self, rows: Rows, fill: int = 0, *, among: Rows | None = None) -> NDArray[np.int64]:
         """Return rows padded on the right, (B, T). T is the length of the longest row of `among` (default: `rows`)."""
+        if self.file is None and among is None and len(rows) == 1:
+            return self[int(rows[0])][np.newaxis].astype(np.int64)
         indices, mask = padded_indices(self.starts, self.lengths, rows, among=among)
         if self.file is not None:
             self.file.count_read(0, 2 * len(rows))

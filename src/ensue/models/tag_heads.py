@@ -99,9 +99,9 @@ class TagHead(nn.Module, ABC):
     def posteriors(self, emissions: Emissions, lengths: Sequence[int]) -> list[Posterior]:
         """Return the distribution over paths of each row; `lengths` are the numbers of real positions."""
         chain, tables, scores = self.chain(), self.tables(), self.scores(emissions)
-        mask = torch.arange(scores.shape[1], device=scores.device) < torch.tensor(
-            lengths, device=scores.device
-        ).unsqueeze(1)
+        mask = (
+            torch.arange(scores.shape[1], device=scores.device) < torch.tensor(lengths, device=scores.device)[:, None]
+        )
         sums = None if chain is None else posterior(scores, *chain, mask)
         rows = [row[:length] for row, length in zip(scores.cpu().numpy(), lengths, strict=True)]
         if sums is None:
@@ -193,6 +193,9 @@ class CRFTagHead(TagHead):
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.crf.chain()
+
+    def tables(self) -> ChainScores:
+        return self.crf.tables()
 
 
 class TagHeads(TagHead):

@@ -40,7 +40,7 @@ VARIANCES = {1: (1.0,), 3: (0.5, 2.0, 0.5), 5: (0.5, 1.0, 4.0, 1.0, 0.5)}
 """The prior variances of scores in a window of 1, 3 or 5 words, relative to C."""
 SHAPE_VARIANCES = {3: (0.5, 2.0, 0.5), 5: (0.0, 0.5, 2.0, 0.5, 0.0)}
 """The prior variances of the scores of a shape itself. The scores of its short shape have `VARIANCES`."""
-NO_VECTOR, NEW_CHARACTER = 1, 2
+NO_VECTOR, NEW_CHARACTER, NEW_WORD = 1, 2, 4
 """Bits of `FormTable.lacks`."""
 
 
@@ -123,8 +123,8 @@ class Words(NamedTuple):
 
 
 class FormTable(NamedTuple):
-    """Features and keys of N word forms. `lacks` has the bit `NO_VECTOR` for words without a pretrained vector, and
-    `NEW_CHARACTER` for words with an unknown character.
+    """Features and keys of N word forms. `lacks` has the bit `NO_VECTOR` for words without a pretrained vector,
+    `NEW_CHARACTER` for words with an unknown character, and `NEW_WORD` for words that are not in the vocabulary.
     """
 
     vectors: Float[Tensor, "N d"]
@@ -233,19 +233,19 @@ class WordFeatures(nn.Module):
             vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(EncodedForms.of(forms.select(rows), device))
         real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
         lacks = NEW_CHARACTER * (real & (forms.characters == 0)).any(1)
+        lacks += NEW_WORD * (np.atleast_2d(forms.keys.T)[0] < 0)
         if self.vectors is not None:
             lacks += NO_VECTOR * (forms.vectors == 0)
         return FormTable(vectors, *(torch.from_numpy(ids).to(device) for ids in (forms.keys, lacks)))
 
     def assemble(
-        self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"],
+        self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"] | None = None,
         contextual: Sequence[Tensor] = (),
     ) -> Float[Tensor, "B T d_out"]:  # fmt: skip
         """Return the features of each position from the vectors of forms, columns and layers of other models."""
         x = F.embedding(numbers, vectors)
-        if len(self.columns):
-            vectors_of_columns = [table(ids) for table, ids in zip(self.columns, columns.unbind(-1), strict=True)]
-            x = self.join([x, *vectors_of_columns])
+        if columns is not None and len(self.columns):
+            x = self.join([x, *(table(ids) for table, ids in zip(self.columns, columns.unbind(-1), strict=True))])
         if len(self.contextual):
             x = torch.cat([x, *(mixture(contextual) for mixture in self.contextual)], dim=-1)
         return self.dropout(x) if self.training else x
@@ -422,15 +422,16 @@ class FormCache(Copyable):
         numbers = sorted({known.numbers[word] for word in words if word in known.numbers})
         if characters is not None and not (known.characters and known.characters.equals(characters)):
             return False
-        rows = torch.tensor(numbers, dtype=torch.int64, device=self.device)
-        vectors, keys, _, ids = (tensor[rows] for tensor in known.rows[0])
+        rows = torch.from_numpy(np.array(numbers, np.int64)).to(self.device)
+        vectors, ids = known.rows[0].vectors[rows], known.rows[0].ids[rows]
         first = 0 if self.features.words is None else self.features.words.d_out
         character_vectors = None if characters is None else vectors[:, first : first + characters.d_out]
         words_of, shapes, pretrained = ids[:, :3].unbind(1)
-        table, saved = self.features.vectors, self.features.kept_vectors
-        count = (0 if table is None else table.num_embeddings) + (0 if saved is None else len(saved))
-        of_file = pretrained >= count  # looked up in the file, since the model lacks their vectors
-        forms = EncodedForms(words_of, ids[:, :0], keys, ids[:, 3:], shapes, pretrained.masked_fill(of_file, 0), keys)
+        table, saved, of_file = self.features.vectors, self.features.kept_vectors, None
+        if table is not None:
+            of_file = pretrained >= table.num_embeddings + (0 if saved is None else len(saved))  # lacking in the model
+            pretrained = pretrained.masked_fill(of_file, 0)
+        forms = EncodedForms(words_of, ids[:, :0], words_of, ids[:, 3:], shapes, pretrained, words_of)
         current = self.features.form_vectors(forms, character_vectors=character_vectors)
         if table is not None:
             current[of_file, -table.embedding_dim :] = vectors[of_file, -table.embedding_dim :]

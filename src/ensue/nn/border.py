@@ -7,7 +7,7 @@ functions call `expect`. Nothing is checked inside torch's transforms, which run
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from types import EllipsisType
 from typing import Any, NamedTuple
@@ -220,9 +220,13 @@ def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def update(self: Any, state: Any, h: Any, mask: Any = None) -> Any:
-        if not is_transformed():
+        is_checked = _checked.is_inside or is_transformed()
+        if not is_checked:
             _check(self, "update", h, state, mask, ("rows", "positions"))
-        return function(self, state, h, mask) if h.shape[1] else state
+        if h.shape[1] == 0:
+            return self.init_state(len(h)) if state is None else state
+        with nullcontext() if is_checked else unchecked():
+            return function(self, state, h, mask)
 
     return update
 
@@ -232,10 +236,12 @@ def guarded_result(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def result(self: Any, state: Any) -> Any:
-        if not is_transformed():
-            rows = next((leaf.shape[0] for leaf in leaves(state) if leaf.dim()), 0)
-            expect_state(self, f"{type(self).__name__}.result", "state", state, rows, lambda: self.init_state(1))
-        return function(self, state)
+        if _checked.is_inside or is_transformed():
+            return function(self, state)
+        rows = next((leaf.shape[0] for leaf in leaves(state) if leaf.dim()), 0)
+        expect_state(self, f"{type(self).__name__}.result", "state", state, rows, lambda: self.init_state(1))
+        with unchecked():
+            return function(self, state)
 
     return result
 

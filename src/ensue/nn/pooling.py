@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.border import guarded_result, guarded_update
+from ensue.nn.border import guarded_result, guarded_update, unchecked
 from ensue.nn.layer import mask_padding
 from ensue.nn.taps import Tap
 from ensue.types import Inputs, Mask, State
@@ -43,7 +43,9 @@ class Pooling(nn.Module, ABC):
 
     @abstractmethod
     def update(self, state: State, h: Inputs, mask: Mask = None) -> State:
-        """Return the state after a further segment `h`; `mask` is True on its real positions, which come first."""
+        """Return the state after a further segment `h`; None: before the first one. `mask` is True on its real
+        positions, which come first.
+        """
 
     @abstractmethod
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
@@ -51,7 +53,9 @@ class Pooling(nn.Module, ABC):
 
     def forward(self, h: Inputs, mask: Mask = None) -> Float[Tensor, "B d_out"]:
         """Return the vectors of sequences; `mask` is True on real positions, which come first (None: all)."""
-        return self.result(self.update(self.init_state(len(h)), h, mask))
+        state = self.update(None, h, mask)
+        with unchecked():
+            return self.result(state)
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}"
@@ -85,7 +89,7 @@ class LastPooling(Pooling):
         return EndsState(last, first, torch.zeros(batch_size, dtype=torch.bool, device=self.zero.device))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> EndsState:
-        last, first, started = state
+        last, first, started = state or self.init_state(len(h))
         counts = _count_positions(h, mask)
         has_any = counts > 0
         index = (counts - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_last)
@@ -117,6 +121,7 @@ class FirstPooling(Pooling):
         return FirstState(first, torch.zeros(batch_size, dtype=torch.bool, device=first.device))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> FirstState:
+        state = state or self.init_state(len(h))
         has_any = _count_positions(h, mask) > 0
         starts = has_any & ~state.started
         return FirstState(torch.where(starts.unsqueeze(1), h[:, 0], state.first), state.started | has_any)
@@ -140,8 +145,8 @@ class MeanPooling(Pooling):
         return MeanState(total, torch.zeros(batch_size, dtype=torch.int64, device=total.device))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> MeanState:
-        total = state.total + mask_padding(h, mask).sum(1, dtype=state.total.dtype)
-        return MeanState(total, state.positions + _count_positions(h, mask))
+        total, positions = mask_padding(h, mask).sum(1, dtype=self.zero.dtype), _count_positions(h, mask)
+        return MeanState(*((total, positions) if state is None else (state.total + total, state.positions + positions)))
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return state.total / state.positions.clamp(min=1).unsqueeze(1)
@@ -160,8 +165,10 @@ class MaxPooling(Pooling):
         return MaxState(self.zero.new_full((batch_size, self.d_in), -torch.inf))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> MaxState:
-        newest = (h if mask is None else h.masked_fill(~mask.unsqueeze(-1), -torch.inf)).max(1).values
-        return MaxState(torch.where(newest > state.maximum, newest, state.maximum))
+        h = h if mask is None else h.masked_fill(~mask.unsqueeze(-1), -torch.inf)
+        newest = h.max(1).values.to(self.zero.dtype)
+        before = -torch.inf if state is None else state.maximum
+        return MaxState(torch.where(newest > before, newest, before))
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return state.maximum.masked_fill(state.maximum == -torch.inf, 0.0)
@@ -195,6 +202,7 @@ class AttentionPooling(Pooling):
         return AttentionState(zeros - torch.inf, zeros, zeros.expand(-1, self.d_in))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> AttentionState:
+        state = state or self.init_state(len(h))
         h = mask_padding(h, mask)
         scores = self.vector(torch.tanh(self.linear(h))).squeeze(2).to(state.maximum.dtype)
         scores = self.scores(scores if mask is None else scores.masked_fill(~mask, -torch.inf))
@@ -231,7 +239,8 @@ class Poolings(Pooling):
         return tuple(pooling.init_state(batch_size) for pooling in self)
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> State:
-        return tuple(pooling.update(before, h, mask) for pooling, before in zip(self, state, strict=True))
+        states = state or [None] * len(self.poolings)
+        return tuple(pooling.update(before, h, mask) for pooling, before in zip(self, states, strict=True))
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return torch.cat([pooling.result(inner) for pooling, inner in zip(self, state, strict=True)], dim=1)

@@ -6,6 +6,7 @@ The module is not a layer: it maps emission scores (B, T, K) to a distribution o
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -67,7 +68,9 @@ class LinearChainCRF(nn.Module):
 
     def tables(self) -> ChainScores:
         """Return the scores of start, transitions and end as numpy arrays, for `single_chain.py`."""
-        return ChainScores(*(table.detach().cpu().numpy() for table in self.chain()))
+        scores = [table.detach().cpu().numpy() for table in (self.start, self.transitions, self.end)]
+        pairs = zip(self.legal or (), scores, strict=False)
+        return ChainScores(*[np.where(legal.cpu().numpy(), table, -np.inf) for legal, table in pairs] or scores)
 
     def log_partition(self, emissions: Emissions, mask: Mask = None) -> Float[Tensor, " B"]:
         """Return `log Z` of each row, in nats."""

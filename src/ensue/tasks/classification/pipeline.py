@@ -23,7 +23,7 @@ from ensue.inspection.page import Inspection, Section, ansi, clipped
 from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
-from ensue.models.word_features import FormTable
+from ensue.models.word_features import NEW_WORD, FormTable
 from ensue.notices import warn_of_texts
 from ensue.runs.reporter import Reporter
 from ensue.stored import changed
@@ -200,8 +200,8 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
             [numbers.slice(side * len(chunk), (side + 1) * len(chunk)) for side in range(len(texts))],
             list(map(self.contextual.computed, texts)), None if self.subwords is None else self.subwords.texts(*texts),
         )  # fmt: skip
-        keys = np.atleast_2d(forms.keys.cpu().numpy().T)[0]
-        known = np.concatenate(([False], keys[numbers.values] >= 0)).cumsum()[numbers.starts]
+        is_new = forms.lacks.cpu().numpy()[numbers.values] & NEW_WORD
+        known = np.concatenate(([0], is_new == 0)).cumsum()[numbers.starts]
         num_known = (known[1:] - known[:-1]).reshape(len(texts), -1).sum(0)
         for (document, _), row, count in zip(chunk, probabilities, num_known, strict=True):
             yield LabelsOfDocument(document, self.labels.chosen(row, at_least=self.at_least), row, bool(count))

@@ -159,11 +159,8 @@ def probabilities_of(
 ) -> NDArray[np.float32]:
     """Return the probability of each label (N, K). `logits` is called with batches of rows of similar length."""
     batches = list(by_length(lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS))
-
-    def probabilities(rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return model.probabilities(logits(rows)).cpu().numpy()
-
-    by_batch: NDArray[np.float32] = np.concatenate(list(sharded_map(probabilities, batches)))
+    results = sharded_map(lambda rows: model.probabilities(logits(rows)).cpu().numpy(), batches)
+    by_batch: NDArray[np.float32] = np.concatenate(list(results))
     return by_batch[np.argsort(np.concatenate(batches))]
 
 
@@ -180,7 +177,7 @@ def classify_words(
         for table, texts, layers_of_text, subwords_of_text in zip(forms, words, contextual, subwords_of, strict=True):
             array, indices = texts.mask(rows), on_device(texts.padded(rows), device)
             layers = [vectors.batch(rows, device) for vectors in layers_of_text]
-            x = model.features.assemble(table.vectors, indices, indices.new_zeros(*indices.shape, 0), layers)
+            x = model.features.assemble(table.vectors, indices, contextual=layers)
             mask = None if array is None else on_device(array, device)
             batch = None if subwords_of_text is None else subwords_of_text.batch(rows, device)
             pooled.append(model.pooled(x, table.keys[indices], mask, batch))

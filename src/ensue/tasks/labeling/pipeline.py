@@ -391,15 +391,15 @@ class LabelingPipeline(WordPipeline):
         subwords: SubwordTexts | None,
     ) -> NDArray[np.float32]:  # fmt: skip
         """Return the emissions (T, K) of a single sentence, with less overhead than `tag_texts`."""
-        device = forms.vectors.device
-        numbers = torch.from_numpy(words.values.astype(np.int64)).to(device).unsqueeze(0)
-        values = np.stack([column.values for column in columns], -1) if columns else np.zeros((words.lengths[0], 0))
-        row = np.zeros(1, np.int64)
+        device, row = forms.vectors.device, np.zeros(1, np.int64)
+        numbers, *ids = (
+            torch.from_numpy(ids.values[np.newaxis].astype(np.int64)).to(device) for ids in (words, *columns)
+        )
         layers = [vectors.batch(row, device) for vectors in contextual]
-        ids = torch.from_numpy(values.astype(np.int64)).to(device)[None]
-        x = self.model.features.assemble(forms.vectors, numbers, ids, layers)
+        x = self.model.features.assemble(forms.vectors, numbers, torch.stack(ids, -1) if ids else None, layers)
+        keys = forms.keys[numbers] if self.model.repeats else numbers  # otherwise unused
         batch = None if subwords is None else subwords.batch(row, device)
-        return self.model.emissions(x, forms.keys[numbers], None, batch)[0].cpu().numpy()
+        return self.model.emissions(x, keys, None, batch)[0].cpu().numpy()
 
     def _encode_columns(self, chunk: list[Sentence], words: Ragged) -> list[Ragged]:
         """Return the ids of the values of input columns. Raise DataError for a sentence without columns."""

@@ -435,12 +435,11 @@ class FeatureReader:
 
     def _count(self, table: FormTable, numbers: NDArray[np.int32]) -> None:
         """Count the words that lack a pretrained vector, a known character or an entry in the vocabulary."""
-        rows = torch.from_numpy(numbers).long().to(table.keys.device)
-        lacks, keys = (column[rows].cpu().numpy() for column in (table.lacks, table.keys))
-        for name, are_lacking, is_used in (
-            (NO_VECTOR, lacks & word_features.NO_VECTOR, self.features.vectors is not None),
-            (NEW_CHARACTERS, lacks & word_features.NEW_CHARACTER, self.features.characters is not None),
-            (NEW_WORDS, np.atleast_2d(keys.T)[0] < 0, self._uses_words),
+        lacks = table.lacks.cpu().numpy()[numbers]
+        for name, bit, is_used in (
+            (NO_VECTOR, word_features.NO_VECTOR, self.features.vectors is not None),
+            (NEW_CHARACTERS, word_features.NEW_CHARACTER, self.features.characters is not None),
+            (NEW_WORDS, word_features.NEW_WORD, self._uses_words),
         ):
             if is_used:
-                self.lacking.add(name, int(np.count_nonzero(are_lacking)), len(numbers))
+                self.lacking.add(name, int(np.count_nonzero(lacks & bit)), len(numbers))
