@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import onnx
 import torch
@@ -19,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 
 from ensue.extensions.exporting.onnx import graph
-from ensue.extensions.exporting.onnx.loops import loops_as_operators, patched, scan
+from ensue.extensions.exporting.onnx.loops import loops_as_operators, scan
 from ensue.extensions.exporting.onnx.operators import HANDLERS
 from ensue.models import tag_heads
 from ensue.models.classifier import Classifier
@@ -153,11 +154,13 @@ def traceable(model: nn.Module, trace: graph.Trace) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(unchecked())
         for module in (crf, tag_heads):
-            patches.enter_context(patched(module, "viterbi", viterbi))
+            patches.enter_context(patch.object(module, "viterbi", viterbi))
         for layer in model.modules():
             for kind, name, value in OVERRIDES:
                 if isinstance(layer, kind):
-                    patches.enter_context(patched(layer, name, partial(value, layer) if callable(value) else value))
+                    patches.enter_context(
+                        patch.object(layer, name, partial(value, layer) if callable(value) else value)
+                    )
         yield
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from numpy.typing import NDArray
@@ -26,24 +27,10 @@ def loops_as_operators(model: nn.Module, trace: Trace) -> Iterator[None]:
     with ExitStack() as patches:
         for layer in model.modules():
             if isinstance(layer, Recurrent):
-                patches.enter_context(patched(layer, "forward", partial(_run_recurrent, trace, layer)))
+                patches.enter_context(patch.object(layer, "forward", partial(_run_recurrent, trace, layer)))
             elif isinstance(layer, Bidirectional) and type(layer.leftward) in OPERATORS:
-                patches.enter_context(patched(layer, "forward", partial(_run_bidirectional, trace, layer)))
+                patches.enter_context(patch.object(layer, "forward", partial(_run_bidirectional, trace, layer)))
         yield
-
-
-@contextmanager
-def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Set an attribute of `owner` inside the block."""
-    before = vars(owner).get(name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
 
 
 def _run_recurrent(
