@@ -4,7 +4,7 @@ Features that depend on the word form only are computed once for each distinct f
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from threading import Lock
@@ -394,11 +394,12 @@ class FormCache(Copyable):
 
     def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
         """Return a table that has a row for each of `words`, and the row number of each word (N,)."""
+        distinct = dict.fromkeys(words)
         with self._lock:
-            if self._size > self.max_forms or not (weights_are_frozen() or self._are_current(words)):
+            if self._size > self.max_forms or not (weights_are_frozen() or self._are_current(distinct)):
                 self.forget()
             known = self._cached
-            new = [word for word in dict.fromkeys(words) if word not in known.numbers]
+            new = [word for word in distinct if word not in known.numbers]
         rows = self._compute(new) if new else None
         with self._lock:
             if rows is not None:
@@ -416,7 +417,7 @@ class FormCache(Copyable):
         return self.features.beside(torch.from_numpy(rows).to(self.device)), self.lexicon.with_vectors(found)
 
     @torch.inference_mode()
-    def _are_current(self, words: Sequence[str]) -> bool:
+    def _are_current(self, words: Iterable[str]) -> bool:
         """Return whether the cached rows of `words` equal the vectors from the current weights."""
         known, characters = self._cached, self.features.characters
         numbers = sorted({known.numbers[word] for word in words if word in known.numbers})

@@ -7,6 +7,7 @@ spans overlap.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, Literal, NamedTuple, Self
 
@@ -216,11 +217,16 @@ def _encode_values(heads: Sequence[LabelHead], values: Sequence[str], words: Seq
 
 
 def _decode_labels(heads: Sequence[LabelHead], labels: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
-    if codec := CODECS.get(heads[0].kind):
-        keys = [head.key for head in heads]
-        rows = (zip(keys, row, strict=True) for row in zip(*labels, strict=True))
-        return [codec.write({key: value for key, value in row if value != codec.missing}) for row in rows]
+    if heads[0].kind in CODECS:
+        keys = tuple([head.key for head in heads])
+        return [_join_values(heads[0].kind, keys, row) for row in zip(*labels, strict=True)]
     return list(map(apply_script, labels[0], words)) if heads[0].kind == "script" else list(labels[0])
+
+
+@lru_cache(maxsize=1 << 12)
+def _join_values(kind: HeadKind, keys: tuple[str, ...], labels: tuple[str, ...]) -> str:
+    codec = CODECS[kind]
+    return codec.write({key: label for key, label in zip(keys, labels, strict=True) if label != codec.missing})
 
 
 def _lemma_probabilities(labels: Labels, lemmas: Sequence[str], marginals: Floats, words: Sequence[str]) -> list[float]:

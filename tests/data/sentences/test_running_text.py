@@ -108,6 +108,16 @@ def test_any_labels_keep_every_character() -> None:
         assert all("".join(token.words) == token.form for one in result for token in one)
 
 
+def test_the_words_of_a_cut_sentence_are_those_of_its_text_in_conllu() -> None:
+    choose = random.Random(0)
+    kinds = ["inside", "blank", "word", "token", "token lower-0+-1+e =le", "sentence", "sentence upper-0+-0+ =#"]
+    for _ in range(50):
+        words = tuple("".join(choose.choices("abÉ# .1-\xa0", k=30)).strip() or "a")
+        for sentence in cut_sentences(Sentence(words), choose.choices(kinds, k=len(words))):
+            (read_again,) = Conllu().read(Lines([sentence.conllu()], ""))
+            assert read_again.words == sentence.words
+
+
 def test_raw_text_is_read_by_paragraphs_and_long_ones_in_parts() -> None:
     first, second = read("One  two\nthree.\n\n\n  Four \t\n")
     assert ("".join(first.words), "".join(second.words)) == ("One two three.", "Four")

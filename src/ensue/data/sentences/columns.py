@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.data.lines import FIELD, Lines, Paragraph, RowLayout, checked_width, opens_document, paragraphs
-from ensue.data.sentences.sentence import Format, Sentence, SourceText, checked_label, missing_column
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, check_labels, missing_column
 from ensue.errors import DataError
 
 _NUM_SAMPLE_LINES = 1000
@@ -70,7 +70,9 @@ class Columns(Format):
         for number, name in enumerate(columns):
             index = None if layout.width == 1 and name == "last" else _column_index(name, layout.width)
             forbidden = " \t\r\n" if layout.width > 1 and not layout.has_tabs else "\t\r\n"
-            rest = iter([checked_label(row[number], forbidden, sentence) for row in rows])
+            labels = [row[number] for row in rows]
+            check_labels(labels, forbidden, sentence)
+            rest = iter(labels)
             lines = [_replace_field(line, index, next(rest), layout) if layout.is_row(line) else line for line in lines]
             assert next(rest, None) is None, "more labels than words"
             layout = replace(layout, width=layout.width + (_column_index(name, layout.width) is None))

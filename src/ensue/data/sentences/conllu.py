@@ -11,7 +11,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from ensue.data.lines import Lines, is_blank, paragraphs, without_line_end
-from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, checked_label, missing_column
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, check_labels, missing_column
 from ensue.errors import DataError
 
 COLUMN_NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -71,20 +71,19 @@ class Conllu(Format):
         for index, _, name in places:
             if not index:
                 raise sentence.error(missing_column(name, COLUMN_NAMES))
+        for (_, key, _), labels in zip(places, zip(*rows, strict=True), strict=False):
+            check_labels(labels, "\t\r\n|" if key else "\t\r\n", sentence)
         remaining = iter(rows)
         lines = sentence.source.sentence_text.split("\n")
         for number, line in enumerate(lines):
-            fields = line.split("\t")
+            content = line.removesuffix("\r")
+            fields = content.split("\t")
             if not fields[0].isdecimal():
                 continue
             for (index, key, name), label in zip(places, next(remaining), strict=True):
-                value = checked_label(label, "\t\r\n|" if key else "\t\r\n", sentence)
-                content = fields[index].removesuffix("\r")
-                end = fields[index][len(content) :]
-                if key:
-                    value = _replace_key(content, key, label, is_sorted=name.startswith("feats"))
-                fields[index] = value + end
-            lines[number] = "\t".join(fields)
+                is_sorted = name.startswith("feats")
+                fields[index] = _replace_key(fields[index], key, label, is_sorted=is_sorted) if key else label
+            lines[number] = "\t".join(fields) + line[len(content) :]
         assert next(remaining, None) is None, "more labels than words"
         return sentence.source.text[: sentence.source.start] + "\n".join(lines)
 

@@ -51,6 +51,11 @@ class CutSentence(NamedTuple):
     tokens: tuple[CutToken, ...]
     blank: bool
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of all tokens."""
+        return tuple([word for token in self.tokens for word in token.words])
+
     def as_json(self) -> dict[str, Any]:
         """Return the sentence as a JSON object."""
         return {"text": self.text, "tokens": [token.as_json() for token in self.tokens]}
@@ -132,9 +137,11 @@ def cut_text(text: str, labels: Sequence[str]) -> list[list[CutToken]]:
             continue
         form = text[end : index + 1].lstrip()
         start, end = index + 1 - len(form), index + 1
-        words = tuple([text[first:final] for first, final in pairwise([start, *cuts, end])])
+        words: tuple[str, ...] = (form,)
         if scripts:
             words = tuple([apply_script(script, form) for script in scripts.split(" ")])
+        elif cuts:
+            words = tuple([text[first:final] for first, final in pairwise([start, *cuts, end])])
         if form:  # a blank with the label `blank` after a token has no form
             sentences[-1].append(CutToken(form, start, end, words))
         cuts = []

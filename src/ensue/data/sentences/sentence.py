@@ -168,13 +168,15 @@ def missing_column(name: str, names: Sequence[str]) -> str:
     return f'no column "{name}"{advice}'
 
 
-def checked_label(label: str, forbidden: str, sentence: Sentence) -> str:
-    """Return the label. Raises DataError if it is empty or has a `forbidden` character, such as a separator."""
-    invalid = next(filter(label.__contains__, forbidden), None)
-    if not label or invalid:
-        fault = f"has the character {invalid!r}" if invalid else "is empty"
-        raise sentence.error(f"the label {label!r} cannot be written in this format: it {fault}")
-    return label
+def check_labels(labels: Sequence[str], forbidden: str, sentence: Sentence) -> None:
+    """Raise DataError if a label is empty or has a `forbidden` character, such as a separator."""
+    if all(labels) and not any(map("".join(labels).__contains__, forbidden)):
+        return
+    for label in labels:
+        invalid = next(filter(label.__contains__, forbidden), None)
+        if not label or invalid:
+            fault = f"has the character {invalid!r}" if invalid else "is empty"
+            raise sentence.error(f"the label {label!r} cannot be written in this format: it {fault}")
 
 
 def passages(sentences: Iterable[Sentence], max_words: int) -> Iterator[list[Sentence]]:

@@ -10,7 +10,7 @@ from ensue.data.files import Data
 from ensue.data.lines import Lines, RecordingLines, missing_end, without_line_end
 from ensue.data.records.labeled_files import LEAVE_OUT, LabeledFiles, SkippedRows
 from ensue.data.records.record import SAMPLE_ROWS
-from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, checked_label
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, check_labels
 from ensue.errors import DataError, IncompleteError, nearest
 from ensue.text.schemes import Scheme
 from ensue.text.tokens import tokens
@@ -31,8 +31,7 @@ class PlainText(Format):
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
         """Return a line for each word with the word and its values, separated by tabs, and a blank line."""
         for row in rows:
-            for value in row:
-                checked_label(value, "\t\r\n", sentence)
+            check_labels(row, "\t\r\n", sentence)
         written = ["\t".join([word, *row]) + "\n" for word, row in zip(sentence.words, rows, strict=True)]
         return "".join([*written, "\n"])
 

@@ -11,7 +11,7 @@ from ensue.data.files import Data
 from ensue.data.lines import Lines
 from ensue.data.sentences.conllu import Conllu, pieces
 from ensue.data.sentences.running_text import CutSentence, RunningText, cut_sentences, running_text
-from ensue.data.sentences.sentence import Format, Sentence
+from ensue.data.sentences.sentence import Format, Sentence, SourceText
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import EnsueError, checked_texts
 from ensue.inspection.notebook import Answers
@@ -37,6 +37,11 @@ class NumberedSentence(NamedTuple):
         """Return the sentence in CoNLL-U, with its numbers in comments."""
         begins = "# newpar\n" if self.number == 1 else ""
         return f"{begins}# sent_id = {self.paragraph}-{self.number}\n{self.sentence.conllu()}"
+
+
+def _read(sentence: CutSentence, text: str) -> Sentence:
+    """Return a sentence with its text in CoNLL-U as `Conllu` reads it, without columns beside the words."""
+    return Sentence(sentence.words, source=SourceText(text=text), document=0)
 
 
 class CutterPipeline(LabelingPipeline):
@@ -101,11 +106,8 @@ class CutterPipeline(LabelingPipeline):
 
     def recut(self, gold: Sequence[Sentence]) -> Iterator[Sentence]:
         """Yield the sentences that the model predicts for the raw text of the sentences of a treebank."""
-        return self.read_cut(self.source(Lines([running_text(gold)], "")))
-
-    def read_cut(self, paragraphs: Iterable[Sentence], *, shard: Shard = UNSHARDED) -> Iterator[Sentence]:
-        """Yield the sentences into which `cut` splits paragraphs, in the class that a tagger reads."""
-        return Conllu().read(Lines((numbered.conllu() for numbered in self.cut(paragraphs, shard=shard)), ""))
+        paragraphs = self.source(Lines([running_text(gold)], ""))
+        return Conllu().read(Lines((numbered.conllu() for numbered in self.cut(paragraphs)), ""))
 
     def before(self, tagger: Pipeline) -> "CutterAndTagger":
         """Return the cutter and a tagger as one model. Raise EnsueError unless `tagger` is a tagger of words."""
@@ -140,8 +142,8 @@ class CutterAndTagger(CutterPipeline):
     ) -> Answers[list[TaggedSentence]]:
         """Return the tagged sentences of each text."""
         conllu, cut = Conllu(), super().predict(texts)
-        lines = Lines((sentence.conllu() for sentences in cut for sentence in sentences), "")
-        labeled = self.tagger.label(conllu.read(lines), confidence=confidence)
+        read = (_read(sentence, sentence.conllu()) for sentences in cut for sentence in sentences)
+        labeled = self.tagger.label(read, confidence=confidence)
         tagged = (self.tagger.tagged(answer, conllu) for answer in labeled)
         return Answers(Answers(islice(tagged, len(sentences))) for sentences in cut)
 
@@ -151,8 +153,8 @@ class CutterAndTagger(CutterPipeline):
     ) -> Iterator[str]:  # fmt: skip
         """Yield the sentences in CoNLL-U, or a JSON object for each sentence."""
         paragraphs, conllu = self._open_source(location, format=None, encoding=encoding), Conllu()
-        sentences = self.read_cut(paragraphs, shard=shard)
-        for answer in self.tagger.label(sentences, confidence=as_json):
+        read = (_read(numbered.sentence, numbered.conllu()) for numbered in self.cut(paragraphs, shard=shard))
+        for answer in self.tagger.label(read, confidence=as_json):
             if as_json:
                 yield (json.dumps(self.tagger.tagged(answer, conllu).as_json(), ensure_ascii=False) + "\n")
             else:

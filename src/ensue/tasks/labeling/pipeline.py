@@ -329,9 +329,11 @@ class LabelingPipeline(WordPipeline):
         confidence = confidence or self.n_best > 0 or self.at_least > 0
         chunk = [sentence for passage in passages for sentence in passage]
         columns = self._encode_columns(chunk, words)
-        texts = [[word for sentence in passage for word in sentence.words] for passage in passages]
-        long_words = [word for text in texts for word in text if len(word) > MAX_SPLIT]
-        unsplit = sum(count_without_blanks(word) > MAX_SPLIT for word in long_words)
+        texts: list[list[str]] = []
+        if self.contextual.origins or self.subwords is not None:
+            texts = [[word for sentence in passage for word in sentence.words] for passage in passages]
+        has_long_words = (sentence.words for sentence in chunk if max(map(len, sentence.words), default=0) > MAX_SPLIT)
+        unsplit = sum(count_without_blanks(word) > MAX_SPLIT for sentence in has_long_words for word in sentence)
         self.reader.lacking.add(UNSPLIT, unsplit, len(words.values))
         contextual = self.contextual.computed(texts) if self.contextual.origins else ()
         subwords = None if self.subwords is None else self.subwords.texts(texts)
