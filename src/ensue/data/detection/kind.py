@@ -35,6 +35,7 @@ from ensue.data.json_layouts import parse_or_none
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import TOKEN_KEYS, is_list_of_spans
 from ensue.data.records.labeled_files import LabeledFiles
+from ensue.data.row_formats import TABLES
 from ensue.errors import DataError, nearest
 from ensue.extension import entries, loadable_entries
 
@@ -173,6 +174,8 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
     format = sentence_format(Lines(head, name))
     by_name = f"by its suffix {table.suffix(name)}"
     sign = by_name if named else _BY_LINES
+    if format == "json" and table.suffix(name) in TABLES:
+        sign = f"made of the rows of a table, {table.suffix(name)}"
     if not words and not labels and (pairs := certain_pair_format(head, name)):
         return DetectedFormat("pairs", pairs, by_name if table.by_suffix(table.PAIRS, name) else _BY_LINES, True)
     if format == "json":

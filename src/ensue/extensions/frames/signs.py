@@ -119,7 +119,8 @@ def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
     text_columns = [name for name in columns if name not in numbers and any(columns[name])]
     times = [name for name in text_columns if date_format_of(columns[name]) != _NO_DATE]
     clocks = [name for name in text_columns if all(map(_CLOCK.fullmatch, filter(None, columns[name])))]
-    series = _find_series(columns)
+    named_times = [name for name in numbers if simplified(name).startswith(_TIME_NAMES)]
+    series = _find_series(columns, {*times, *clocks, *named_times})
     text_columns = [name for name in text_columns if name not in (*times, *clocks, series)]
     labels = _find_label(columns, [*text_columns, *numbers])
     others = [name for name in text_columns if name != labels]
@@ -169,10 +170,16 @@ def _are_classes(name: str, cells: Sequence[str]) -> bool:
     return are_few and are_integers and not is_long and simplified(name) not in _TEXT_NAMES
 
 
-def _find_series(columns: Mapping[str, Sequence[str]]) -> str:
+def _find_series(columns: Mapping[str, Sequence[str]], times: Collection[str]) -> str:
+    """Return the column of series: by its name, or if times repeat, a column of groups without repeated times."""
     for name, cells in columns.items():
         is_named = simplified(name) in _SERIES_NAMES or re.search("[ _-]id$", name.casefold())
         if name == SERIES or (is_named and 2 * len(set(cells)) <= len(cells)):
+            return name
+    moments = [*zip(*(columns[name] for name in times), strict=True)]
+    for name, cells in columns.items() if len({*moments}) < len(moments) else ():
+        groups = {*zip(cells, moments, strict=True)}
+        if name not in times and len(groups) == len(moments) and all(cells) and _are_classes(name, cells):
             return name
     return ""
 
