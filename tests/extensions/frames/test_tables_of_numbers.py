@@ -1,5 +1,6 @@
 """Tables of numbers and series: recognized by their columns, counted, and read in order; never taken for texts."""
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -15,8 +16,33 @@ from ensue.data.detection.kind import detect
 from ensue.errors import DataError
 from ensue.extensions.frames.data.series import Series, SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
+from ensue.extensions.frames.report import number_format
 from ensue.extensions.frames.signs import date_format_of, seconds_of
 from ensue.extensions.surveying.summary import propose
+from source_imports import SOURCE
+
+
+@pytest.mark.parametrize(
+    ("deviation", "shown"),
+    [
+        (2.5, "1,234.50 0.00"),
+        (0.0984, "1,234.5000 0.0000"),
+        (250.0, "1,234 0"),
+        (0.0, "1,234 0"),
+        (1e-9, "1.234e+03 0.000e+00"),
+    ],
+)
+def test_numbers_of_a_feature_have_the_same_decimals(deviation: float, shown: str) -> None:
+    form = number_format(deviation)
+    assert f"{format(1234.5 if deviation else 1234.4, form)} {format(0.0, form)}" == shown
+
+
+def test_tables_on_the_terminal_have_fixed_decimals() -> None:
+    rows = [line for path in SOURCE.rglob("*.py") for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [line for line in rows if "add_row(" in line]
+    assert len(rows) > 15
+    assert [line for line in rows if re.search(r":[^{}:]*g\}", line)] == []
+
 
 START = datetime(2024, 3, 1, 10)
 

@@ -1,5 +1,6 @@
 """The summary and the report of series of frames for `ensue data`."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -180,10 +181,17 @@ def _make_range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
     else:
         rows = list(zip(names, ranges.minimum, mean, deviation, ranges.maximum, ranges.missing, strict=True))
     for name, *numbers, missing in rows[: report.MAX_ROWS]:
-        table.add_row(report.shown(name), *(f"{number:,.4g}" for number in numbers), f"{missing:,}")
+        form = number_format(float(numbers[2]))
+        table.add_row(report.shown(name), *(format(float(number), form) for number in numbers), f"{missing:,}")
     if len(rows) > report.MAX_ROWS:
         table.add_row(f"and {len(rows) - report.MAX_ROWS:,} more")
     return table
+
+
+def number_format(deviation: float) -> str:
+    """Return the format of numbers with this deviation, which has three digits, with the same decimals for all."""
+    digits = 2 - math.floor(math.log10(deviation)) if deviation > 0 else 0
+    return f",.{max(0, digits)}f" if -6 < digits < 7 else ".3e"
 
 
 class FrameKind(DataKind):
