@@ -99,9 +99,8 @@ class TagHead(nn.Module, ABC):
     def posteriors(self, emissions: Emissions, lengths: Sequence[int]) -> list[Posterior]:
         """Return the distribution over paths of each row; `lengths` are the numbers of real positions."""
         chain, tables, scores = self.chain(), self.tables(), self.scores(emissions)
-        mask = (
-            torch.arange(scores.shape[1], device=scores.device) < torch.tensor(lengths, device=scores.device)[:, None]
-        )
+        ends = torch.tensor(lengths, device=scores.device).unsqueeze(1)
+        mask = torch.arange(scores.shape[1], device=scores.device) < ends
         sums = None if chain is None else posterior(scores, *chain, mask)
         rows = [row[:length] for row, length in zip(scores.cpu().numpy(), lengths, strict=True)]
         if sums is None:
@@ -224,10 +223,7 @@ class TagHeads(TagHead):
         return torch.stack([head.nats(scores, column, mask) for (head, scores), column in pairs]).sum()
 
     def _split(self, emissions: Tensor) -> Iterator[tuple[TagHead, Tensor]]:
-        start = 0
-        for head in self.parts:
-            yield head, emissions[..., start : start + head.num_tags]
-            start += head.num_tags
+        return zip(self.parts, torch.split(emissions, [head.num_tags for head in self.parts], dim=-1), strict=True)
 
     def best(self, emissions: Emissions, mask: Mask) -> Int[Tensor, "B T C"]:
         return torch.stack([head.best(scores, mask) for head, scores in self._split(emissions)], dim=-1)

@@ -159,22 +159,14 @@ class TrainRecipe(Table):
     """Whether parameters, gradients and moments are sharded over processes. A step is slower and takes less memory."""
 
     @model_validator(mode="after")
-    def _check_budget(self) -> Self:
+    def _check_keys(self) -> Self:
         budgets = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(budgets) != 1:
             raise ValueError(f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(budgets) or 'none'}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_updates(self) -> Self:
         if self.deterministic and self.sharded:
             raise ValueError("has deterministic and sharded; sharded gradients are not added in a fixed order")
         if self.sharded and self.optimizer == "muon":
             raise ValueError('has sharded and the optimizer "muon", which needs full matrices')
-        return self
-
-    @model_validator(mode="after")
-    def _check_warmup(self) -> Self:
         if self.schedule == "inverse-sqrt" and not self.warmup:
             raise ValueError('needs a warmup above 0 for the schedule "inverse-sqrt"')
         return self
@@ -256,15 +248,11 @@ class Recipe(Table):
         return bool(self.unused_keys)
 
     @model_validator(mode="after")
-    def _check_origins(self) -> Self:
+    def _check_support(self) -> Self:
         for name in ("encoder", "decoder"):
             origin = getattr(getattr(self, name, None), "origin", "")
             if origin and origin not in self.origins:
                 raise ValueError(f"has {name}.from, which a {self.what} does not support")
-        return self
-
-    @model_validator(mode="after")
-    def _check_own_update(self) -> Self:
         default = TuningRecipe(rehearse=self.tuning.rehearse)  # rehearsal adds data, and is allowed
         if self.is_gradient_free and any(getattr(self.tuning, key) != value for key, value in default):
             raise ValueError(f"has a table [tuning], which a {self.what} does not support")

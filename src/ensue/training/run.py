@@ -85,7 +85,8 @@ def train_run(
             tuning = Tuning(model, recipe.tuning, job.inherited)  # raises RecipeError before anything is written
             saved_runtime, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
             runtime = choose_runtime(recipe, size, saved_runtime, device=device, threads=threads, notify=reporter.noted)
-            group.first_locally(lambda: job.precompute(torch.device(runtime.device), reporter.working))
+            if job.contextual is not None:
+                group.first_locally(lambda: job.contextual.precompute(torch.device(runtime.device), reporter.working))
             with (
                 run.lock() if is_first else nullcontext(),
                 convert_disk_errors(run.path, lambda: _disk_full(run)),

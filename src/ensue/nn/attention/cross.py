@@ -4,7 +4,6 @@
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -45,6 +44,7 @@ class CrossAttention(Parallel):
     repr_arguments: tuple[str, ...] = ("d_in", "d_memory", "dropout")
     num_heads = 1
     scale = 1.0
+    project_memory: nn.Module
 
     def __init__(self, d_in: int, d_out: int, *, d_memory: int, dropout: float) -> None:
         super().__init__()
@@ -54,9 +54,9 @@ class CrossAttention(Parallel):
         self.register_buffer("zero", torch.zeros(()), persistent=False)  # has the module's device and type
         self.weights = Tap()
 
-    @abstractmethod
     def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
         """Return the keys (M, S, d_key) and values (M, S, d_value) of a memory."""
+        return self.project_memory(h), h
 
     def queries(self, x: Inputs) -> Float[Tensor, "B T d_key"]:
         """Return the queries."""
@@ -173,9 +173,6 @@ class BilinearAttention(CrossAttention):
         super().__init__(d_in, d_memory, d_memory=d_memory, dropout=dropout)
         self.project_memory = nn.Linear(d_memory, d_in, bias=False)
 
-    def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
-        return self.project_memory(h), h
-
 
 class AdditiveAttention(CrossAttention):
     """Attention with `score = v · tanh(W x + U h + b)`, `value = h` (Bahdanau et al. 2015).
@@ -191,9 +188,6 @@ class AdditiveAttention(CrossAttention):
         self.project_in = nn.Linear(d_in, self.d_attention, bias=False)
         self.project_memory = nn.Linear(d_memory, self.d_attention)
         self.vector = nn.Linear(self.d_attention, 1, bias=False)
-
-    def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
-        return self.project_memory(h), h
 
     def queries(self, x: Inputs) -> Float[Tensor, "B T d_key"]:
         return self.project_in(x)

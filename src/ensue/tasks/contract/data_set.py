@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -201,6 +200,8 @@ class DataSet(ABC, Generic[DataT]):
     """The fingerprint of the training data."""
     origins: Sequence[Origin] = ()
     """The runs whose layers the model needs."""
+    contextual: Any = None
+    """`Job.contextual`."""
 
     @abstractmethod
     def amount(self, parts: Any) -> str:
@@ -232,9 +233,6 @@ class DataSet(ABC, Generic[DataT]):
         """Return lines of Python that use `model`, for the card; if empty, the card has `ModelParts.python`."""
         return []
 
-    def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
-        """Compute outputs of other models on the data (`Job.precompute`)."""
-
     def labels_in_names(self, location: str) -> list[str]:
         """Return the labels in the names of files (`Job.labels_in_names`)."""
         return []
@@ -252,6 +250,7 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
     def __init__(self, recipe: Any, data_set: DataSet[DataT]) -> None:
         self.recipe, self.data_set, self.split = recipe, data_set, data_set.split
         self.fingerprint, self.origins = data_set.fingerprint, data_set.origins
+        self.contextual = data_set.contextual
 
     @property
     def data(self) -> str:
@@ -277,9 +276,6 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
     def config(self) -> dict[str, Any]:
         return self.data_set.config(self.parts)
-
-    def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
-        self.data_set.precompute(device, progress)
 
     def build_model(self) -> ModelT:
         model = super().build_model()

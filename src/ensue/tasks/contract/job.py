@@ -133,6 +133,8 @@ class Job(ABC, Generic[ModelT]):
     """The fingerprint of the training data, which must be equal when a run is resumed."""
     inherited: Mapping[str, Tensor | None] = MappingProxyType({})
     """The parameters that come from another run: for each name, None or a mask (V,) of the rows that are inherited."""
+    contextual: Any = None
+    """The `ContextualFeatures` of the data, which are computed before the first step; None: there are none."""
 
     @abstractmethod
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None: ...
@@ -160,9 +162,6 @@ class Job(ABC, Generic[ModelT]):
         model: Any = self.parts.build(self.recipe)
         self.prepare(model)
         return model
-
-    def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
-        """Compute outputs of other models on the data before the first step, on the device of the run."""
 
     def prepare(self, model: ModelT) -> None:
         """Initialize the parameters that are computed from the data, such as the biases of labels."""

@@ -73,9 +73,6 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
     def protocol(self, model: MaskedLanguageModel) -> str:
         return f"validation: {masked.describe_protocol(self.recipe)}" if self.corpus.valid else ""
 
-    def about(self) -> str:
-        return f"over {self.parts.vocabulary_size:,} subwords"
-
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         return score_table(scores, MaskedScores.on_card, "text")
 
@@ -157,9 +154,6 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
 
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self.parts.tokenizer.vocabulary_size}
-
-    def about(self) -> str:
-        return f"over {self.parts.vocabulary_size:,} subwords"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         rows = [(data, name, row[name]) for data, row in scores.items() for name in row]

@@ -23,7 +23,7 @@ from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, referenc
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.writer import sample_lines, score_table
-from ensue.tasks.words.pipeline import ContextualFeatures, ProgressCallback, WordLayers
+from ensue.tasks.words.pipeline import ContextualFeatures, WordLayers
 
 TARGET_ROWS = ("target.weight", "head.weight", "head.bias", "head.head.weight", "head.head.bias")
 """The parameters with a row for each symbol of the target."""
@@ -211,9 +211,6 @@ class SequenceToSequenceJob(Job[TextModel]):
                     raise RecipeError(f"decoder.from: {path} has another {name}; expected the sizes in its recipe.toml")
             self.inherited = {name: copy_rows(new[name], old[name], rows.get(name)) for name in new}
         return model
-
-    def precompute(self, device: torch.device, progress: ProgressCallback) -> None:
-        self.contextual.precompute(device, progress)
 
     def prepare(self, model: TextModel) -> None:
         counts, size = np.zeros(model.vocabulary_size, np.int64), model.vocabulary_size

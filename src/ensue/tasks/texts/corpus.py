@@ -207,6 +207,9 @@ class CorpusJob(Job[ModelT]):
         """The tokenizer of the ids of the texts."""
         return self.corpus.tokenizer
 
+    def about(self) -> str:
+        return f"over {self.parts.vocabulary_size:,} subwords"
+
     def draw(self, data: TokenFile, count: int) -> TokenFile:
         start = int(np.random.default_rng(self.recipe.train.seed).random() * (len(data) - count))
         ids, tokenizer = data.read(start, start + count), self.text_tokenizer

@@ -180,9 +180,6 @@ class WordsData(DataSet[DataT], Generic[DataT]):
             lines.append(f"- teacher: `{data.teacher}`, {len(self.teacher):,} different {self.examples}")
         return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
 
-    def precompute(self, device: torch.device, progress: Callable[[str, float], None]) -> None:
-        self.contextual.precompute(device, progress)
-
     def inherit(self, model: nn.Module, parts: Any) -> Mapping[str, Tensor | None]:
         if self.extended is not None:
             return self.extended.inherit(model, parts.labels)
