@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path, PurePath
-from pkgutil import iter_modules
+from pkgutil import iter_modules, resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from ensue.errors import EnsueError, RecipeError, RunError
@@ -65,8 +65,7 @@ class PipelineMethod:
 
     def load(self) -> Callable[..., Any]:
         """Import the function."""
-        module, _, attribute = self.function.partition(":")
-        return getattr(import_module(module), attribute)
+        return resolve_name(self.function)
 
     def with_values(self, pipeline: Any, values: Mapping[str, Any]) -> Any:
         """Call the method on a pipeline with the values of its options. Raises EnsueError for a missing option."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from importlib import import_module
 from inspect import signature
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from ensue.extension import pipeline_methods
@@ -63,17 +63,17 @@ class TaskEntry:
     @property
     def parts_class(self) -> type[Any]:
         """The class that `parts` names."""
-        return _import(self.parts)
+        return resolve_name(self.parts)
 
     @property
     def job_class(self) -> type[Any]:
         """The class that `job` names."""
-        return _import(self.job)
+        return resolve_name(self.job)
 
     @property
     def pipeline_class(self) -> type[Any]:
         """The class that `pipeline` names."""
-        return _import(self.pipeline)
+        return resolve_name(self.pipeline)
 
     def options(self, command: str) -> set[str]:
         """Return the options of a command for models of this task, from the signatures of the pipeline's methods."""
@@ -104,8 +104,3 @@ def _read_options(pipeline: type[Any], method: str) -> set[str]:
         else:
             names.add(name)
     return names
-
-
-def _import(name: str) -> type[Any]:
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)

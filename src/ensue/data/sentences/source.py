@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from ensue.data.detection.format_table import FORMAT_TABLE, sentence_format
@@ -52,8 +52,7 @@ def format_class(name: str) -> type[Format]:
     """Return the class of a format. Raises DataError for an unknown format."""
     if name not in FORMATS:
         raise DataError(f'unknown format "{name}"; expected one of {", ".join(FORMATS)}{nearest(name, FORMATS)}')
-    module, _, attribute = FORMATS[name].partition(":")
-    return getattr(import_module(module), attribute)
+    return resolve_name(FORMATS[name])
 
 
 class SentenceSource:

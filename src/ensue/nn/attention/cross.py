@@ -46,6 +46,7 @@ class CrossAttention(Parallel):
     scale = 1.0
     project_memory: nn.Module
 
+    @abstractmethod
     def __init__(self, d_in: int, d_out: int, *, d_memory: int, dropout: float) -> None:
         super().__init__()
         self.d_in, self.d_out, self.d_memory = d_in, d_out, d_memory
