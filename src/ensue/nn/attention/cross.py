@@ -4,6 +4,7 @@
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
