@@ -6,7 +6,7 @@ input of a direction has rows of indices into this table, in the order in which 
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -195,18 +195,6 @@ class ContextModel(BidirectionalModel):
         return Loss(-F.logsigmoid(positive).sum() - (F.logsigmoid(-negative) * is_noise).sum(), targets.numel())
 
 
-class ConstantEmbedding(nn.Module):
-    """An embedding of F words by constant vectors (F, d)."""
-
-    def __init__(self, vectors: Tensor) -> None:
-        super().__init__()
-        self.vectors, self.vocabulary_size, self.d_out = vectors, len(vectors), vectors.shape[1]
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Return the vectors of `ids`."""
-        return F.embedding(ids, self.vectors)
-
-
 class DirectionalLanguageModel(LanguageModel):
     """A language model of one direction, whose inputs are indices of the F distinct words of a text.
 
@@ -214,7 +202,9 @@ class DirectionalLanguageModel(LanguageModel):
     """
 
     def __init__(self, vectors: Tensor, layers: Stack, head: SoftmaxHead, ids: Int[Tensor, " F"]) -> None:
-        super().__init__(ConstantEmbedding(vectors), layers, head)  # type: ignore[arg-type]
+        words: Any = nn.Embedding.from_pretrained(vectors)  # type: ignore[no-untyped-call]
+        words.vocabulary_size = len(vectors)
+        super().__init__(words, layers, head)
         self.ids, self.vocabulary_size = ids, head.vocabulary_size
 
     def nats(self, ids: Tensor, targets: Tensor, state: State = None) -> tuple[Tensor, State]:

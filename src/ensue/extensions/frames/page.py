@@ -12,8 +12,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ensue.errors import EnsueError
-from ensue.extensions.frames.data.series import Series, Vectors
+from ensue.extensions.frames.data.series import Vectors
 from ensue.inspection.drawing import WordColumns, extent, lines
 from ensue.inspection.page import Section, cut, drawn, short
 
@@ -185,15 +184,6 @@ class SeriesView:
     """The time between frames; 0 if unknown."""
     colors: int
     """The number of colors of an image; 0 for other series."""
-
-    @classmethod
-    def of(cls, series: Series, *, features: tuple[str, ...] = (), seconds: float = 0.0) -> "SeriesView":
-        """Return the view of a series. Raises EnsueError for a series that is too long for a page."""
-        length = len(series.frames)
-        if length > MAX_PAGE_FRAMES:
-            raise EnsueError(f"{series.name} has {length:,} frames; up to {MAX_PAGE_FRAMES:,} can be inspected")
-        names = series.columns or features
-        return cls(series.name, series.frames, names, series.labels, series.per_frame, seconds, series.colors)
 
     @property
     def columns(self) -> FrameColumns:

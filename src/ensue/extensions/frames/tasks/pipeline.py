@@ -17,7 +17,7 @@ from ensue.errors import DataError, EnsueError, check_texts
 from ensue.extensions.frames.data.series import Series, as_vectors
 from ensue.extensions.frames.data.sounds import framing, hann, log_mel, mel_triangles
 from ensue.extensions.frames.data.source import FrameSource
-from ensue.extensions.frames.page import SeriesView
+from ensue.extensions.frames.page import MAX_PAGE_FRAMES, SeriesView
 from ensue.extensions.frames.recipe import FramesRecipe
 from ensue.extensions.frames.tasks.data import check_frames
 from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrameParts
@@ -99,9 +99,12 @@ class FramesPipeline(Predictor):
 
     def series_view(self, series: Series) -> SeriesView:
         """Return the view of a series for a page. Raises EnsueError for a series that is too long."""
-        shape, rate = self.statistics.shape, self.frame_rate(series)
-        names = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
-        return SeriesView.of(series, features=names, seconds=1 / rate if rate else 0.0)
+        shape, rate, length = self.statistics.shape, self.frame_rate(series), len(series.frames)
+        if length > MAX_PAGE_FRAMES:
+            raise EnsueError(f"{series.name} has {length:,} frames; up to {MAX_PAGE_FRAMES:,} can be inspected")
+        bands = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
+        names, seconds = series.columns or bands, 1 / rate if rate else 0.0
+        return SeriesView(series.name, series.frames, names, series.labels, series.per_frame, seconds, series.colors)
 
     def frame_rate(self, series: Series) -> float:
         """Return the number of frames per second; 0 if it is unknown."""
