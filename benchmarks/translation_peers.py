@@ -201,11 +201,14 @@ class CTranslate:
         self.names = names
         self.forbidden = [[names[id]] for id in tokens.special_ids if id != tokens.end_id]
 
-    def outputs(self, rows: Sequence[Ids], *, width: int, batch_size: int, max_tokens: int) -> list[list[int]]:
+    def outputs(
+        self, rows: Sequence[Ids], *, width: int, batch_size: int, max_tokens: int, min_tokens: int = 1
+    ) -> list[list[int]]:
         """The best output of each row."""
         found = self.translator.translate_batch(
             [[self.names[id] for id in row] for row in rows], beam_size=width, max_batch_size=batch_size,
-            length_penalty=1.0, max_decoding_length=max_tokens, suppress_sequences=self.forbidden,
+            length_penalty=1.0, max_decoding_length=max_tokens, min_decoding_length=min_tokens,
+            suppress_sequences=self.forbidden,
         )  # fmt: skip
         return [[int(name[1:]) for name in one.hypotheses[0]] for one in found]
 

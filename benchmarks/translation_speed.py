@@ -3,6 +3,7 @@
     python benchmarks/translation_speed.py training DATA [--peers FOLDER]
     python benchmarks/translation_speed.py search DATA RUN [--peers FOLDER]
     python benchmarks/translation_speed.py latency DATA RUN [--peers FOLDER]
+    python benchmarks/translation_speed.py steps DATA RUN [--peers FOLDER]
 
 DATA is a folder with `multi30k/{train,val,test_2016_flickr}.{en,de}` (or .gz), RUN a trained `translate-transformer`,
 FOLDER the `site-packages` in which joeynmt 2.3 and ctranslate2 are installed, unless they are importable already.
@@ -10,7 +11,8 @@ FOLDER the `site-packages` in which joeynmt 2.3 and ctranslate2 are installed, u
 `training`: target tokens for each second of processor time, whole steps on the same batches. JoeyNMT's models have the
 shape of ours: a Transformer of 3 + 3 layers of 256; an LSTM of 512 features that attends to a bidirectional one
 of 256, without input feeding, nothing tied. `search`: test 2016 from ids to ids with 5 beams, all with the weights of
-RUN. `latency`: one sentence at a time from text to text (CTranslate2: from ids to ids), greedy.
+RUN. `latency`: one sentence at a time from text to text (CTranslate2: from ids to ids), greedy. `steps`: ensue and
+CTranslate2 alone, from ids to ids, outputs of 14 tokens each, so that any RUN will do.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from ensue.training.device import use_mode
 from ensue.training.loop import Trainer
 from ensue.training.machine import machine_profile, nearest_workload
 
-SEED, WIDTH = 0, 5
+SEED, WIDTH, TOKENS = 0, 5, 14
 STEPS, WARM = 24, 2
 """Steps of each model that are measured, after those that warm up."""
 ROUNDS = 2
@@ -221,9 +223,38 @@ def latency(run: str, data: Path) -> None:
         print(f"| {name} | {1e3 * statistics.median(taken[5:]):.1f} | {1e3 * tenths[-1]:.1f} |")
 
 
+def steps(run: str, data: Path) -> None:
+    ours = ensue.load(run).with_search(width=WIDTH, length_penalty=1.0, min_tokens=TOKENS, max_tokens=TOKENS)
+    compiled = CTranslate(ours.model, ours.recipe, ours.coder.target)
+    texts = "".join(decoded(Path(found(data, "multi30k/test_2016_flickr.en")), "utf-8")).splitlines()[:256]
+    rows = [ours.coder.encode((text,))[0] for text in texts]
+    print(f"| sources | beam | ensue ms | CTranslate2 ms | ratio |\n{'|---' * 5}|")
+    for width in (1, WIDTH):
+        pipeline = ours.with_search(width=width)
+        for count, rounds in ((len(rows), 4), (1, 60)):
+            seconds: list[list[float]] = [[], []]
+            with CachedWeights().used():
+                for number in range(rounds):
+                    some = rows[number % 40 :][:count]
+
+                    def by_ensue(some: Any = some, pipeline: Any = pipeline) -> object:
+                        return pipeline.hypotheses(Sources(Ragged.of(some)))
+
+                    def by_ctranslate(some: Any = some, width: int = width) -> object:
+                        return compiled.outputs(
+                            [row.tolist() for row in some], width=width, batch_size=MAX_SEARCH_ROWS, max_tokens=TOKENS,
+                            min_tokens=TOKENS,
+                        )  # fmt: skip
+
+                    for taken, search in zip(seconds, (by_ensue, by_ctranslate), strict=True):
+                        taken.append(timed(search))
+            mine, theirs = (1e3 * min(taken) for taken in seconds)
+            print(f"| {count} | {width} | {mine:,.1f} | {theirs:,.1f} | {theirs / mine:.2f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("training", "search", "latency"))
+    parser.add_argument("what", choices=("training", "search", "latency", "steps"))
     parser.add_argument("data", type=Path)
     parser.add_argument("run", nargs="?")
     parser.add_argument("--peers", type=Path)
@@ -237,7 +268,7 @@ def main() -> None:
     if given.what == "training":
         training(given.data)
     else:
-        {"search": search, "latency": latency}[given.what](given.run, given.data)
+        {"search": search, "latency": latency, "steps": steps}[given.what](given.run, given.data)
 
 
 if __name__ == "__main__":

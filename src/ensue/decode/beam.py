@@ -120,7 +120,8 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
             source, rows = next(sources_in(state))  # Σ_i ln min(Σ_t a_ti, 1) over real positions (Wu et al. 2016)
             logarithms = attention.cpu().double().clamp(MIN_ATTENTION, 1).log()
             bonuses = search.coverage_penalty * logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
-        log_p = scores.log_softmax(-1, dtype=at_least_float32(scores.dtype))
+        is_log_p = getattr(model, "returns_log_probabilities", False)
+        log_p = scores if is_log_p else scores.log_softmax(-1, dtype=at_least_float32(scores.dtype))
         _block_tokens(log_p, frontier)
         options, values = continuations(log_p, search.width, frontier.required_ids())
         if np.isnan(values).any():

@@ -1,9 +1,9 @@
 """A Transformer decoder whose step is compiled from C (decoder_step.c), for beam search.
 
 In torch a step takes about a hundred operations, and selecting rows copies all keys and values. Here a step is one call
-of a C function, from ids to scores. The keys and values of a token are written once, to a slot of a shared array. The
-state of a row has the numbers of its slots, so that selecting rows copies only these numbers. The weights are packed
-for each search, or once for frozen models.
+of a C function, from ids to log-probabilities. The keys and values of a token are written once, to a slot of a shared
+array. The state of a row has the numbers of its slots, so that selecting rows copies only these numbers. The weights
+are packed for each search, or once for frozen models.
 """
 
 import ctypes
@@ -123,6 +123,9 @@ def functions(dtype: torch.dtype) -> ctypes.CDLL | None:
 class CompiledDecoder:
     """A compiled decoder for one search, which stores keys and values. `blocks` are the initial states of blocks."""
 
+    returns_log_probabilities = True
+    """Whether `step` returns log-probabilities rather than any scores of a softmax."""
+
     def __init__(self, model: EncoderDecoder, blocks: Sequence[DecoderBlockState]) -> None:
         layers = [layer for layer in model.decoder if isinstance(layer, PostNormDecoderBlock)]  # type: ignore[attr-defined]
         block, norm = layers[0], layers[0].norm_attention
@@ -145,12 +148,15 @@ class CompiledDecoder:
         ]  # fmt: skip
         self._packed, self._positions = packed, model.decoder.layers[0]  # type: ignore[index]
         self._encodings = torch.empty(0, self.d, dtype=self.dtype)
+        self._log_p = torch.empty(0, self.vocabulary_size, dtype=self.dtype)
         self._chunks: list[Tensor] = []
         self._num_slots = 0
         self.start = SlotState(torch.empty(self._texts, 0, dtype=torch.int64), shared[0].rows)
 
     def step(self, ids_t: Int[Tensor, " R"], state: SlotState) -> tuple[Float[Tensor, "R V"], SlotState]:
-        """Return the scores of the next token after one more token in each row, and the state."""
+        """Return the log-probabilities of the next token after one more token in each row, and the state. The next call
+        overwrites the log-probabilities, since new memory for each call would take longer than the softmax.
+        """
         rows, num_read = len(ids_t), state.slots.shape[1] + 1
         self._check(ids_t, state)
         new = torch.arange(self._num_slots, self._num_slots + rows).unsqueeze(1)
@@ -158,11 +164,13 @@ class CompiledDecoder:
         while len(self._chunks) << CHUNK_BITS < self._num_slots:
             self._chunks.append(torch.empty(1 << CHUNK_BITS, self.layers, 2, self.d, dtype=self.dtype))
         slots = torch.cat((state.slots, new), dim=1)
-        scores = torch.empty(rows, self.vocabulary_size, dtype=self.dtype)
-        self._decode(ids_t.contiguous(), slots, state.texts.contiguous(), num_read, scores)
-        return scores, SlotState(slots, state.texts)
+        if len(self._log_p) < rows:
+            self._log_p = torch.empty(rows, self.vocabulary_size, dtype=self.dtype)
+        log_p = self._log_p[:rows]
+        self._decode(ids_t.contiguous(), slots, state.texts.contiguous(), num_read, log_p)
+        return log_p, SlotState(slots, state.texts)
 
-    def _decode(self, ids: Tensor, slots: Tensor, texts: Tensor, num_read: int, scores: Tensor) -> None:
+    def _decode(self, ids: Tensor, slots: Tensor, texts: Tensor, num_read: int, log_p: Tensor) -> None:
         encoding = self._encoding(num_read - 1)
         function, keys = functions(self.dtype).decode, -(-max(num_read, self._source_length) // 8) * 8  # type: ignore[union-attr]
         ld, wide = (-(-size // 8) * 8 + ROW_PADDING for size in (self.d, max(3 * self.d, self.hidden)))
@@ -174,7 +182,7 @@ class CompiledDecoder:
             rows = last - first
             workspace = torch.empty(rows * (2 * ld + wide) + 5 * keys, dtype=self.dtype)
             inputs = ids[first:last], slots[first:last], texts[first:last], self._lengths
-            tensors = *inputs, workspace, scores[first:last]
+            tensors = *inputs, workspace, log_p[first:last]
             function(
                 shape, self._constants, self._layers, outer, chunks, *map(ctypes.c_int64, (rows, ld, wide)),
                 *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors),

@@ -1,5 +1,5 @@
-/* One position of a Transformer decoder for many rows, from the ids to the scores of the next token. Compiled after
- * engine/kernels.h and functions.h. Matrices are packed by `pack`, transposed: a product is x W^T. */
+/* One position of a Transformer decoder for many rows, from the ids to the log-probabilities of the next token. Compiled
+ * after engine/kernels.h and functions.h. Matrices are packed by `pack`, transposed: a product is x W^T. */
 
 /* Sizes: features, heads, hidden features, layers, vocabulary; whether norms come first; the hidden layer's
  * nonlinearity; positions read, including this one; positions of the memory; shift: a chunk has 2^shift places. */
@@ -48,6 +48,21 @@ static void normalize(int64_t rows, int64_t d, int64_t ld, real epsilon, const r
         for (int64_t j = 0; j < d; j++)
             y[j] = (x[j] - mean) * scale * weight[j] + bias[j];
     }
+}
+
+/* x - log sum exp x; all NaN if an element is NaN. */
+static void log_softmax(int64_t count, real *x) {
+    real maximum = -(real)INFINITY, total = 0;
+#pragma omp simd reduction(max : maximum)
+    for (int64_t j = 0; j < count; j++)
+        maximum = x[j] > maximum ? x[j] : maximum;
+#pragma omp simd reduction(+ : total)
+    for (int64_t j = 0; j < count; j++)
+        total += exp_(x[j] - maximum);
+    maximum += log_(total);
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++)
+        x[j] -= maximum;
 }
 
 /* The nonlinearity: ReLU (0), GELU (1) or SiLU (2). */
@@ -208,4 +223,6 @@ PUBLIC void decode(const shape *s, const double *numbers, const layer *layers, c
     }
     const real *y = input(s, &a, epsilon, o->norm, o->norm_b);
     product(rows, s->vocabulary, d, y, ld, o->scores, o->scores_b, scores, s->vocabulary, 0);
+    for (int64_t i = 0; i < rows; i++)
+        log_softmax(s->vocabulary, scores + i * s->vocabulary);
 }
