@@ -137,15 +137,16 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         ("echo 'In function f:' >&2; echo 'f:1: error: broken' >&2; exit 1", "fails (f:1: error: broken)"),
         ("exit 0", "writes no library (No such file or directory)"),
         ("kill -9 $$", "fails (status -9)"),
+        (None, "writes no library (No such file or directory)"),
     ],
 )
-def test_a_compiler_that_fails(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it says, and also if it says that all went well and has made nothing."""
+def test_a_compiler_that_fails(text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it says, and also if it says that all went well and has made nothing, or cannot be started."""
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
-    with_compiler(monkeypatch, (script(tmp_path / "cc", text),))
+    path = tmp_path / "cc"
+    with_compiler(monkeypatch, (str(path) if text is None else script(path, text),))
     with notice() as line:
         runs_in_torch_operations()
-    path = tmp_path / "cc"
     assert line[0] == f"no compiled cells: {path} {said}; layers run in torch operations, which is slower"
     assert libraries(tmp_path / "cache") == []
 
@@ -163,14 +164,6 @@ def test_what_a_scan_can_run_is_scanned(tmp_path: Path, monkeypatch: pytest.Monk
         with executing("fold"):
             layer(x)
         assert by_scan.call_count == 1
-
-
-@pytest.mark.usefixtures("forgetful")
-def test_a_compiler_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_compiler(monkeypatch, (str(tmp_path / "gone"),))
-    with notice() as line:
-        runs_in_torch_operations()
-    assert "gone writes no library (No such file or directory)" in line[0]
 
 
 @pytest.mark.usefixtures("forgetful")
