@@ -40,14 +40,14 @@ def test_gradients_are_difference_quotients(name: str) -> None:
     """By a feature at each position; by a unit of each state, which is moved from outside."""
     layer, move = rough(name), 1e-6
     x = torch.randn(1, T, layer.d_in, dtype=torch.float64)
-    found, taps = gradients_of(layer, x, output), tap_of_units(layer)
-    assert {units.name for units in found.states} <= set(taps)
+    (of_inputs, of_states), taps = gradients_of(layer, x, output), tap_of_units(layer)
+    assert {units.name for units in of_states} <= set(taps)
     for t in range(T):
         moved = x.clone()
         moved[0, t, 1] += move
         slope = (output(layer(moved)[0]) - output(layer(x)[0])).item() / move
-        assert found.inputs[t, 1] == pytest.approx(slope, abs=1e-5)
-    for units in found.states:
+        assert of_inputs[t, 1] == pytest.approx(slope, abs=1e-5)
+    for units in of_states:
         for t in (0, T - 2, T - 1):
             assert units.values[t, 2] == pytest.approx(moved_at(layer, x, taps[units.name], t, move), abs=1e-5)
 

@@ -20,7 +20,6 @@ from ensue.data.parallel import use_processes
 from ensue.errors import DataError
 from ensue.recipe import read_recipe
 from ensue.tasks.classification.data import Documents
-from ensue.tasks.classification.model import SplitTexts
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.sequence_to_sequence.job import stored_pairs
@@ -308,7 +307,7 @@ def test_only_the_rows_of_a_batch_are_in_memory(tmp_path: Path, monkeypatch: pyt
     part, whole, generator = Documents.empty(1), Documents.empty(1), np.random.default_rng(0)
     for numbers in generator.integers(0, 5000, (10_000, 40)).tolist():
         words = [f"w{number}" for number in numbers]
-        part.append(SplitTexts([words], False), Document((), ("label",)))
+        part.append([words], Document((), ("label",)), is_cut=False)
     for _ in range(100):
         whole.add(part)
     (tmp_path / "a.tsv").write_text("")

@@ -57,19 +57,11 @@ class Integrated(NamedTuple):
         return self.error <= _tolerance(self.value - self.baseline)
 
 
-class InputGradients(NamedTuple):
-    """The gradients of an output with respect to the inputs (T, d), and to the states at each position (T, d)."""
-
-    inputs: Array
-    states: list[Units]
-
-
 def gradients_of(
     layers: SequenceLayer, x: Float[Tensor, "1 T d"], output: Callable[[Tensor], Tensor], state: State = None
-) -> InputGradients:
-    """Return the total derivatives of `output`, a scalar function of the layers' output (1, T, d_out).
-
-    The layers must be in evaluation mode.
+) -> tuple[Array, list[Units]]:
+    """Return the total derivatives of `output`, a scalar function of the layers' output (1, T, d_out), with respect to
+    the inputs (T, d), and to the states at each position (T, d). The layers must be in evaluation mode.
     """
     taps = [name for name in unit_taps(layers) if name.rpartition(".")[2] in STATES]
     leaf = x.detach().requires_grad_()
@@ -80,7 +72,7 @@ def gradients_of(
     of_input, *of_states = torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True)
     rest = iter(of_states)
     by_tap = {tap: over_text([next(rest) for _ in tensors]).float().cpu().numpy() for tap, tensors in values_at.items()}
-    return InputGradients(_to_array(of_input[0]), named(by_tap))
+    return _to_array(of_input[0]), named(by_tap)
 
 
 def integrated_gradients(output: Output, x: Float[Tensor, "1 T d"], *, rows: int, points: int = 0) -> Integrated:

@@ -55,16 +55,6 @@ class SlotState(NamedTuple):
     """The index of the source text of each row."""
 
 
-class _Packed(NamedTuple):
-    """The packed weights of a decoder."""
-
-    tensors: list[Tensor]
-    layers: list[list[int]]
-    """The addresses of the weights of each layer, in the order of decoder_step.c."""
-    outer: list[int]
-    """The addresses of the weights of embedding, final normalization and softmax."""
-
-
 def compile_decoder(model: nn.Module, state: State) -> "tuple[CompiledDecoder, SlotState] | None":
     """Return the compiled decoder, and its initial state, for a search from `state`, the result of `begin`.
 
@@ -136,17 +126,17 @@ class CompiledDecoder:
         self._texts, self._source_length = real.shape
         self._lengths = real.sum(1)
         self._keys_and_values = [tensor.contiguous() for state in shared for tensor in state.content[:2]]
-        packed = cached_for(model, partial(_pack, model)) or _pack(model)
+        self._packed, of_layers, self._outer = cached_for(model, partial(_pack, model)) or _pack(model)
         sizes = (self._texts, self._source_length, self.d)
         memory = [address("keys and values", tensor, self.dtype, sizes) for tensor in self._keys_and_values]
-        table = [number for n, layer in enumerate(packed.layers) for number in (*layer, *memory[2 * n : 2 * n + 2])]
-        self._layers, self._outer = (ctypes.c_void_p * len(table))(*table), packed.outer
+        table = [number for n, layer in enumerate(of_layers) for number in (*layer, *memory[2 * n : 2 * n + 2])]
+        self._layers = (ctypes.c_void_p * len(table))(*table)
         self._constants = (ctypes.c_double * 2)(norm.eps, model.target.scale)
         self._sizes = [
             self.d, block.attention.num_heads, self.hidden, self.layers, self.vocabulary_size,
             isinstance(block, PreNormDecoderBlock), ACTIVATIONS.index(block.options.activation),
         ]  # fmt: skip
-        self._packed, self._positions = packed, model.decoder.layers[0]  # type: ignore[index]
+        self._positions = model.decoder.layers[0]  # type: ignore[index]
         self._encodings = torch.empty(0, self.d, dtype=self.dtype)
         self._log_p = torch.empty(0, self.vocabulary_size, dtype=self.dtype)
         self._chunks: list[Tensor] = []
@@ -214,7 +204,10 @@ class CompiledDecoder:
 
 
 @torch.no_grad()
-def _pack(model: EncoderDecoder) -> _Packed:
+def _pack(model: EncoderDecoder) -> tuple[list[Tensor], list[list[int]], list[int]]:
+    """Return the packed weights of a decoder, and the addresses of the weights of each layer, and of embedding, final
+    normalization and softmax, in the order of decoder_step.c.
+    """
     tensors: list[Tensor] = []
 
     def plain(weight: Tensor) -> int:
@@ -245,4 +238,4 @@ def _pack(model: EncoderDecoder) -> _Packed:
         if isinstance(block, PostNormDecoderBlock)
     ]  # fmt: skip
     ends = norm(last.module) if isinstance(last, Pointwise) else [0, 0]
-    return _Packed(tensors, layers, [plain(model.target.weight), *ends, *affine(model.head.matrix(), model.head.bias)])
+    return tensors, layers, [plain(model.target.weight), *ends, *affine(model.head.matrix(), model.head.bias)]

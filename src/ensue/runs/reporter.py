@@ -179,22 +179,6 @@ class MetricsLog:
             yield record
 
 
-@dataclass(frozen=True)
-class TaskLines:
-    """The sections of a model card that a task writes."""
-
-    about: str
-    """The end of the sentence that begins with "A tagger"."""
-    scores: list[str]
-    """A table in Markdown."""
-    data: list[str]
-    """The training, validation and test data, as a list in Markdown."""
-    commands: list[str]
-    """Commands that use the model."""
-    python: list[str]
-    """Lines of Python that use `model`."""
-
-
 def score_table(
     scores: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]], row_header: str = "data"
 ) -> list[str]:
@@ -208,23 +192,24 @@ def score_table(
 
 
 def write_card(
-    run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_parameters: int, sample: str, planned: Sequence[str]
+    run: RunDirectory, job: Any, outcome: Outcome, *, num_parameters: int, sample: str, planned: Sequence[str]
 ) -> None:
-    """Write the model card of a finished run."""
+    """Write the model card of a finished run. The `Job` writes the lines that depend on the task."""
     path, recipe, runtime = shlex.quote(str(run.path)), run.recipe, run.config["runtime"]
     budget = recipe.train.budget
     curve = "The curve is in `curve.png`, e" if (run.path / "curve.png").exists() else "E"
     origins = run.config.get("origins", [])
+    scores = {name: row for name, row in (("validation", outcome.valid), ("test", outcome.test)) if row}
     text = [
         f"# {run.path.name}", "",
-        f"A {recipe.what} ({recipe.describe()}, {num_parameters:,} parameters) {lines.about}, trained with "
+        f"A {recipe.what} ({recipe.describe()}, {num_parameters:,} parameters) {job.about()}, trained with "
         f"ensue {VERSION} on {datetime.date.today().isoformat()}.", "",
-        "## Scores", "", *lines.scores, "",
+        "## Scores", "", *job.score_lines(scores), "",
         f"Best of {budget}={getattr(recipe.train, budget):g}: step {outcome.best_step:,} of {outcome.step:,}, "
         f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). {curve}very report in `metrics.jsonl`.", "",
-        "## Data", "", *lines.data, *(f"- {line}" for line in planned),
+        "## Data", "", *job.data_lines(), *(f"- {line}" for line in planned),
         *(f"- origin: `{origin['path']}`, weights {origin['sha256'][:12]}" for origin in origins), "",
-        *usage_lines(run, lines.commands, lines.python),
+        *usage_lines(run, job.commands(path), job.python()),
         "## Repeat", "", "```",
         f"ensue train {path}/recipe.toml --out ANOTHER --threads {runtime['threads']} --device {runtime['device']} "
         f"--set train.precision={runtime['precision']}", "```", "",

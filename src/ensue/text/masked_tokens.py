@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,6 @@ from ensue.text.tokenizer import Tokenizer
 from ensue.text.wordpiece import BEGIN, MASK, PADDING, SEPARATOR
 
 FRAME_TOKENS = (PADDING, BEGIN, SEPARATOR, MASK)
-
-
-class MaskedText(NamedTuple):
-    """The ids of a text with masks, and the strings before, between and after the masks."""
-
-    ids: NDArray[np.int64]
-    strings: tuple[str, ...]
 
 
 class MaskedTokenizer(ExtendedTokenizer):
@@ -58,15 +51,15 @@ class MaskedTokenizer(ExtendedTokenizer):
             offsets[index, 0] += blanks if blanks < stop - start else 0
         return ids.astype(np.int64), offsets
 
-    def encode_masked(self, text: str) -> MaskedText:
-        """Return the ids of a text in which each `[MASK]` stands for one token."""
+    def encode_masked(self, text: str) -> tuple[NDArray[np.int64], list[str]]:
+        """Return the ids of a text in which each `[MASK]` stands for one token, and the strings around the masks."""
         strings = text.split(MASK)
         joins = self.tokenizer.joins_blanks
         first, *others = [text.removesuffix(" ") if joins else text for text in strings[:-1]] + strings[-1:]
         ids = [self.encode(first)]
         for string in others:
             ids += [np.array([self.mask_id]), self.tokenizer.encode(string).astype(np.int64)]
-        return MaskedText(np.concatenate(ids), tuple(strings))
+        return np.concatenate(ids), strings
 
     def filled(self, strings: Sequence[str], fills: Sequence[int]) -> str:
         """Return the text with its masks replaced by the tokens `fills`. No blank precedes a token inside a word."""

@@ -57,18 +57,13 @@ class TrackedReporter(Reporter):
 
     def __init__(self, reporter: Reporter, run: str | Path, trackers: Sequence[Tracker]) -> None:
         self.reporter, self.run, self.trackers = reporter, RunDirectory(run, is_output=True), list(trackers)
+        self.noted, self.working, self.is_enough = reporter.noted, reporter.working, reporter.is_enough  # type: ignore[method-assign]
         self.num_sent, self.sent_at = 0, 0.0
 
     def started(self, facts: Facts) -> None:
         self.reporter.started(facts)
         self._call_trackers(lambda tracker: tracker.begin(self.run))
         self._send()
-
-    def noted(self, note: str) -> None:
-        self.reporter.noted(note)
-
-    def working(self, what: str, share: float) -> None:
-        self.reporter.working(what, share)
 
     def stepped(self, report: StepReport) -> None:
         self.reporter.stepped(report)
@@ -78,9 +73,6 @@ class TrackedReporter(Reporter):
     def validated(self, validation: Validation) -> None:
         self.reporter.validated(validation)
         self._send()
-
-    def is_enough(self) -> bool:
-        return self.reporter.is_enough()
 
     def finished(self, outcome: Outcome) -> None:
         self._send()

@@ -12,7 +12,7 @@ by the number of predictions of the full batch, so that the gradients add up to 
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -26,14 +26,6 @@ from ensue.ranks import NUM_SHARDS, ProcessGroup, shard
 from ensue.tasks.contract.task import LazyBatch, Task
 from ensue.training.device import autocast, is_out_of_memory
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
-
-
-class StepLoss(NamedTuple):
-    """The loss of a batch, the next state of the local rows, and whether a rank was asked to stop."""
-
-    loss: Loss
-    state: State
-    stop: bool
 
 
 class OutOfMemory(Exception):
@@ -61,10 +53,11 @@ class Gradients:
 
     def compute(
         self, batch: LazyBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
-    ) -> StepLoss:
+    ) -> tuple[Loss, State, bool]:
         """Set `.grad` to the gradients of the batch's mean loss. `state` is the carried state of the `local_rows`.
 
-        Raises OutOfMemory on all ranks if one rank is out of memory.
+        Returns the loss, the next state of the local rows, and whether a rank was asked to stop. Raises OutOfMemory on
+        all ranks if one rank is out of memory.
         """
         accumulate = self._add_shards if self.group.exact else self._add_micro_batches
         next_state, summed, failed = None, None, False
@@ -84,7 +77,7 @@ class Gradients:
                 raise
             failed = True
         stop = self._reduce(summed, failed=failed, stop=stop)
-        return StepLoss(Loss(self.total, self.count), next_state, stop)
+        return Loss(self.total, self.count), next_state, stop
 
     def loss(self, batch: Any, state: State) -> tuple[Loss, State]:
         """Return the summed loss of a batch, and the next state."""

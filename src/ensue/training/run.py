@@ -247,7 +247,7 @@ def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Out
     size = count_parameters(trainer.model)
     planned = [] if trainer.plan is None else trainer.plan.lines
     facts: dict[str, Any] = {"num_parameters": size, "sample": sample, "planned": planned}
-    make_optional(card, lambda: write_card(run, job.card_lines(run, outcome), outcome, **facts), reporter)
+    make_optional(card, lambda: write_card(run, job, outcome, **facts), reporter)
 
 
 @contextmanager

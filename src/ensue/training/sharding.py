@@ -23,7 +23,7 @@ from ensue.processor import Precision
 from ensue.ranks import local_shard
 from ensue.tasks.contract.task import Batch, LazyBatch, Task
 from ensue.training.device import autocast
-from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
+from ensue.training.gradients import Gradients, OutOfMemory
 from ensue.training.optimizer import called_layers
 from ensue.training.processes import DistributedGroup
 from ensue.types import Loss, State
@@ -52,7 +52,7 @@ class ShardedGradients(Gradients):
 
     def compute(
         self, batch: LazyBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
-    ) -> StepLoss:
+    ) -> tuple[Loss, State, bool]:
         def is_network_error(error: RuntimeError) -> bool:
             return isinstance(error, dist.DistError) or "gloo" in str(error)
 

@@ -224,7 +224,7 @@ def _compute_gradients(model: Classifier, reading: ReadFeatures, label: int) -> 
     def output(h: Tensor) -> Tensor:
         return log_odds(model, model.logits_of([Pooled(pooling(h, None).float(), reading.keys)]), label)
 
-    return (gradients_of(layers, reading.x, output).inputs * reading.x[0].cpu().numpy()).sum(1)
+    return (gradients_of(layers, reading.x, output)[0] * reading.x[0].cpu().numpy()).sum(1)
 
 
 GRADIENTS = (

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -68,32 +68,26 @@ class Documents(Columns):
             return super().group_keys
         return number_rows([digest for texts in self.texts for digest in texts.digests()])
 
-    def append(self, texts: classification.SplitTexts, document: Document) -> None:
-        """Append a document, whose words are `texts`."""
-        for column, words in zip(self.texts, texts.words, strict=True):
+    def append(self, texts: list[list[str]], document: Document, *, is_cut: bool) -> None:
+        """Append a document, whose words are `texts`; `is_cut` is whether a text was truncated."""
+        for column, words in zip(self.texts, texts, strict=True):
             column.append(words)
         self.labels.append(document.labels)
-        self.columns["cut"].extend([texts.is_cut])
-        self.columns["empty"].extend([not any(texts.words)])
+        self.columns["cut"].extend([is_cut])
+        self.columns["empty"].extend([not any(texts)])
         self.columns["groups"].extend([document.group])
 
     def __str__(self) -> str:
         return f"{len(self):,} texts"
 
 
-@dataclass(frozen=True)
-class DocumentReader:
-    """A picklable function that splits documents into words, for worker processes."""
-
-    reader: classification.TextReader
-    multiple: bool
-
-    def __call__(self, documents: Iterable[Document]) -> Documents:
-        """Return the words of documents. Raise DataError for a document that the model cannot read."""
-        documents_read = Documents.empty(self.reader.num_texts)
-        for document in documents:
-            documents_read.append(self.reader.read(document, multiple=self.multiple), document)
-        return documents_read
+def read_documents(documents: Iterable[Document], *, reader: classification.TextReader, multiple: bool) -> Documents:
+    """Return the words of documents. Raise DataError for a document that the model cannot read."""
+    documents_read = Documents.empty(reader.num_texts)
+    for document in documents:
+        texts, is_cut = reader.read(document, multiple=multiple)
+        documents_read.append(texts, document, is_cut=is_cut)
+    return documents_read
 
 
 class DocumentData(WordsData[Documents]):
@@ -126,7 +120,7 @@ class DocumentData(WordsData[Documents]):
         self.multiple = any(bool((documents.labels.lengths != 1).any()) for documents in labeled)
 
     def _read_words(self, answer: TeacherAnswer) -> tuple[tuple[str, ...], ...]:
-        return tuple(map(tuple, self.reader.read(Document(answer.texts, path=self.recipe.data.teacher)).words))
+        return tuple(map(tuple, self.reader.read(Document(answer.texts, path=self.recipe.data.teacher))[0]))
 
     def soft_targets(self, labels: Classes) -> NDArray[np.float32] | None:
         """Return the probability of each label of the training texts (N, K); None without a teacher."""
@@ -155,7 +149,8 @@ class DocumentData(WordsData[Documents]):
 
     def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
         documents = Documents.empty(self.num_texts)
-        for chunk in ordered_map(DocumentReader(self.reader, multiple), batched(source, CHUNK_DOCUMENTS)):
+        read = partial(read_documents, reader=self.reader, multiple=multiple)
+        for chunk in ordered_map(read, batched(source, CHUNK_DOCUMENTS)):
             documents.add(chunk)
         if not len(documents):
             raise DataError("no texts", source.location)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field
 
@@ -69,15 +69,6 @@ def describe_reading(data: ClassificationData, longer: str) -> str:
     return f"{longer} {words} words are read"
 
 
-class SplitTexts(NamedTuple):
-    """The words of a document after truncation."""
-
-    words: list[list[str]]
-    """The words of each text."""
-    is_cut: bool
-    """Whether a text was truncated."""
-
-
 @dataclass(frozen=True)
 class TextReader:
     """A reader of documents, which splits texts into words and truncates them."""
@@ -89,13 +80,15 @@ class TextReader:
     blanks: str | None = None
     """The blanks to put before the first word of a text; None: words do not include the blanks before them."""
 
-    def read(self, document: Document, *, multiple: bool = True) -> SplitTexts:
-        """Return the words of a document. Raise DataError for a wrong number of texts or labels, or a long text."""
+    def read(self, document: Document, *, multiple: bool = True) -> tuple[list[list[str]], bool]:
+        """Return the words of each text of a document after truncation, and whether a text was truncated. Raise
+        DataError for a wrong number of texts or labels, or a long text.
+        """
         check_document(document, self.num_texts, multiple=multiple)
         words = [words_in(text, self.splitter, blanks=self.blanks) for text in document.texts]
         truncated = [self._truncate(text) for text in words]
         self.recipe.check_length(max(map(len, truncated)), document.path, document.line)
-        return SplitTexts(truncated, truncated != words)
+        return truncated, truncated != words
 
     def tokens(self, text: str) -> tuple[list[Token], list[Token]]:
         """Return all tokens of a text, and the tokens after truncation."""

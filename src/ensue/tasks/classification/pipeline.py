@@ -188,7 +188,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
 
     def _chunks(self, documents: Iterable[Document]) -> Iterator[list[SplitDocument]]:
         reader = self.text_reader
-        items = ((document, reader.read(document).words) for document in documents)
+        items = ((document, reader.read(document)[0]) for document in documents)
         return chunks(items, lambda item: sum(map(len, item[1])), chunk_words=CHUNK_WORDS, chunk_items=CHUNK_TEXTS)
 
     def _classify_chunk(

@@ -3,7 +3,6 @@
 `training/run.py` calls the steps in order.
 """
 
-import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from ensue.errors import RecipeError
 from ensue.recipe import Recipe
 from ensue.runs.directory import Origin, RunDirectory
-from ensue.runs.reporter import Outcome, TaskLines, score_table
+from ensue.runs.reporter import score_table
 from ensue.runs.schema import Config
 from ensue.tasks import task_entry
 from ensue.tasks.contract.task import Task, TaskScores
@@ -205,12 +204,6 @@ class Job(ABC, Generic[ModelT]):
     def pictures(self) -> dict[str, Callable[[Path], None]]:
         """Return functions that draw the pictures of a finished run, by the names of their files."""
         return {}
-
-    def card_lines(self, run: RunDirectory, outcome: Outcome) -> TaskLines:
-        """Return the lines of the model card that depend on the task."""
-        by_data = {"validation": outcome.valid, "test": outcome.test}
-        scores, path = {name: row for name, row in by_data.items() if row}, shlex.quote(str(run.path))
-        return TaskLines(self.about(), self.score_lines(scores), self.data_lines(), self.commands(path), self.python())
 
     def about(self) -> str:
         """Return the end of the phrase "a tagger ..." on the card."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -147,36 +147,27 @@ def _parse_span(text: str) -> Span:
     return Span(label, int(start), int(end))
 
 
-@dataclass(frozen=True)
-class PassageReader:
-    """A picklable function that stores passages as columns, for worker processes."""
-
-    format: Format
-    labels: Sequence[str]
-    """The columns of labels; "" for a single column."""
-    column: str | None
-    """The name of a single column of labels; None: the default of the format."""
-    input_columns: Sequence[str]
-    """The other columns that the model reads."""
-    group: str
-    schemes: Sequence[str] = ()
-    """The columns of labels that may encode spans, whose schemes are detected."""
-
-    def __call__(self, passages: Iterable[list[Sentence]]) -> tuple[Sentences, dict[str, SchemeDetector]]:
-        """Return the columns and the detectors of schemes. Raise DataError for a sentence without a column."""
-        columns = Sentences.empty(self.labels, self.input_columns)
-        detectors = {name: SchemeDetector() for name in self.schemes}
-        for passage in passages:
-            for index, sentence in enumerate(passage):
-                labels = {name: self.format.labels(sentence, name or self.column) for name in self.labels}
-                group = self.format.group(sentence, self.group) if self.group else ""
-                misaligned = {name: self.format.misaligned(sentence, name or self.column) for name in self.labels}
-                columns.append(sentence, labels, misaligned=misaligned, continues=index > 0, group=group)
-                for name, detector in detectors.items():
-                    values = labels[name]
-                    for tags in map(dict.values, schemes.layers(values).values()) if self.format.nested else [values]:
-                        detector.feed(tags, sentence.line)
-        return columns, detectors
+def read_columns(
+    passages: Iterable[list[Sentence]], *, format: Format, names: Mapping[str, str | None],
+    input_columns: Sequence[str], group: str, with_spans: Sequence[str],
+) -> tuple[Sentences, dict[str, SchemeDetector]]:  # fmt: skip
+    """Return passages as columns, and the detectors of the schemes of the columns `with_spans`. `names` are the columns
+    of labels in the file (None: the default of the format), by their names here. `input_columns` are the other columns
+    that the model reads. Raise DataError for a sentence without a column.
+    """
+    columns = Sentences.empty([*names], input_columns)
+    detectors = {name: SchemeDetector() for name in with_spans}
+    for passage in passages:
+        for index, sentence in enumerate(passage):
+            labels = {name: format.labels(sentence, column) for name, column in names.items()}
+            key = format.group(sentence, group) if group else ""
+            misaligned = {name: format.misaligned(sentence, column) for name, column in names.items()}
+            columns.append(sentence, labels, misaligned=misaligned, continues=index > 0, group=key)
+            for name, detector in detectors.items():
+                values = labels[name]
+                for tags in map(dict.values, schemes.layers(values).values()) if format.nested else [values]:
+                    detector.feed(tags, sentence.line)
+    return columns, detectors
 
 
 def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
@@ -329,11 +320,14 @@ class SentenceData(WordsData[Sentences]):
     def _read(
         self, source: SentenceSource, *, group: str = "", schemes: Sequence[str] = ()
     ) -> tuple[Sentences, dict[str, SchemeDetector]]:
-        labels, values = self.columns or [""], self.recipe.features.columns
-        reader = PassageReader(source.format, labels, self.recipe.data.label_column or None, values, group, schemes)
-        sentences, detectors = Sentences.empty(labels, values), {name: SchemeDetector() for name in schemes}
+        names: dict[str, str | None] = {name: name for name in self.columns} or {
+            "": self.recipe.data.label_column or None
+        }
+        options: dict[str, Any] = {"input_columns": self.recipe.features.columns, "group": group, "with_spans": schemes}
+        read: Any = partial(read_columns, format=source.format, names=names, **options)
+        sentences, detectors = read([])
         passages = read_passages((sentence for sentence in source if sentence.words), self.recipe)
-        for chunk, detected in ordered_map(reader, batched(passages, CHUNK_SENTENCES)):
+        for chunk, detected in ordered_map(read, batched(passages, CHUNK_SENTENCES)):
             sentences.add(chunk)
             for name, detector in detectors.items():
                 detector.add(detected[name])

@@ -74,14 +74,15 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, toke
 
         return integrated_gradients(output, x[:, -last:], rows=rows_together(model.layers, last))
 
-    gradients = gradients_of(model.layers, x[:, -num_before:], log_probability, _read_state(model, x[:, :-num_before]))
-    products = (gradients.inputs * x[0, -num_before:].double().cpu().numpy()).sum(1)
+    state = _read_state(model, x[:, :-num_before])
+    gradients, of_states = gradients_of(model.layers, x[:, -num_before:], log_probability, state)
+    products = (gradients * x[0, -num_before:].double().cpu().numpy()).sum(1)
     for last in dict.fromkeys(min(num_before, count) for count in INTEGRATED_TOKENS):
         attribution = integrated(last)
         if attribution.is_exact:
             break
-    norms = np.linalg.norm(gradients.inputs, axis=1)
-    return Explanation(position, token, norms, products, gradients.states, attribution)
+    norms = np.linalg.norm(gradients, axis=1)
+    return Explanation(position, token, norms, products, of_states, attribution)
 
 
 def _read_state(model: LanguageModel, x: Tensor) -> State:
@@ -145,19 +146,19 @@ def view_text(
     """
     with evaluating(model):
         with torch.inference_mode():
-            values_of_start = _read(model, np.array([tokenizer.start_id])).values.values()
-            num_units = max(1, sum(values.shape[1] for values in values_of_start))
+            _, values_of_start = _read(model, np.array([tokenizer.start_id]))
+            num_units = max(1, sum(values.shape[1] for values in values_of_start.values()))
             shown = ids[: min(MAX_TOKENS, max(1, MAX_VALUES // num_units))]
             inputs, targets = np.concatenate(([tokenizer.start_id], shown)), np.append(shown, NO_TOKEN)
-            outputs = _read(model, inputs)
-            predictions = predict_targets(model.head, outputs.h, targets)
+            h, values_of_taps = _read(model, inputs)
+            predictions = predict_targets(model.head, h, targets)
             first = inputs[: min(MAX_ATTENTION_POSITIONS, model.context or MAX_ATTENTION_POSITIONS)]
             attention = attention_of(model.layers, model.features(on_device(first[None], device_of(model))))
-            units = named({name: values[1:] for name, values in outputs.values.items()})
+            units = named({name: values[1:] for name, values in values_of_taps.items()})
             without = None
             if off:
                 with switching_off(model.layers, off, units):
-                    without = predict_targets(model.head, _read(model, inputs).h, targets)
+                    without = predict_targets(model.head, _read(model, inputs)[0], targets)
         explanation = None if question is None else explain(model, inputs, *_find_target(question, shown, predictions))
     assert attention is not None, "MAX_ATTENTION_POSITIONS is below the limit of attention_of"
     tokens = pieces_of(tokenizer.decoder(), shown.tolist())
@@ -177,14 +178,8 @@ def _find_target(question: Question, ids: NDArray[np.int64], predictions: Predic
     return position, default if question.token is None else question.token
 
 
-class _Outputs(NamedTuple):
-    """The input of the head (N, d) and the values (N, d) of each tap at N positions."""
-
-    h: Tensor
-    values: dict[str, NDArray[np.float32]]
-
-
-def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> _Outputs:
+def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> tuple[Tensor, dict[str, NDArray[np.float32]]]:
+    """Return the input of the head (N, d) and the values (N, d) of each tap at N positions."""
     taps = unit_taps(model.layers)
     h: list[Tensor] = []
     values: dict[str, list[NDArray[np.float32]]] = {tap: [] for tap in taps}
@@ -197,7 +192,7 @@ def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> _Outputs:
             h.append(model.layers(x)[0][0, first - begin :])
         for tap, tensors in outputs.items():
             values[tap].append(over_text(tensors)[first - begin :].float().cpu().numpy())
-    return _Outputs(torch.cat(h), {tap: np.concatenate(arrays) for tap, arrays in values.items()})
+    return torch.cat(h), {tap: np.concatenate(arrays) for tap, arrays in values.items()}
 
 
 def predict_targets(head: SoftmaxHead, h: Tensor, targets: NDArray[np.int64]) -> Predictions:

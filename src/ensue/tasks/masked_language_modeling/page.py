@@ -101,7 +101,7 @@ def inspect_masked(
 ) -> Inspection:
     """Return the page of `MaskedLanguagePipeline.inspect`. `facts` are the values at the top of the page by name."""
     check_type("the text", text, str, "a string")
-    ids = coder.encode_masked(text).ids
+    ids, _ = coder.encode_masked(text)
     if not len(ids):
         raise EnsueError("nothing to inspect: the text has no tokens")
     view = view_masked(model, coder, ids)

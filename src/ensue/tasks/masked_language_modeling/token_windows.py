@@ -5,7 +5,6 @@ and other windows of a batch do not change the values.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -73,12 +72,8 @@ def _read_windows(
     return list(h.float().cpu().numpy())
 
 
-class HiddenToken(NamedTuple):
-    """A hidden token and its window."""
-
-    window: TextWindow
-    position: int
-    """The position of the token in the text."""
+HiddenToken = tuple[TextWindow, int]
+"""The window of a hidden token, and its position in the text."""
 
 
 @torch.inference_mode()
@@ -89,8 +84,9 @@ def pseudo_nats(
     nats = [np.zeros(len(text)) for text in texts]
     with evaluating(model):
         for batch, ids, mask, targets in _hidden_batches(model, coder, texts):
-            for row, surprisal in zip(batch, model.masked_nats(model(ids, mask), targets).nats.tolist(), strict=True):
-                nats[row.window.text][row.position] = surprisal
+            surprisals = model.masked_nats(model(ids, mask), targets).nats.tolist()
+            for (window, position), surprisal in zip(batch, surprisals, strict=True):
+                nats[window.text][position] = surprisal
     return nats
 
 
@@ -101,7 +97,7 @@ def pseudo_logits(
     """Yield N positions of a text, in any order, and their logits (N, V) given all other tokens."""
     with evaluating(model):
         for batch, ids, mask, targets in _hidden_batches(model, coder, [text]):
-            yield [row.position for row in batch], model.logits(ids, targets != NOT_HIDDEN, mask)
+            yield [position for _, position in batch], model.logits(ids, targets != NOT_HIDDEN, mask)
 
 
 def _hidden_batches(
@@ -111,9 +107,10 @@ def _hidden_batches(
     windows = sorted(_list_windows(texts, model.context - 2), key=lambda window: window.size)
     device = device_of(model)
     for batch in _hidden_tokens(windows):
-        pieces = [texts[row.window.text][row.window.begin : row.window.end] for row in batch]
+        pieces = [texts[window.text][window.begin : window.end] for window, _ in batch]
         ids, mask = _frame(coder, pieces, device)
-        positions = torch.tensor([row.position - row.window.begin + 1 for row in batch], device=device).unsqueeze(1)
+        places = [position - window.begin + 1 for window, position in batch]
+        positions = torch.tensor(places, device=device).unsqueeze(1)
         targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, positions, ids.gather(1, positions))
         yield batch, ids.scatter(1, positions, coder.mask_id), mask, targets
 
@@ -121,8 +118,8 @@ def _hidden_batches(
 def _hidden_tokens(windows: Sequence[TextWindow]) -> Iterator[list[HiddenToken]]:
     for start in range(0, len(windows), MAX_WINDOWS):
         chunk = windows[start : start + MAX_WINDOWS]
-        rows = [HiddenToken(window, position) for window in chunk for position in range(window.first, window.last)]
-        yield from batches_by_length(rows, [row.window.size + 2 for row in rows], MAX_CALL_TOKENS)
+        rows = [(window, position) for window in chunk for position in range(window.first, window.last)]
+        yield from batches_by_length(rows, [window.size + 2 for window, _ in rows], MAX_CALL_TOKENS)
 
 
 @torch.inference_mode()

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Annotated, Any, NamedTuple, Self, TypeVar, cast
+from typing import Annotated, Any, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -250,16 +250,6 @@ def layers_shapes(run: RunDirectory) -> tuple[LayersShape, ...]:
 Parts = TypeVar("Parts", bound=WordParts)
 
 
-class Pretrained(NamedTuple):
-    """Words with pretrained vectors."""
-
-    words: Sequence[str]
-    vectors: Tensor
-    """The vectors (1 + words, d); row 0 is zero."""
-    num_extra: int
-    """The number of words that do not occur in the data; these are the last words."""
-
-
 def read_vectors_or_run(path: str, wanted: Collection[str], num_first: int) -> WordVectors:
     """Return words and vectors as `read_vectors`, of a file, or of a run or an installed model of word vectors."""
     run = RunDirectory(path)
@@ -274,8 +264,10 @@ def read_vectors_or_run(path: str, wanted: Collection[str], num_first: int) -> W
     return list(compress(words, vectors.any(1))), vectors[vectors.any(1)]
 
 
-def pretrained_vectors(path: str, forms: Collection[str], num_extra: int) -> Pretrained:
-    """Return the vectors of `forms` (or their lowercased forms), and of the first `num_extra` words of a file."""
+def pretrained_vectors(path: str, forms: Collection[str], num_extra: int) -> tuple[list[str], Tensor, int]:
+    """Return words with vectors: `forms` (or their lowercased forms), then the other words among the first `num_extra`
+    of a file. Also return the vectors (1 + words, d), whose row 0 is zero, and the number of the other words.
+    """
     data_words = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
     words, matrix = read_vectors_or_run(path, data_words, num_extra)
     is_in_data = np.array([word in data_words for word in words], np.bool_)
@@ -283,7 +275,7 @@ def pretrained_vectors(path: str, forms: Collection[str], num_extra: int) -> Pre
         raise DataError(f"has none of the {len(forms):,} words of the data", path)
     order = np.argsort(~is_in_data, kind="stable")
     rows = np.concatenate((np.zeros((1, matrix.shape[1]), np.float32), matrix[order]))
-    return Pretrained([words[row] for row in order], torch.from_numpy(rows), int((~is_in_data).sum()))
+    return [words[row] for row in order], torch.from_numpy(rows), int((~is_in_data).sum())
 
 
 def d_vectors(pretrained: Tensor | None) -> int:
@@ -298,7 +290,7 @@ def with_vectors(parts: Parts, run: RunDirectory, path: str) -> Parts:
         return parts
     recipe, num_extra = cast("WordsRecipe", run.recipe), parts.lexicon.kept_vectors
     data_words = known.symbols[: len(known) - num_extra]
-    current = pretrained_vectors(path, data_words, recipe.features.kept_vectors if num_extra else 0)
-    if (UNKNOWN, *current.words) != known.symbols or current.vectors.shape != table.shape:
+    words, vectors, _ = pretrained_vectors(path, data_words, recipe.features.kept_vectors if num_extra else 0)
+    if (UNKNOWN, *words) != known.symbols or vectors.shape != table.shape:
         raise RunError(f"{run.path}: {path} has changed since this run began; choose another --out")
-    return replace(parts, pretrained=current.vectors)
+    return replace(parts, pretrained=vectors)
