@@ -308,8 +308,7 @@ class WordPipeline(Predictor):
         has_bag = getattr(model, "bag", None) is not None
         self.reader = FeatureReader(model.features, lexicon, device_of(model), has_bag=has_bag)
         self.labels, self.config, self.subwords = labels, config or {}, subwords
-        self.splitter: str = recipe.data.splitter
-        """The name of the splitter of running text into words; "whitespace" is for tokenized text."""
+        self._splitter: str = recipe.data.splitter
         self.recipe, self.contextual, self.run = recipe, contextual, run
         self.max_words = recipe.max_words
 
@@ -321,10 +320,15 @@ class WordPipeline(Predictor):
             contextual=ContextualFeatures.within(run, device), subwords=parts.subwords(run.recipe),
         )  # fmt: skip
 
+    @property
+    def splitter(self) -> str:
+        """The name of the splitter of running text into words; "whitespace" is for tokenized text."""
+        return self._splitter
+
     def with_splitter(self, splitter: str) -> Self:
         """Return a copy of the model with another splitter."""
         check_type("the splitter", splitter, str, "its name")
-        return changed(self, splitter=splitter)
+        return changed(self, _splitter=splitter)
 
     @abstractmethod
     def source(

@@ -217,6 +217,10 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return f"wrote {amount} of {len(series[0]):,} frames to {out}"
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
+        return self.expect(series)
+
+    def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
+        """Yield the mean and deviation of the frame after each series, in order and in constant memory."""
         for chunk in chunked(series):
             means, deviations = frame_prediction.next_moments(self.model, FrameRows.of_series(chunk))
             for item, mean, deviation in zip(chunk, means, deviations, strict=True):
