@@ -10,23 +10,23 @@ tracing, so a trace is used only as long as its `Snapshot` matches the layer.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter, itemgetter
-from typing import Any, TypeVar
+from typing import Any
 from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ensue.engine.aten import HANDLERS, Nodes, Untraceable
 from ensue.engine.graph import Graph, Node, reachable
 from ensue.types import State, leaves, map_state
 
-Item = TypeVar("Item")
 SHAPE_OPERATIONS = frozenset({"expand", "view", "_unsafe_view"})
 """Operations whose arguments are the sizes of the result, including the number of rows."""
 
@@ -40,16 +40,16 @@ class TensorKey:
 
 @dataclass(frozen=True)
 class Call:
-    """A recorded operation, with keys in place of tensors."""
+    """A recorded operation; `items` are the items of its arguments, with keys in place of tensors."""
 
     function: Any
-    args: Any
-    kwargs: dict[str, Any]
+    items: list[Any]
+    structure: TreeSpec
     results: Sequence[int]
 
     def run(self, values: dict[int, Any], rows: tuple[int, int] = (0, 0)) -> None:
         """Repeat the operation on `values` and add its results; `rows` are the traced and the current row count."""
-        args, kwargs = _map_items((self.args, self.kwargs), lambda item: _substitute(item, values, *rows))
+        args, kwargs = tree_unflatten([_substitute(item, values, *rows) for item in self.items], self.structure)
         results = self.function(*args, **kwargs)
         results = results if isinstance(results, (tuple, list)) else (results,)
         values.update(zip(self.results, results, strict=True))
@@ -236,7 +236,8 @@ class _Lowering(Nodes):
             self.constants[id(results[0])] = results[0]
             self.fixed.add(id(results[0]))
             return
-        tensors = _collect_items(Tensor, (args, kwargs))
+        items, structure = tree_flatten((args, kwargs))
+        tensors = [item for item in items if isinstance(item, Tensor)]
         if any(id(tensor) not in self.fixed and id(tensor) not in self.nodes for tensor in tensors):
             raise Untraceable(
                 "a tensor that is not a parameter, buffer or other attribute, and may differ in the next call"
@@ -245,10 +246,10 @@ class _Lowering(Nodes):
             raise Untraceable(f"{name}, which changes a tensor in place")
         if name == "_local_scalar_dense":
             raise Untraceable("a number read out of a tensor, on which the control flow may depend")
-        numbers = [*_collect_items(int, (args, kwargs)), *_collect_items(float, (args, kwargs))]
-        if name not in SHAPE_OPERATIONS and self.rows in numbers:
+        if name not in SHAPE_OPERATIONS and self.rows in [item for item in items if isinstance(item, (int, float))]:
             raise Untraceable(f"{name} with the number of rows as an argument")
-        call = Call(function, _replace_tensors(args), _replace_tensors(kwargs), [id(result) for result in results])
+        items = [TensorKey(id(item)) if isinstance(item, Tensor) else item for item in items]
+        call = Call(function, items, structure, [id(result) for result in results])
         if any(id(tensor) in self.nodes for tensor in tensors):
             self._add_nodes(name, args, kwargs, results)
             self.calls.append(call)
@@ -308,7 +309,7 @@ class _Lowering(Nodes):
         if y.dim() != 2:
             raise Untraceable("an output that is not of (rows, features)")
         output, *states = (self.node(result) for result in results)
-        keys = {item.key for call in self.once for item in _collect_items(TensorKey, (call.args, call.kwargs))}
+        keys = {item.key for call in self.once for item in call.items if isinstance(item, TensorKey)}
         keys |= {*self.vectors, *(matrix.key for matrix in self.matrices)}
         parameters = {name: key for name, key in self.parameters.items() if key in keys}
         return TracedStep(
@@ -322,26 +323,6 @@ def _index_of(items: list[Any], item: Any) -> int:
     if item not in items:
         items.append(item)
     return items.index(item)
-
-
-def _collect_items(kind: type[Item], value: Any) -> list[Item]:
-    if isinstance(value, kind):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [item for inner in value for item in _collect_items(kind, inner)] if isinstance(value, (tuple, list)) else []
-
-
-def _map_items(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        return {name: _map_items(item, change) for name, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_map_items(item, change) for item in value)
-    return change(value)
-
-
-def _replace_tensors(value: Any) -> Any:
-    return _map_items(value, lambda item: TensorKey(id(item)) if isinstance(item, Tensor) else item)
 
 
 def _substitute(value: Any, values: dict[int, Any], rows: int, rows_now: int) -> Any:

@@ -120,9 +120,7 @@ class ClockworkFunction(torch.autograd.Function):
             return None, *gradients_of(ctx.schedule.folded, arguments, [error, at_end])
         x, h, W, U, _ = (tensor.resolve_neg().contiguous() for tensor in arguments)
         error = torch.zeros_like(y) if error is None else error.resolve_neg().contiguous()
-        grad_h = (
-            torch.zeros_like(h) if at_end is None else at_end.resolve_neg().clone(memory_format=torch.contiguous_format)
-        )
+        grad_h = torch.zeros_like(h) if at_end is None else at_end.resolve_neg().contiguous().clone()
         errors = y.new_empty(ctx.schedule.sizes["errors"])
         grad_b = y.new_zeros(torch.get_num_threads(), y.shape[2])
         grad_x, grad_W, grad_U = map(torch.empty_like, (x, W, U))
