@@ -64,8 +64,9 @@ def measure_all(
 
 
 def train_recipe(recipe: str, train: Path, test: Path, out: Path, score: str, **settings: Any) -> Result:
-    """Train a recipe. Return its score, its validated or cross-validated estimate, the calibration error if there is
-    one, the bytes of its files, and the processor seconds of training and of the test.
+    """Train a recipe. Return its score, its validated or cross-validated estimate, the calibration error and the
+    standard error of the estimate if there are any, the bytes of its files, and the processor seconds of training and
+    of the test.
     """
     start = time.process_time()
     model = ensue.train(recipe, train=str(train), out=out, threads=1, overwrite=True, settings=settings)
@@ -73,12 +74,14 @@ def train_recipe(recipe: str, train: Path, test: Path, out: Path, score: str, **
     torch.set_num_threads(1)
     scores = model.evaluate(str(test)).as_json()
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    estimates = [record["scores"].get(score) for record in records if record["kind"] == "valid"]
+    valid = [record["scores"] for record in records if record["kind"] == "valid"][-1]
+    sources = {"calibration_error": scores, "standard_error": valid}
+    further = {name: source[name] for name, source in sources.items() if name in source}
     used = ("*.json", "*.toml", "*.safetensors")
     return {
         "score": scores[score], "seconds": seconds, "test_seconds": time.process_time() - start,
-        "estimate": estimates[-1], "bytes": sum(file.stat().st_size for pattern in used for file in out.glob(pattern)),
-        **({"calibration_error": scores["calibration_error"]} if "calibration_error" in scores else {}),
+        "estimate": valid.get("expected", valid.get(score)),
+        "bytes": sum(file.stat().st_size for pattern in used for file in out.glob(pattern)), **further,
     }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The weights of a linear tagger are the minimum of the regularized loss, computed over all paths one by one."""
 
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ensue.models.specification import Directions, NoEncoder
 from ensue.models.tagger import Tagger, WindowSum
 from ensue.models.word_features import REACH, EncodedForms, Words
 from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
-from ensue.tasks.labeling.task import LinearObjective, TaggedBatch
+from ensue.tasks.labeling.task import Labeling, LinearObjective, TaggedBatch, label_pairs, tally_of
 from ensue.text.labels import Labels
 
 SENTENCES = [["Ann", "saw", "Bo"], ["Bo", "ran"], ["the", "dog", "saw", "Ann"], ["ran"]]
@@ -148,3 +149,27 @@ def test_padding_adds_nothing_to_a_window() -> None:
     torch.testing.assert_close(layer(x, mask=mask)[0][1, :2], layer(x[1:, :2])[0][0])
     expected = sum(x[0, s].view(5, 3)[1 - s + REACH] for s in range(4))
     torch.testing.assert_close(layer(x[:1])[0][0, 1], expected)
+
+
+@pytest.mark.parametrize("names", [["O", "B-X", "I-X"], ["a", "b", "c"]])
+def test_the_expected_score_and_its_standard_error(names: list[str]) -> None:
+    """The standard error is that of the jackknife over sentences, with the factor for five folds."""
+    scheme: Any = "bio" if "O" in names else None
+    labels, choose = Labels(names, scheme=scheme, tag_scheme=scheme), np.random.default_rng(0)
+    gold = [choose.integers(0, 3, choose.integers(1, 15)) for _ in range(200)]
+    paths = [np.where(choose.random(len(tags)) < 0.2, choose.integers(0, 3, len(tags)), tags) for tags in gold]
+    texts = [labels.decode(tags.tolist()) for tags in gold]
+    data = SimpleNamespace(labels=texts, words=texts, misaligned=())
+    task: Any = SimpleNamespace(labels=labels, train=data, judged_by="f1" if scheme else "accuracy")
+    scores = Labeling._score_folds(task, paths, 5)
+    counts = np.array([tally_of(labels).add(*pair) for pair in label_pairs(paths, data, labels)])
+    sums = counts.sum(0) - counts
+    left_out = 2 * sums[:, 2] / (sums[:, 3] + sums[:, 4]) if scheme else sums[:, 0] / sums[:, 1]
+    error = np.sqrt(199 / 200 * np.square(left_out - left_out.mean()).sum()) * 0.8 ** (1 / 3) * np.sqrt(2.25)
+    assert scores.standard_error == pytest.approx(error, rel=0.1)
+    assert scores.expected == pytest.approx(1 - 0.8 ** (1 / 3) * (1 - (scores.f1 if scheme else scores.accuracy)))
+    name = "F1" if scheme else "accuracy"
+    expected = f"{name} {100 * scores.expected:.1f} ± {100 * scores.standard_error:.1f}"
+    assert scores.summary().endswith(f"; expected of the model of all sentences: {expected}")
+    assert {"expected", "standard_error"} <= scores.as_json().keys()
+    assert "expected" not in tally_of(labels).scores_of(label_pairs(paths, data, labels)).as_json()

@@ -7,7 +7,7 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.tasks.classification.task import score_classifier
-from ensue.tasks.labeling.task import LabeledTexts, evaluate_tagger
+from ensue.tasks.labeling.task import LabeledTexts, Labeling
 from ensue.text.labels import Classes
 
 NOTHING: Any = None
@@ -16,7 +16,7 @@ NOTHING: Any = None
 @pytest.mark.parametrize("labels", [[], [[]]])
 def test_no_labeled_word(labels: list[list[str]]) -> None:
     with pytest.raises(EnsueError, match=r"^there is nothing to score: no labeled word$"):
-        evaluate_tagger(NOTHING, LabeledTexts(NOTHING, NOTHING, labels, NOTHING), NOTHING)
+        Labeling.score(NOTHING, NOTHING, LabeledTexts(NOTHING, NOTHING, labels, NOTHING))
 
 
 def test_no_labeled_text() -> None:

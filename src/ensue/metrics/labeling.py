@@ -25,6 +25,7 @@ class LabelingScores(LabelsScores):
     class. Otherwise they are computed from tokens and equal the accuracy, and `per_label` has a key for each label.
     `confusion` has the most frequent confusions of labels of tokens. `misaligned` is the number of gold spans that
     begin or end inside a word, cannot be predicted and count as misses. The first such span is at `first_misaligned`.
+    After cross-validation, `expected` is the F1 or accuracy to expect of a model of all sentences on unseen ones.
     """
 
     in_json = (
@@ -42,6 +43,13 @@ class LabelingScores(LabelsScores):
     """The number of tokens with each gold and predicted label."""
     misaligned: int = 0
     first_misaligned: str = ""
+    expected: float = 0.0
+    standard_error: float = 0.0
+    """The standard error of `expected`."""
+
+    def summary(self) -> str:
+        score = f"{'F1' if self.is_spans else 'accuracy'} {100 * self.expected:.1f} ± {100 * self.standard_error:.1f}"
+        return super().summary() + (f"; expected of the model of all sentences: {score}" if self.standard_error else "")
 
     def matrix(self) -> tuple[list[str], list[list[int]]]:
         """Return all labels of tokens, and the confusion matrix, which has a row for each gold label."""
@@ -49,10 +57,9 @@ class LabelingScores(LabelsScores):
         return labels, [[self.pairs[gold, predicted] for predicted in labels] for gold in labels]
 
     def as_json(self) -> dict[str, Any]:
-        names = ("gold", "predicted", "count")
-        misaligned = {"misaligned": self.misaligned} if self.misaligned else {}
-        confusion = [dict(zip(names, row, strict=True)) for row in self.confusion]
-        return {**super().as_json(), "confusion": confusion, **misaligned}
+        further = {name: getattr(self, name) for name in ("misaligned", "expected", "standard_error")}
+        confusion = [dict(zip(("gold", "predicted", "count"), row, strict=True)) for row in self.confusion]
+        return {**super().as_json(), "confusion": confusion, **{name: x for name, x in further.items() if x}}
 
     @property
     def headline(self) -> tuple[str, float]:

@@ -185,18 +185,15 @@ def passages(sentences: Iterable[Sentence], max_words: int) -> Iterator[list[Sen
     A longer sentence is a passage by itself, and so is each sentence of a file without documents.
     """
     passage: list[Sentence] = []
-    words = 0
+    words, before = 0, tuple[str | int | None, ...]()
     for sentence in sentences:
         size = max(1, len(sentence.words))  # bounds the number of empty sentences in a passage
+        document = sentence.source.name, sentence.document
         words += size
-        if passage and not (words <= max_words and _is_same_document(sentence, passage[-1])):
+        if passage and (words > max_words or sentence.document is None or document != before):
             yield passage
             passage, words = [], size
         passage.append(sentence)
+        before = document
     if passage:
         yield passage
-
-
-def _is_same_document(sentence: Sentence, before: Sentence) -> bool:
-    keys = [(result.source.name, result.document) for result in (sentence, before)]
-    return sentence.document is not None and keys[0] == keys[1]

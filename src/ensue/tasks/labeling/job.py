@@ -14,12 +14,13 @@ from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import LabelsJob
 from ensue.tasks.labeling.data import SentenceData
-from ensue.tasks.labeling.task import NUM_FOLDS, Labeling
+from ensue.tasks.labeling.task import Labeling
 from ensue.text.label_columns import LabelColumns, NestedLabels
 from ensue.text.schemes import tags_of
 
 MAX_SOLVED_WORDS = 100_000
-"""The maximum number of training words of a linear tagger."""
+MAX_FOLD_WORDS = {5: 10_000, 3: MAX_SOLVED_WORDS}
+"""The maximum numbers of training words of a linear tagger: of all, and for numbers of folds, which cost time."""
 
 
 class LabelingJob(LabelsJob[Tagger]):
@@ -36,10 +37,12 @@ class LabelingJob(LabelsJob[Tagger]):
         valid = self.encoded(self.split.valid) if self.split.valid else None
         train = self.encoded(self.split.train)
         soft = data.soft_targets(self.parts.labels)
-        if recipe.is_gradient_free and (num_words := len(self.split.train.texts.words)) > MAX_SOLVED_WORDS:
+        folds, num_words = None, len(self.split.train.texts.words) if recipe.is_gradient_free else 0
+        if num_words > MAX_SOLVED_WORDS:
             problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
             raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
-        folds = self.folds(NUM_FOLDS) if recipe.is_gradient_free else None
+        if recipe.is_gradient_free:
+            folds = self.folds(next(number for number, limit in MAX_FOLD_WORDS.items() if num_words <= limit))
         self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft, folds=folds)
 
     def prepare(self, model: Tagger) -> None:

@@ -1,10 +1,10 @@
 """The training task of taggers, the decoding of labels, and their scores."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from types import MappingProxyType
@@ -242,12 +242,21 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
                     objective.solve(model, candidate, tolerance=TOLERANCE)
                     paths[fold] = self.train.paths(model)
                 left_out = [paths[fold][sentence] for sentence, fold in enumerate(fold_of)]
-                scores = score_paths(left_out, self.train, self.labels)
+                scores = self._score_folds(left_out, len(objectives))
                 if self.selection(scores) >= best:
                     break
                 self.cross_validated, best, strength = scores, self.selection(scores), candidate
             nats = everything.solve(model, strength, tolerance=FINAL_TOLERANCE)
         return Loss(torch.tensor(nats), everything.num_words), None
+
+    def _score_folds(self, paths: Sequence[NDArray[np.int64]], num_folds: int) -> LabelingScores:
+        """Return the scores of tags (T,) by models of other folds, and the expectation for a model of all sentences."""
+        tally, ratio = tally_of(self.labels), (1 - 1 / num_folds) ** LEARNING_EXPONENT
+        items = tally.items_of(label_pairs(paths, self.train, self.labels), "sentences")
+        # the factor of the bootstrap variance is for other training sentences (Nadeau & Bengio 2003)
+        deviation = items.samples()[self.judged_by].std() * math.sqrt(1 + num_folds / (num_folds - 1))
+        scores = tally.scores()
+        return replace(scores, expected=1 - ratio * (1 - scores.f1), standard_error=float(ratio * deviation))
 
     def _batches(self, mask: NDArray[np.bool_]) -> list[TaggedBatch]:
         """Return the passages in a mask (N,) in batches of similar length."""
@@ -259,7 +268,10 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return self.cross_validated if self.valid is None else self.score(model, self.valid)
 
     def score(self, model: Tagger, data: Any) -> LabelingScores:
-        return evaluate_tagger(model, data, self.labels)
+        if not any(data.labels):
+            raise EnsueError("there is nothing to score: no labeled word")
+        with evaluating(model):
+            return tally_of(self.labels).scores_of(label_pairs(data.paths(model), data, self.labels))
 
 
 def encode_tags(data: Any, labels: TaggerLabels, key: str) -> Ragged:
@@ -279,24 +291,17 @@ def encode_tags(data: Any, labels: TaggerLabels, key: str) -> Ragged:
     return Ragged(values, sentences.starts, sentences.lengths, tags.file)
 
 
-def evaluate_tagger(model: Tagger, data: Any, labels: TaggerLabels) -> LabelingScores:
-    """Return the scores of a tagger on labeled sentences. Raise EnsueError if no word is labeled."""
-    if not any(data.labels):
-        raise EnsueError("there is nothing to score: no labeled word")
-    with evaluating(model):
-        return score_paths(data.paths(model), data, labels)
-
-
-def score_paths(paths: Sequence[NDArray[np.int64]], data: Any, labels: TaggerLabels) -> LabelingScores:
-    """Return the scores of tags (T,) of labeled sentences."""
+def label_pairs(paths: Sequence[NDArray[np.int64]], data: Any, labels: TaggerLabels) -> Iterator[LabelPair]:
+    """Return the correct labels, and the labels of tags (T,), of labeled sentences."""
     predicted = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
     misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({})
-    return tally_of(labels).scores_of(map(LabelPair, map(labels.in_scheme, data.labels), predicted, misaligned))
+    return map(LabelPair, map(labels.in_scheme, data.labels), predicted, misaligned)
 
 
-NUM_FOLDS = 3
-INVERSE_STRENGTHS = (1.0, 10.0, 100.0)
+INVERSE_STRENGTHS = (10.0, 100.0)
 """The inverse strengths C of regularization to try, in ascending order, as in scikit-learn."""
+LEARNING_EXPONENT = 1 / 3
+"""Errors are about in proportion to this power of 1 / number of sentences (Hestness et al. 2017; docs/log)."""
 MAX_STEPS, TOLERANCE, FINAL_TOLERANCE = 200, 3e-5, 1e-5
 """L-BFGS ends when three steps change the loss per word by less than TOLERANCE, and FINAL_TOLERANCE with the best C."""
 
