@@ -26,6 +26,7 @@ LANGUAGES = ("english", "german", "turkish", "finnish")
 PEER = "affix rules"
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "transduce-lstm": ("transduce-lstm", {}),
+    "transduce-few": ("transduce-few", {}),
     "translate-lstm": ("translate-lstm", {}),
     "translate-transformer": ("translate-transformer", {}),
 }

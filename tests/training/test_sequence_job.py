@@ -12,10 +12,12 @@ import ensue
 from ensue.console.reporter import shortened
 from ensue.data.examples import Pair
 from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.recipe import read_recipe
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.runs.weights import read_tensors
 from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
-from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.tasks.sequence_to_sequence.texts import PairCoder, with_other_stems
+from training.divided import job
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow
 from training.tiny_pairs import DECODERS, LEARNED, LSTM, SMALL, pair_recipe, pairs, sources_of
@@ -206,3 +208,34 @@ def test_a_search_that_cannot_be_is_said_before_training(
     with pytest.raises(EnsueError, match=r"length_penalty|min_tokens is 9"):
         run_tiny(pair_recipe(corpus, search=search), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+LEMMAS = ("spielen", "sagen", "machen", "lernen", "kochen", "wohnen", "fragen", "putzen", "suchen", "danken")
+
+
+def participle(lemma: str) -> str:
+    return f"ge{lemma[:-2]}t"
+
+
+def test_copies_with_other_stems_follow_the_rule_of_their_pair() -> None:
+    pairs = [Pair((lemma, "V;PTCP"), (participle(lemma),)) for lemma in LEMMAS]
+    short, copies = Pair(("tun", "V;PTCP"), ("getan",)), list(with_other_stems(pairs, 3))
+    assert copies[:10] == pairs
+    assert len(copies) == 40
+    for source, tags, (target,) in ((*pair.sources, pair.targets) for pair in copies):
+        assert (tags, target, source[-2:]) == ("V;PTCP", participle(source), "en")
+    assert len({pair.sources for pair in copies}) > 35
+    assert {letter for pair in copies for letter in pair.sources[0]} <= {letter for word in LEMMAS for letter in word}
+    assert list(with_other_stems([short], 3)) == [short]
+    assert list(with_other_stems(pairs, 0)) == pairs
+
+
+def test_other_stems_are_for_training_alone(tmp_path: Path) -> None:
+    rows = [f"{lemma}\t{participle(lemma)}\tV;PTCP\n" for lemma in LEMMAS]
+    (tmp_path / "a.tsv").write_text("".join(rows))
+    found = job("transduce-lstm", tmp_path / "a.tsv", format="sigmorphon", other_stems=4)
+    assert (len(found.task.train), len(found.valid_pairs)) == (9 * 5, 1)
+    assert found.valid_pairs[0].sources[0] in LEMMAS
+    for setting in ("tokenizer.kind=words", "data.names=[1]"):
+        with pytest.raises(RecipeError, match="needs words as the first source column"):
+            read_recipe("transduce-lstm", ["data.other_stems=1", setting])

@@ -142,3 +142,14 @@ def test_the_proposal_for_many_pairs_names_the_recipe_that_c_has(tmp_path: Path)
     summary.size = 6000
     assert report.recipe()[0] == "translate-transformer"
     assert report.recipe()[2].endswith("exports to C and the web need translate-lstm")
+
+
+def test_the_proposal_for_inflection_depends_on_the_number_of_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("".join(f"walk{n}\twalk{n}ed\tV;PST\n" for n in range(30)))
+    summary = summarize(path)
+    assert isinstance(summary, PairSummary)
+    report = PairReport(summary, {})
+    assert report.recipe()[0] == "transduce-few"
+    summary.size = 501
+    assert report.recipe()[0] == "transduce-lstm"

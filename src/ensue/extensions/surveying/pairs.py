@@ -30,6 +30,8 @@ _MAD_SCALE = 1.4826
 _WORD_FORMATS = ("cmudict", "sigmorphon")
 _MAX_TRANSDUCED_WORDS, _MIN_SUMMARIZED_WORDS, _MAX_SUMMARY_PERCENT = 2, 50, 50
 """The bounds on mean lengths and on the median ratio, by which transducers and summarizers are proposed."""
+_MAX_FEW_INFLECTIONS = 500
+"""The maximum number of inflected words for which the recipe `transduce-few` is proposed."""
 _FEW_PAIRS = 5_000
 """The number of pairs below which an LSTM is proposed. An LSTM was better with 1,500 pairs; the bound is a guess."""
 
@@ -309,6 +311,8 @@ class PairReport(Report[PairSummary]):
     def recipe(self) -> tuple[str, str, str]:
         source, target = self.summary.source, self.summary.target
         length, median = max(source.lengths.mean, target.lengths.mean), self.summary.alignment.ratios.quantile(0.5)
+        if self.summary.layout.format == "sigmorphon" and self.summary.size <= _MAX_FEW_INFLECTIONS:
+            return "transduce-few", "transducer", "inflected words are few"
         if self.summary.layout.format in _WORD_FORMATS or length <= _MAX_TRANSDUCED_WORDS:
             return "transduce-lstm", "transducer", "both sides are words or short"
         if source.lengths.mean > _MIN_SUMMARIZED_WORDS and median < _MAX_SUMMARY_PERCENT:

@@ -21,7 +21,7 @@ from ensue.tasks.sequence_to_sequence import task as sequences
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.tasks.sequence_to_sequence.texts import PairCoder, with_other_stems
 from ensue.tasks.sequence_to_sequence.writer import sample_lines, score_table
 from ensue.tasks.words.pipeline import ContextualFeatures, WordLayers
 
@@ -89,6 +89,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         split = Split.of(pairs, self.recipe.data, self.read, examples="pairs")
         if split.valid and self.recipe.data.division != "rows":
             split.valid = Pairs(references(split.valid, self.layout))
+        split.train = Pairs(with_other_stems(split.train, self.recipe.data.other_stems))
         return split
 
     def _train_coder(self, read: Callable[[], Split[Pairs]]) -> PairCoder:

@@ -32,6 +32,10 @@ class PairData(DividedData):
     """The number of tokens to which longer sources are truncated, with a note; 0: no limit."""
     target_tokens: Tokens = 0
     """The maximum number of tokens of a training target; longer ones are left out, with a note; 0: no limit."""
+    other_stems: Annotated[int, Field(ge=0, le=1_000)] = 0
+    """The number of copies of each training pair with other letters in what source and target have in common, for
+    inflection from few pairs (Anastasopoulos & Neubig 2019).
+    """
 
 
 class SearchTable(specification.Table):
@@ -81,6 +85,14 @@ class SequenceToSequenceRecipe(Recipe):
     head: specification.TextHead = specification.TextHead()
     search: SearchTable = SearchTable()
     train: PairTrain
+
+    @model_validator(mode="after")
+    def _check_stems(self) -> Self:
+        if self.data.other_stems and (self.tokenizer.kind not in ("characters", "bytes") or 1 in self.data.names):
+            raise ValueError(
+                "has data.other_stems, which needs words as the first source column, and tokens of characters or bytes"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_words(self) -> Self:

@@ -1,9 +1,11 @@
 """The tokenizers of sequence-to-sequence models: from the columns of a source to ids, and from ids to an output."""
 
+import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from difflib import SequenceMatcher
+from itertools import chain, repeat
 from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
@@ -21,6 +23,8 @@ from ensue.text.tokenizers import train_tokenizer
 Ids: TypeAlias = NDArray[np.int64]
 
 BETWEEN_NAMES = re.compile(r"[;,|\s]+")
+MIN_STEM_CHARACTERS = 3
+"""The minimum number of characters of a run that `with_other_stems` replaces."""
 
 
 @dataclass(frozen=True)
@@ -164,3 +168,30 @@ def split_names(text: str) -> list[str]:
 
 def _join_chunks(texts: Iterable[str]) -> Iterator[str]:
     return join_blocks(chain.from_iterable((" ", text, "\n") for text in texts), 1 << 16)
+
+
+def with_other_stems(pairs: Sequence[Pair], num_copies: int) -> Iterator[Pair]:
+    """Yield the pairs, then `num_copies` copies of each pair in which the stem has other letters.
+
+    The stem is what the first source text and the first target have in common: all runs of `MIN_STEM_CHARACTERS` equal
+    characters or more. Its letters are replaced by letters drawn from all stems. A pair without stem has no copies.
+
+    References:
+        Anastasopoulos & Neubig 2019, "Pushing the limits of low-resource morphological inflection".
+    """
+    yield from pairs
+    stems = [(pair, _equal_runs(pair.sources[0], pair.targets[0])) for pair in (pairs if num_copies else ())]
+    letters = [c for pair, runs in stems for run, _ in runs for c in pair.sources[0][run] if c.isalpha()]
+    chance = random.Random(0)
+    for pair, runs in chain.from_iterable(repeat([stem for stem in stems if stem[1]], num_copies)):
+        source, target = map(list, (pair.sources[0], pair.targets[0]))
+        for run, place in runs:
+            source[run] = [chance.choice(letters) if c.isalpha() else c for c in source[run]]
+            target[place : place + run.stop - run.start] = source[run]
+        yield pair._replace(sources=("".join(source), *pair.sources[1:]), targets=("".join(target),))
+
+
+def _equal_runs(source: str, target: str) -> list[tuple[slice, int]]:
+    """Return the long runs of characters of the source that the target has, too, with their places in the target."""
+    blocks = SequenceMatcher(None, source, target, autojunk=False).get_matching_blocks()
+    return [(slice(a, a + size), b) for a, b, size in blocks if size >= MIN_STEM_CHARACTERS]
