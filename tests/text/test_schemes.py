@@ -242,7 +242,7 @@ def failure(text: str) -> str:
             ['1 of 3 sentences with spans are not iobes, first violation: "O" after "I-X" (line 21)'],
         ),
         pytest.param(
-            "O | B-PER | O BPER I-PER", 'a.conll:21: the label "BPER" has no prefix', ["B- in line 11", "bio"]
+            "O | B-PER | O BPER I-PER", 'a.conll:21: the label "BPER" has no prefix', ["but line 11 has B-", "bio"]
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_run_begins_with_the_weights_of_another(
     assert (tmp_path / "run" / "tokenizer.json").read_bytes() == (origin / "tokenizer.json").read_bytes()
     (note,) = [note for note in noted.notes if "begins" in note]
     size = len(before["features.weight"])
-    assert note == f"begins from {origin}: {size:,} of {size:,} symbols have vectors of this run"
+    assert note == f"begins from {origin}: {size:,} of {size:,} symbols have vectors of that run"
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_symbols_keep_their_rows_and_new_ones_begin_at_the_mean(
         assert job.inherited[name].tolist() == [symbol in theirs for symbol in ours]
     assert job.inherited["layers.layers.0.weight_input"] is None
     shared = len(set(ours) & set(theirs))
-    assert f"{shared} of {len(ours)} symbols have vectors of this run, other symbols" in " ".join(job.notes)
+    assert f"{shared} of {len(ours)} symbols have vectors of that run, other symbols" in " ".join(job.notes)
 
 
 def test_dropout_may_differ(origins: dict[str, Path], texts: Path) -> None:

@@ -277,8 +277,8 @@ def test_a_file_of_two_parts_is_named(tmp_path: Path) -> None:
     settings = {"data.train": str(tmp_path / "tv"), "data.valid": str(tmp_path / "link.txt")}
     recipe = read_recipe("tag-lstm", settings | {"data.test": str(tmp_path / "tv" / "*.txt")})
     assert notes_on_shared_files(recipe.data) == [
-        f"{tmp_path}/link.txt is in the training data, and in the validation data: its scores are too good",
-        f"{tmp_path}/tv/dev.txt and 1 more are in the training data, and in the test data: its scores are too good",
+        f"{tmp_path}/link.txt is in the training data, and in the validation data: the scores are too good",
+        f"{tmp_path}/tv/dev.txt and 1 more are in the training data, and in the test data: the scores are too good",
     ]
 
 

@@ -48,7 +48,7 @@ def test_more_processes_than_rows_are_refused(text: Path, tmp_path: Path) -> Non
     recipe = tiny_recipe(text, batch_size=2)
     statuses = together(3, lambda rank: run_tiny(recipe, tmp_path / "run") and None, log=tmp_path / "log")
     assert sorted(map(int, statuses)) == [STATUS_OF_A_MISTAKE, SILENT, SILENT]
-    assert said(tmp_path / "log") == ["3 processes need as many rows of a batch; found 2 (train.batch_size)"]
+    assert said(tmp_path / "log") == ["3 processes need at least as many rows in a batch; found 2 (train.batch_size)"]
 
 
 def test_a_port_in_use_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool =
 def blocks(path: Path) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in blocks; the last block is empty.
 
-    Raises DataError for a compression ratio above `MAX_RATIO`. If the beginning has it, no block is yielded.
+    Raises DataError for a compression ratio above `MAX_RATIO`. If the beginning exceeds it, no block is yielded.
     """
     size, unverified, is_compressed = 0, list[bytes](), path.suffix.lower() in COMPRESSED
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix.lower(), lambda file: file)
@@ -234,7 +234,7 @@ def _decoding_error(name: str, encoding: str, error: UnicodeDecodeError, line: i
 def _utf_16(data: bytes) -> tuple[str, str] | None:
     """Return the kind of UTF-16 and its description; None for other bytes.
 
-    Without a byte order mark, NULs show it: the upper bytes of ASCII characters, most at even or most at odd positions.
+    Without a mark, UTF-16 is recognized by NULs (upper bytes of ASCII characters), most at even or odd positions.
     """
     if data[:2] in MARKS["utf-16"]:
         return "utf-16", "UTF-16"
@@ -244,13 +244,13 @@ def _utf_16(data: bytes) -> tuple[str, str] | None:
 
 
 def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
-    """Return the encoding in which the lines from the error on have the most frequent letters, and its description."""
+    """Return the encoding, and its description, whose usual letters have the largest share of the text at the error."""
     start = max(error.object.rfind(b"\n", 0, error.start) + 1, error.start - (1 << 13))  # the error is in the sample
     sample = error.object[start : start + (1 << 14)]
     sample = sample[: sample.rfind(b"\n", error.start - start) + 1] or sample
     shares: dict[tuple[str, str] | None, float] = {None: 0.1}
     for name, (description, letters) in tomllib.loads(package_text("data/detection/encodings.toml")).items():
-        with suppress(UnicodeDecodeError, LookupError):  # a codec may be missing or cannot be imported
+        with suppress(UnicodeDecodeError, LookupError):  # a codec may be missing, or its import may fail
             text = sample.decode(name)
             words = [word for word in re.findall(r"\w+", text) if not word.isascii()]
             is_latin = 2 * sum(any(map(str.isascii, word)) for word in words) >= len(words)

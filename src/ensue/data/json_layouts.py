@@ -35,7 +35,7 @@ class JsonLayout(ABC):
     what: ClassVar[str] = ""
     """The description of a value in messages, such as "a task of Label Studio"."""
     is_buffered: ClassVar[bool] = False
-    """Whether examples are returned at a later value, either all together or one that several values make."""
+    """Whether examples may be returned at a later value: all at once, or one example made of several values."""
     is_table: ClassVar[bool] = False
     """Whether the layout also describes rows of tables whose cells have no JSON."""
 
@@ -67,7 +67,7 @@ def json_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator
     Args:
         blocks: The text of the file.
         name: The name of the file in messages.
-        numbers: The line of each example is appended to it.
+        numbers: Receives the line of each example.
 
     Raises:
         DataError: A value is incomplete or too long, or the file holds several lists of examples.
@@ -166,7 +166,7 @@ def _value_of(cell: str) -> Any:
 
 
 def _read_document(first_block: str, blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
-    """Read a document completely, and yield its examples; its text if it is not JSON."""
+    """Read a document completely, and yield its examples, or its text if there are none."""
     text = joined(chain([first_block], blocks), name)
     parts, rows = _parse_concatenated(text.removeprefix(MARK), name), None
     values = [value for _, value, _ in parts]
@@ -300,14 +300,14 @@ def _convert_values(
 
 
 def _first_element(chunks: Iterable[str], name: str) -> Any:
-    with suppress(DataError, ParseError):  # reading raises it later
+    with suppress(DataError, ParseError):  # raised again when the file is read
         for _, chunk in array_chunks(chunks, name):
             return parse_json(divide(chunk)[1], EXACT_FLOATS)
     return None
 
 
 def parse_or_none(text: str) -> Any:
-    """Parse JSON; None for other text, whose error is raised when it is read."""
+    """Return the value of a JSON text; None for other text, for which the reader of the file raises an error."""
     with suppress(ParseError):
         return parse_json(text, EXACT_FLOATS)
     return None

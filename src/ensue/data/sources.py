@@ -181,7 +181,7 @@ def stream_lines(path: str, encoding: str) -> Lines:
 
 
 def text_lines(location: str, encoding: str) -> Lines:
-    """Return the numbered lines of a text, of a file, a folder, a glob or a stream."""
+    """Return the numbered lines of the text of a file, a folder, a glob or a stream."""
     if is_stream(location):
         return stream_lines(location, encoding)
     return Lines(TextSource(location, encoding=encoding).chunks(), location)
@@ -190,7 +190,7 @@ def text_lines(location: str, encoding: str) -> Lines:
 def encoding_like(trained: str, location: str) -> str:
     """Return the encoding `trained` of a model's training data, or UTF-8 if the text at `location` is in UTF-8.
 
-    The first bytes decide if they have characters beyond ASCII: of several files, those of the first. Streams other
+    The first bytes of the first file decide, unless all of them are ASCII. Streams other
     than stdin are not examined. Rows of a program are UTF-8.
     """
     if not trained or checked_encoding(trained) == "utf-8" or is_typed(location) or location in FILES_OF_ROWS:

@@ -1,4 +1,4 @@
-"""The recurrence engine: any layer that defines `step` runs over whole sequences as fast as the hardware allows.
+"""The recurrence engine: it derives fast passes over whole sequences from the `step` of a layer.
 
 - `trace.py` records `step` as a graph of one step (`graph.py`), and detects later changes of a layer; `aten.py`
   translates torch's operations.

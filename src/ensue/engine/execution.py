@@ -126,7 +126,7 @@ def unroll_fed(
     layer: Any, x: Tensor, state: State, mask: Tensor | None, make: FeedbackFactory, *, row_tensors: list[Tensor],
     tensors: list[Tensor],
 ) -> tuple[Tensor, State] | None:  # fmt: skip
-    """Run a cell like `unroll`. The `Feedback` of `make` computes the outputs, which are the first tensor of states."""
+    """Run a cell like `unroll`. The `Feedback` of `make` computes the outputs; the state begins with the last one."""
     if folds() or x.is_meta or x.numel() == 0:
         return None
 
@@ -162,7 +162,7 @@ def _run_packed(
 
 
 def _is_compiled(runner: Runner | str | None) -> bool:
-    """Return whether a runner is compiled, under autocast with bfloat16 products if the processor has them."""
+    """Return whether a runner is compiled; under autocast, also in bfloat16, if the processor has such products."""
     if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
         return False
     return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None or not has_bfloat16()

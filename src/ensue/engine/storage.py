@@ -65,7 +65,7 @@ CONFLICT_BYTES, GAP_BYTES = 2048, 64
 """Rows of a multiple of CONFLICT_BYTES are followed by gaps of GAP_BYTES. Without gaps, the numbers of one column would
 share few sets of the cache."""
 CACHE_BYTES = 1 << 20
-"""The size of the large states of one row at all positions of a chunk, so that they stay in the cache of a core."""
+"""The desired size of the states at all positions and rows of a chunk, so that they stay in the cache of a core."""
 
 
 def empty_rows(like: Tensor, rows: int, width: int) -> Tensor:
@@ -210,7 +210,7 @@ class Packing:
         return leaf if self.order is None else leaf[self.order]
 
     def unsorted(self, leaf: Tensor) -> Tensor:
-        """Return (B, d) from the order of the packing in the order of the batch."""
+        """Return (B, d), sorted like the packing, in the order of the batch."""
         return leaf if self.order is None else leaf[self.order.argsort()]
 
     @cached_property

@@ -121,9 +121,9 @@ class Selection(NamedTuple):
 def select(
     units: Sequence[Units], start: int, end: int, *, threshold: float = THRESHOLD, most: int = MAX_MATCHES
 ) -> Selection:
-    """Return the units that are active exactly at the tokens from `start` to `end` (exclusive), and `most` matches.
+    """Return the units that are active exactly at the tokens from `start` to `end` (exclusive), and the best matches.
 
-    Matches overlap neither the range nor each other. Among equally good matches the first in the text is chosen. Raises
+    At most `most` matches overlap neither the range nor each other; of equally good ones the first is chosen. Raises
     EnsueError for a range outside of the text.
     """
     length = len(units[0].values) if units else 0

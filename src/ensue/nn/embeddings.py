@@ -84,7 +84,7 @@ class HighwayCharacterCNN(nn.Module):
         r_j = g(max_t (W_j [x_t; ...; x_{t+k-1}] + b_j))        y = W_p highways(r) + b_p
 
     `filters` are pairs (width k, number of filters). Words are padded to `longest` characters with the character
-    `padding`, which is read like any other character. Raises ValueError for no filters, or filters wider than a word.
+    `padding`, which is read like any other character. Raises ValueError for no filters or one wider than `longest`.
     """
 
     def __init__(

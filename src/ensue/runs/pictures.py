@@ -22,7 +22,7 @@ FALLBACK_FONTS = (
 """Fonts for characters that are missing in `FONT`, which matplotlib installs. Only installed fonts are used."""
 
 MAX_INCHES = 11.5
-"""The maximum width and height of a picture: its letters of 9 points have 8 pixels on a page of 740 pixels."""
+"""The maximum width of a picture: on a page of 740 pixels, letters of 9 points then have 8 pixels."""
 
 
 @contextmanager

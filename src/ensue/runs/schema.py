@@ -85,7 +85,7 @@ class Progress(BaseModel):
     seconds: Seconds = 0.0
     """The time of training steps, without validation, samples and checkpoints."""
     overhead_seconds: Seconds = 0.0
-    """In a budget of seconds, the time of everything else that is included in it."""
+    """In a budget of seconds, the time of everything else that the budget includes."""
     preparation_seconds: Seconds = 0.0
     """In a budget of seconds, the time before the first step; 0 in runs of earlier versions."""
     reserved_seconds: Seconds = 0.0

@@ -218,7 +218,7 @@ def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
 
 
 def a_ragged_prompt_then_steps_is_each_row_alone(subject: Subject) -> None:
-    """After prompts of different lengths (also 0) in a batch, a step has for each row the results of the row alone."""
+    """After a batch of prompts of different lengths (also 0), steps give each row the outputs that it has alone."""
     layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
     _, state = layer(x, start(layer), mask=MASK)

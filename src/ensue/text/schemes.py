@@ -97,7 +97,7 @@ def spans(labels: Sequence[str]) -> list[Span]:
 
 
 def _spans(tags: Iterable[tuple[int, str]], length: int) -> list[Span]:
-    """Return the spans of tags with their indices; the tokens of gaps are outside of spans."""
+    """Return the spans of pairs (index, tag) in order; tokens of other indices are outside of spans."""
     result: list[Span] = []
     start, end, before = 0, 0, position(OUTSIDE)
     for place, label in [*[tag for tag in tags if tag[1] != OUTSIDE], (length, OUTSIDE)]:
@@ -175,7 +175,7 @@ def tags_of(label: str) -> dict[str, str]:
 
 
 def layers(labels: Sequence[str]) -> dict[str, dict[int, str]]:
-    """Return the tags of each layer of a sentence by the index of their word; layers by class, including layer signs.
+    """Return the layers of a sentence by class, including layer signs. A layer has tags by the index of their word.
 
     A gap between tags is stored as one `O` at its first word, since a sentence may have many layers with few tags.
     """
@@ -379,7 +379,7 @@ class SchemeDetector:
             label, place = self._without_prefix
             prefix, other = next(iter(self._first_sentence_of.items()))
             at = f" ({place})" if path is None or place.line is None else ""
-            message = f'the label "{label}"{at} has no prefix, but others have, as {prefix}- in {other}; {_EXPECTED}'
+            message = f'the label "{label}"{at} has no prefix, but {other} has {prefix}-; {_EXPECTED}'
             raise DataError(message, path, place.line)
         prefixes = set(self._first_sentence_of)
         schemes = next((schemes for letters, schemes in _BY_PREFIXES.items() if prefixes <= {*letters}), [])

@@ -149,7 +149,7 @@ _UNSPACED = re.compile(
 """Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han."""
 MIN_SHARE = 0.3
 """The minimum share of characters of these scripts in a text that is written in one of them."""
-MAX_WORD_LENGTH = 5.0
+MAX_MEAN_WORD_LENGTH = 5.0
 """The maximum mean length of words in a text whose words are separated by blanks."""
 MAX_SPLIT = 10
 """The maximum number of characters of these scripts in a word; longer ones are texts that are not split into words."""
@@ -162,7 +162,7 @@ def count_without_blanks(text: str) -> int:
 
 def is_unsplit(without_blanks: int, characters: int, words: int) -> bool:
     """Return whether a text with these counts is in a script without blanks and not split into words."""
-    return without_blanks > MIN_SHARE * characters and characters > MAX_WORD_LENGTH * max(1, words)
+    return without_blanks > MIN_SHARE * characters and characters > MAX_MEAN_WORD_LENGTH * max(1, words)
 
 
 def are_unsplit(texts: Iterable[str]) -> bool:

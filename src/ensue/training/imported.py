@@ -86,7 +86,7 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
         raise DataError(f"the model cannot be built: {error}", imported.source) from None
     for name, tensor in imported.tensors.items():
         if not tensor.is_floating_point():
-            raise DataError(f"{name} is in {tensor.dtype}; expected real numbers", imported.source)
+            raise DataError(f"{name} is in {tensor.dtype}; expected floating-point numbers", imported.source)
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     shapes = {name: tuple(tensor.shape) for name, tensor in imported.tensors.items()}
     for name in sorted(expected.keys() | shapes.keys()):

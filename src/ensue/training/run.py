@@ -150,7 +150,7 @@ def _disk_full(run: RunDirectory) -> str:
 
 def _check_recipe(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrite: bool) -> Recipe:
     if not re.fullmatch("[^\ud800-\udfff]*", str(run.path)):  # safetensors could not write the weights
-        raise RunError(f"{run.path}: a name that is not UTF-8; --out names a directory")
+        raise RunError(f"{run.path}: a name that is not UTF-8; choose another --out")
     if resume and overwrite:
         raise RunError("--resume continues a run and --overwrite removes it; choose one")
     if recipe is not None and not resume:
@@ -167,7 +167,7 @@ def _check_recipe(run: RunDirectory, recipe: Recipe | None, *, resume: bool, ove
 
 
 def _resume_recipe(run: RunDirectory, recipe: Recipe) -> Recipe:
-    """Return the recipe. Raises RecipeError if a key that may not change differs from the run's recipe."""
+    """Return the recipe to resume with. Raises RecipeError for another value of a key that may not change."""
     recipe = resumed_recipe(recipe, run.recipe)
     saved, requested = run.recipe.values(), recipe.values()
     changeable = CHANGEABLE | {"about", "source", "measured"}
@@ -275,7 +275,7 @@ def _catch_interrupts() -> Iterator[Callable[[], bool]]:
 
 
 def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> None:
-    """Raise EnsueError if the ranks differ in recipe, versions, data or weights, or cannot share this recipe."""
+    """Raise EnsueError if ranks differ in recipe, versions, data or weights, or if the recipe does not support them."""
     if recipe.is_gradient_free and recipe.train.deterministic:
         raise RecipeError(f"train.deterministic: a {recipe.what} is trained by one process and is always deterministic")
     if recipe.train.sharded and recipe.is_gradient_free:
@@ -293,7 +293,7 @@ def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job
     if (carried := next(leaves(job.task.initial_state(model)), None)) is not None and len(carried) < rows:
         rows, source = len(carried), "limited by the length of the text"
     if group.size > rows:
-        raise EnsueError(f"{group.size} processes need as many rows of a batch; found {rows} ({source})")
+        raise EnsueError(f"{group.size} processes need at least as many rows in a batch; found {rows} ({source})")
     by_rank = group.all_gather(_collect_rank_values(recipe, run, job, model))
     for rank, values in enumerate(by_rank):
         for name in {**by_rank[0], **values}:

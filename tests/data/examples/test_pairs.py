@@ -101,7 +101,7 @@ def test_columns_are_chosen_by_number(
          ': column 1 "a" is named as source and as target'),
         ("a.json", '{"a": "1", "b": "2", "c": "3"}\n', {},
          ': cannot tell which column is the source and which the target: there are "a", "b", "c";'
-         " --set data.sources=... and data.targets=... names it"),
+         " use --set data.sources=... and data.targets=..."),
         ("a.tsv", "a\nb\n", {}, ":1: 1 column; expected a source, a tab and a target"),
         ("a.txt", "a\tb\nc\td\te\n", {}, ":2: 3 columns; expected 2 as in line 1"),
         ("a.txt", "a\tb\nc\td\ne\tf\ng\n", {}, ":4: 1 column; expected 2 as in line 1"),

@@ -139,7 +139,7 @@ def test_columns_of_pairs_are_named(ensue: Ensue) -> None:
     output = ensue("data", "x.csv", "--sources", "en", "--targets", "it")
     assert (output.status, output.err) == (2, 'ensue: x.csv:1: no "it"; did you mean "id"?\n')
     output = ensue("data", "x.csv", "--sources", "en")
-    assert output.err.endswith("; --targets NAME names it\n")
+    assert output.err.endswith("; use --targets NAME\n")
 
 
 def test_labeled_texts(ensue: Ensue) -> None:

@@ -168,7 +168,7 @@ def test_scores_say_how_many_pairs_and_questions_they_cover(runs: dict[str, Path
     analogies = model.evaluate(folder / "analogies.txt").as_json()
     assert (analogies["covered"], analogies["questions"]) == (2, 3)
     assert set(analogies["sections"]) == {"topics", "gram"}
-    with pytest.raises(DataError, match=r"pairs\.tsv has pairs and analogies\.txt analogies"):
+    with pytest.raises(DataError, match=r"pairs\.tsv has pairs, analogies\.txt has analogies"):
         model.evaluate(str(folder / "[ap]*s.t*"))
 
 
@@ -195,8 +195,8 @@ def test_gensim_reads_what_is_exported(runs: dict[str, Path], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "change", "message"),
     [
-        ("sea sea sea sea", {}, "it has 1 word that occurs 2 times or more"),
-        ("the sea was calm", {}, "it has 0 words that occur 2 times or more"),
+        ("sea sea sea sea", {}, "learn: 1 word that occurs 2 times or more"),
+        ("the sea was calm", {}, "learn: 0 words that occur 2 times or more"),
         ("sea\ncalm\nsea\ncalm\n", {}, "no line has two known words; try data.across_lines"),
         ("", {}, "the text is empty"),
     ],

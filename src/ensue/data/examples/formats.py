@@ -119,7 +119,7 @@ def _adapt_layout(
     format: layouts.ExampleFormat[Any, layouts.LayoutT, layouts.ChoiceT], like: layouts.LayoutT, lines: Lines,
     choice: layouts.ChoiceT,
 ) -> layouts.LayoutT:  # fmt: skip
-    """Return the layout with the columns of a run's layout, if the file has them; JSON and tables may differ."""
+    """Return the layout with the columns of a run's layout, if the file has them, also for a table instead of JSON."""
     if are_unnamed(lines.name):
         choice_class: Any = type(choice)
         return format.layout(lines, like.with_options(choice_class(is_labeled=choice.is_labeled, group=choice.group)))
@@ -177,7 +177,7 @@ def rows_with_texts(lines: Lines, *, text: str = "") -> Lines:
     except DataError:
         if text:
             raise
-        if format_table.suffix(lines.name) != ".csv":  # may be words in columns
+        if format_table.suffix(lines.name) != ".csv":  # the file may have words in columns
             return lines
         expected = 'expected one with the name "text"'
         raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None

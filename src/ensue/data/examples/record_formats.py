@@ -195,7 +195,7 @@ def _ambiguous_columns(columns: Sequence[Column], sides: Sequence[str], file: st
     options = " and ".join(f"--{side}s NAME" for side in sides)
     known = ", ".join(map(str, columns))
     problem = f"cannot tell which column is the {' and which the '.join(sides)}: there are {known}"
-    return DataError(f"{problem}; {settings} names it", file, options={settings: options})
+    return DataError(f"{problem}; use {settings}", file, options={settings: options})
 
 
 class Sigmorphon(RecordPairs):

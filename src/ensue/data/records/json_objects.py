@@ -90,7 +90,7 @@ def is_list_of_spans(value: Any) -> bool:
 
 
 def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = False) -> list[TextSpan]:
-    """Parse and sort spans. Raises ValueError for a span outside of `text`, and OverlapError unless `nested`."""
+    """Parse and sort spans. Raises ValueError for one outside `text`, OverlapError for an overlap unless `nested`."""
     result = []
     for item in value:
         span = _parse_span(item)
@@ -113,7 +113,7 @@ def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = Fal
 
 
 def shift(value: Any, by: int) -> Any:
-    """Return a list of spans whose offsets are larger by a number; other values are returned unchanged."""
+    """Return a list of spans with `by` added to their offsets; other values are returned unchanged."""
     if not by or not is_list_of_spans(value):
         return value
     return [{**item, **{name: item[name] + by for name in _keys_of(item)[:2]}} if isinstance(item, dict)
@@ -131,7 +131,7 @@ def span_list(spans: Sequence[TextSpan], like: Any, name: str) -> list[Any]:
 
 
 def with_old_keys(written: list[Any], old: Any) -> list[Any]:
-    """Return a list of spans with the other keys of the spans in the list `old` that have the same offsets.
+    """Return the spans `written`, each with the other keys of the span in the list `old` that has the same offsets.
 
     If `old` is not sorted, its spans come first, in their order.
     """
@@ -214,7 +214,7 @@ def _skip_white_space(text: str, index: int) -> int:
 
 
 class JsonObjects(Reader):
-    """A reader of JSON objects on lines or in an array. With `inner`, objects of texts inside them are flattened."""
+    """A reader of JSON objects on lines or in an array. With `inner`, inner objects of texts are flattened."""
 
     name = "json"
     has_keys = True

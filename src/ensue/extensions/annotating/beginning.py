@@ -30,7 +30,7 @@ def propagate_labels(
 ) -> Iterator[str]:
     """Yield JSON lines with label probabilities: the labeled examples, then at most `count` random texts of the pool.
 
-    The examples are the training texts of the recipe. A label's name with a letter is an example, too, without a line.
+    The examples are the training texts of the recipe. Label names that have a letter are examples, too, without lines.
     `vectors` is a run whose pipeline has `embed`.
     """
     if not isinstance(recipe, ClassificationRecipe):

@@ -45,7 +45,7 @@ from ensue.text.labels import Labels
 from ensue.text.schemes import SchemeDetector, convert
 from ensue.training.imported import Imported, write_run
 
-MIN_TAG_PROBABILITY = 1e-3
+MAX_DROPPED_PROBABILITY = 1e-3
 """The maximum total probability of a word's tags that are left out of the training file."""
 Probabilities = NDArray[np.float64]
 
@@ -267,7 +267,7 @@ class TaggerData(ClassifierData):
         row: dict[str, Any] = {name: list(sentence.column(name)) for name in self.recipe.features.columns}
         row |= {"tokens": list(example.texts), "labels": list(labels)}
         if probabilities:
-            minimum = MIN_TAG_PROBABILITY / len(self.labels)
+            minimum = MAX_DROPPED_PROBABILITY / len(self.labels)
             row["probabilities"] = [{tag: p for tag, p in word.items() if p >= minimum} for word in probabilities]
         if self.data.group:
             row["group"] = example.group or " ".join(example.texts)

@@ -17,7 +17,7 @@ from ensue.text.schemes import Span
 MAX_SHOWN = 20
 """The maximum number of changed answers in a comparison."""
 MAX_EXACT = 1_000
-"""The maximum number of changed answers for the exact test. For more it is chi-square with continuity correction."""
+"""The maximum number of changed answers for the exact test instead of chi-square with continuity correction."""
 
 
 class Change(NamedTuple):

@@ -16,7 +16,7 @@ from ensue.trackers.tracker import Record, Tracker, numbers
 
 
 class CsvFile(Tracker):
-    """A tracker with the file `RUN/metrics.csv`, always complete: a row for each record, a column for each number."""
+    """A tracker that rewrites `RUN/metrics.csv` completely: a row for each record, a column for each number."""
 
     name = "csv"
     path: Path
@@ -70,7 +70,7 @@ MAX_CONNECT_SECONDS = 30
 
 
 class WeightsAndBiases(Tracker):
-    """A tracker that logs each run directory to Weights & Biases, with WANDB_MODE=offline to `RUN/wandb`.
+    """A tracker that logs each run directory to Weights & Biases, or with WANDB_MODE=offline to `RUN/wandb`.
 
     `RUN/wandb/told.json` has the last logged step, so that a resumed run does not log records twice.
     """

@@ -11,7 +11,7 @@ from ensue.tasks.contract.description import OptionValue
 def missing_options(
     settings: Mapping[str, OptionValue], supported: Collection[str], without_note: Collection[str] = ()
 ) -> list[str]:
-    """Return notes about the options of a search or of sampling that C lacks. Raises ValueError for one in use."""
+    """Return notes about the options of a search or of sampling that C lacks. Raises ValueError if one is in use."""
     missing = {name: setting for name, setting in settings.items() if name not in supported}
     for name, setting in missing.items():
         if setting.value != setting.default:

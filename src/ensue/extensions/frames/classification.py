@@ -64,7 +64,7 @@ class ClassifiedSeriesData(LabeledSeriesData):
 
 
 def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
-    """Return the labels of a series: one unless `multiple`. Raises DataError otherwise, and if the frames differ."""
+    """Return the labels of a series. Raises DataError if frames differ, and for none or several without `multiple`."""
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
         problem = f"the frames have {len(names):,} labels ({listed(names, 3)})"

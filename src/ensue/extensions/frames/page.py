@@ -81,7 +81,7 @@ def feature_map(
 ) -> Markup:
     """Return a heat map of values (T, d) with a column for each frame, and the first feature at the bottom.
 
-    NaN is gray. The palest color is 0 if `signed` is true, else the smallest value.
+    NaN is gray. The palest color stands for 0 if `signed` is true, else for the smallest value.
     """
     shown = values[: len(columns)]
     low, high = extent([shown])

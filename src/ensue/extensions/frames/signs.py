@@ -28,7 +28,7 @@ FRAME_SUFFIXES = {
 """The kinds of files of frames by suffix, except tables, which are detected by their columns."""
 FRAME_TABLES = {".csv", ".tsv", ".tab"}
 IDX = re.compile(r"idx[1-9]")
-"""Matches in the names of idx files."""
+"""Matches a part of the names of idx files."""
 PATH = "path"
 """The column of paths in a table of paths."""
 SERIES = "series"
@@ -59,7 +59,7 @@ _MIN_VALUES = 12
 
 
 class TableLayout(NamedTuple):
-    """The columns of a table of frames by their meaning; "" for a missing column. Without `features`: all others."""
+    """The columns of a table of frames by their meaning; "" for a missing column. Empty `features` are all others."""
 
     time: str = ""
     labels: str = ""
@@ -171,7 +171,7 @@ def _are_classes(name: str, cells: Sequence[str]) -> bool:
 
 
 def _find_series(columns: Mapping[str, Sequence[str]], times: Collection[str]) -> str:
-    """Return the column of series: by its name, or if times repeat, a column of groups without repeated times."""
+    """Return the column of series: by its name, or if times repeat, a column in whose groups no time repeats."""
     for name, cells in columns.items():
         is_named = simplified(name) in _SERIES_NAMES or re.search("[ _-]id$", name.casefold())
         if name == SERIES or (is_named and 2 * len(set(cells)) <= len(cells)):
@@ -250,7 +250,7 @@ def date_format_of(cells: Sequence[str]) -> str:
 
 
 def seconds_of(cell: str, date_format: str) -> float:
-    """Return a time in seconds, of dates (by default in UTC) since 1970. Raises ValueError or OverflowError."""
+    """Return a number, or the seconds from 1970 to a date (by default in UTC). Raises ValueError or OverflowError."""
     if date_format != "%Y%m%d" and _is_number(cell):
         if math.isinf(seconds := number_of(cell)):
             raise ValueError(cell)

@@ -53,7 +53,7 @@ class Term:
 
     @property
     def first_word(self) -> str:
-        """The key of the index: the folded first word of the source; "" without one, or if it may be inside a word."""
+        """The key of the index: the folded first word of the source; "" if none, or if it may be in a longer word."""
         word = _WORD.match(fold(self.source))
         if word is None or count_without_blanks(self.source[0]):
             return ""
@@ -234,7 +234,7 @@ class Constraints:
             start = next(index for index, offset in enumerate(ends) if offset > match.start())
             end = next(index for index, offset in enumerate(ends, 1) if offset >= match.end())
             if self.has_character_tokens or self._is_in_required(tuple(ids[start:end])):
-                start, end = max(0, start - 1), end + 1  # include the neighbors, since other words may contain it
+                start, end = max(0, start - 1), end + 1  # include the neighbors, since longer words may contain it
             self._forbid_phrase(tuple(ids[start:end]))
 
     def _is_in_required(self, phrase: Phrase) -> bool:

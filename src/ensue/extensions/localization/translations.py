@@ -1,6 +1,6 @@
 """Readers of translation files: TMX as pairs, XLIFF and PO (gettext) as rows with `source` and `target`.
 
-A translation memory (TMX) consists of units: a text in several languages. XML is parsed in blocks. Entities are not
+A unit of a translation memory (TMX) is a text in several languages. XML is parsed in blocks. Entities are not
 expanded, and no other file is opened.
 
 References:
@@ -217,7 +217,7 @@ class _TmxReader(XmlReader):
 
 
 def _matches(language: str, name: str) -> bool:
-    """Return whether `name` is a language code or its first subtags, as `en` is for `en-US`."""
+    """Return whether `name` is the code `language` or its first subtags, as `en` is for `en-US`."""
     return f"{language}-".replace("_", "-").casefold().startswith(f"{name}-".replace("_", "-").casefold())
 
 
@@ -286,11 +286,11 @@ class _XliffReader(XmlReader):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.translated = [True]
+        self.translatable = [True]
 
     def handle_start(self, tag: str, attributes: dict[str, str]) -> None:
-        self.translated.append(attributes.get("translate", "yes" if self.translated[-1] else "no") != "no")
-        if tag in ("trans-unit", "segment") and self.translated[-1]:
+        self.translatable.append(attributes.get("translate", "yes" if self.translatable[-1] else "no") != "no")
+        if tag in ("trans-unit", "segment") and self.translatable[-1]:
             self.unit, self.size = {"state": attributes.get("state", "")}, 0
         elif tag == "alt-trans":
             self.num_alternatives += 1
@@ -299,7 +299,7 @@ class _XliffReader(XmlReader):
             self.unit["state"] = attributes.get("state", self.unit["state"])
 
     def handle_end(self, tag: str) -> None:
-        self.translated.pop()
+        self.translatable.pop()
         if tag == "alt-trans":
             self.num_alternatives -= 1
         elif tag in ("source", "target") and self.unit is not None and not self.num_alternatives:

@@ -82,7 +82,7 @@ class SentenceSurvey:
         if not summary.words:
             self.begin(sentence)
         labels = self.format.labels(sentence, self.labels_name or None) if summary.is_labeled else ()
-        if "" in labels:  # the source read the first sentence before it knew the column
+        if "" in labels:  # the source read the first sentence before the column was known
             self.source.skipped.add(IncompleteError("", path, sentence.line, missing="label"))
             return
         summary.size += 1

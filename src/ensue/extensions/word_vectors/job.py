@@ -97,7 +97,7 @@ class WordVectorsJob(Job[Any]):
         if distinct < 2:
             minimum = self.recipe.tokenizer.min_count
             words = f"{distinct} word{'s' * (distinct != 1)} that occur{'s' * (distinct == 1)} {minimum} times or more"
-            raise DataError(f"nothing to learn: it has {words} (tokenizer.min_count); expected at least 2", data.train)
+            raise DataError(f"nothing to learn: {words} (tokenizer.min_count); expected at least 2", data.train)
         if not has_pair:
             raise DataError("nothing to learn: no line has two known words; try data.across_lines = true", data.train)
         return counts

@@ -54,7 +54,7 @@ Box = tuple[float, float, float]
 def map_section(
     neighbors: NeighborMap, words: Sequence[str], *, num_queries: int, titles: Sequence[str], heading: str, about: str
 ) -> Section:
-    """Return the section with the map of `words`, first `num_queries` query words; `titles` are tooltips."""
+    """Return the section with the map of `words`; the first `num_queries` are queries, and `titles` are tooltips."""
     x, y = _pixels(neighbors.places).T.tolist()
     labels = _labels(x, y, [clipped(word, 24) for word in words])
     numbers: dict[str, Any] = {
@@ -78,7 +78,7 @@ def _pixels(places: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _labels(x: Sequence[float], y: Sequence[float], words: Sequence[str]) -> list[tuple[str, float, float]]:
-    """Return the label, left edge and baseline for each word, near its point without overlap, or the label ""."""
+    """Return the label, left edge and baseline of each word, near its point; the label is "" if it would overlap."""
     boxes: list[Box] = []
     labels = []
     for left, middle, word in zip(x, y, words, strict=True):

@@ -127,7 +127,7 @@ class WordTable(Copyable):
         return self.vectors[row]
 
     def neighbors(self, vector: NDArray[np.float32], count: int, without: Sequence[str] = ()) -> list[Neighbor]:
-        """Return the `count` words with the highest cosine with a vector (d,), in this order, except `without`."""
+        """Return `count` words by decreasing cosine with a vector (d,), except the words `without`."""
         cosines = self.units @ unit_vectors(vector[None])[0]
         cosines[[row for word in without if (row := self.row(word)) is not None]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:count]
@@ -149,13 +149,13 @@ class WordTable(Copyable):
         kinds = {question.is_analogy: question.file for question in questions}
         if len(kinds) > 1:
             pairs, analogies = kinds[False], kinds[True]
-            raise DataError(f"{pairs} has pairs and {analogies} analogies; score them in separate commands", location)
+            raise DataError(f"{pairs} has pairs, {analogies} has analogies; score them in separate commands", location)
         look_up = self.row if True in kinds else self.find  # the words of analogies must be in the table
         if not any(all(look_up(word) is not None for word in question.texts) for question in questions):
             raise DataError("no question has vectors for all its words; is it another language or case?", location)
 
     def score(self, questions: Sequence[Judgment]) -> SimilarityScores | AnalogyScores:
-        """Return the scores on questions that were checked, or on some of them."""
+        """Return the scores on questions that `check` has accepted, or on a part of them."""
         groups: dict[str, list[Judgment]] = {}
         for question in questions:
             groups.setdefault(question.section if question.is_analogy else question.file, []).append(question)

@@ -28,8 +28,8 @@ def document_source(
     data: ClassificationData, location: Data | Lines, *, like: DocumentLayout | None = None,
     is_labeled: bool = True, labels: Collection[str] = (), group: str = "", columns: Mapping[str, str] | None = None,
 ) -> DocumentSource:  # fmt: skip
-    """Return the reader of a file of texts. Its columns are those of the recipe or of `like`, the training layout, or
-    `columns`, which a user chooses in place of the columns of training.
+    """Return the reader of a file of texts. Its columns are those of the recipe, or of the training layout `like`; the
+    user's choice `columns` replaces them.
     """
     header = {"auto": None, "yes": True, "no": False}[data.header]
     choice = DocumentChoice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)

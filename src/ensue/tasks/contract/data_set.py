@@ -150,7 +150,7 @@ def notes_on_shared_files(table: DataRecipe) -> list[str]:
     for name, location in (("validation", table.valid), ("test", table.test)):
         if shared := [path for path in files_at(location) if os.path.realpath(path) in train] if location else []:
             more = f" and {len(shared) - 1:,} more are" if len(shared) > 1 else " is"
-            notes.append(f"{shared[0]}{more} in the training data, and in the {name} data: its scores are too good")
+            notes.append(f"{shared[0]}{more} in the training data, and in the {name} data: the scores are too good")
     return notes
 
 
@@ -217,7 +217,7 @@ class DataSet(ABC, Generic[DataT]):
         return []
 
     def protocol(self) -> str:
-        """Return a description of how the data are read, in one line; "" without a remark."""
+        """Return one line about how the data are read, or ""."""
         return ""
 
     def config(self, parts: Any) -> dict[str, Any]:
@@ -262,7 +262,7 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
         return [note for note in notes if note != NO_VALIDATION or not self.recipe.is_gradient_free]
 
     def folds(self, num_folds: int, *, classes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Return the fold of each training example (N,). Raise DataError unless there are two folds."""
+        """Return the fold of each training example (N,). Raise DataError for fewer than two folds."""
         folds = fold_of_rows(self.split.train.group_keys, num_folds, seed=self.recipe.train.seed, classes=classes)
         if not folds.any():
             raise DataError("cross-validation needs at least two different texts or groups", self.recipe.data.train)

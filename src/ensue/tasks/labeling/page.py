@@ -93,7 +93,7 @@ class TaggerView(TagsView):
 
 @torch.inference_mode()
 def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_words: int) -> TaggerView:
-    """Return the view of a sentence, with effects for at most the first `num_words` words (`MAX_VARIANT_WORDS`)."""
+    """Return the view of a sentence, with effects for the first `num_words` words or fewer (`MAX_VARIANT_WORDS`)."""
     x, keys, subwords = read.reading()
     emissions = model.emissions(x, keys, None, subwords)
     view = view_tags(model, x, emissions, tags)

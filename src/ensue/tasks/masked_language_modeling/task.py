@@ -85,7 +85,7 @@ NUM_SAMPLE_TOKENS, NUM_SAMPLE_MASKS = 32, 4
 
 
 def filled_sample(model: MaskedLanguageModel, coder: MaskedTokenizer, tokens: TokenFile, *, seed: int) -> str:
-    """Return a random piece of a text in which predictions are `[predicted]`, or `[predicted, not correct]`."""
+    """Return a random piece of a text with predictions as `[symbol]`, or if wrong as `[symbol, not hidden symbol]`."""
     size = min(NUM_SAMPLE_TOKENS, len(tokens), model.context - 2)
     start = mix(seed, 0) % (len(tokens) - size + 1)
     ids = tokens.read(start, start + size)

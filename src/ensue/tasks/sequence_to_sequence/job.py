@@ -195,7 +195,7 @@ class SequenceToSequenceJob(Job[TextModel]):
             notes.append(f"{have} {data.source_tokens:,} tokens or more; only so many are read")
         if (origin := self.continued) is not None:
             old, new = (coder.target.vocabulary_size for coder in (origin.run.parts.coder, self.parts.coder))
-            notes.append(f"begins from {origin.path}: {old:,} of {new:,} target symbols have vectors of this run")
+            notes.append(f"begins from {origin.path}: {old:,} of {new:,} target symbols have vectors of that run")
         return [*notes, *self.split.notes]
 
     @torch.no_grad()

@@ -44,7 +44,7 @@ from ensue.types import select_rows
 
 
 class SequencePipeline(LayeredPipeline, Writer[Pair]):
-    """A trained encoder–decoder. Runs with equal tokenizers can form an ensemble (`with_others`)."""
+    """A trained sequence-to-sequence model. Runs with equal tokenizers can form an ensemble (`with_others`)."""
 
     unit = "pair"
     column_options: ClassVar[tuple[str, ...]] = ("sources", "targets")

@@ -151,7 +151,7 @@ def training_characters(
 
 
 def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
-    """Return the count of each id in evenly spaced chunks of a text, of about `MAX_COUNTED_TOKENS` tokens in all."""
+    """Return the count of each id in evenly spaced chunks of a text, of fewer than 2 · `MAX_COUNTED_TOKENS` tokens."""
     size = len(tokens)
     starts = range(0, size, COUNT_CHUNK_TOKENS * max(1, size // MAX_COUNTED_TOKENS))
     chunks = (tokens.read(start, min(start + COUNT_CHUNK_TOKENS, size)) for start in starts)
@@ -231,7 +231,7 @@ class CorpusJob(Job[ModelT]):
         for origin in self.origins:
             size, known = len(self._rows), int((self._rows >= 0).sum())
             rest = "" if known == size else ", other symbols begin at the mean"
-            yield f"begins from {origin.path}: {known:,} of {size:,} symbols have vectors of this run{rest}"
+            yield f"begins from {origin.path}: {known:,} of {size:,} symbols have vectors of that run{rest}"
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -323,7 +323,7 @@ def prepare_corpus(
 class SampledWords:
     """Stratified samples of `size` words, for a sampled softmax. The expected number of occurrences of a word with
     count c is proportional to (c + 1)^power, and at most 1. The cumulative sums of these expectations divide the range
-    from 0 to `size` into words. Each unit interval of the range has one random point, whose word is drawn.
+    from 0 to `size` into an interval for each word. Each unit interval has one random point, whose word is drawn.
     """
 
     def __init__(self, counts: NDArray[np.int64], *, size: int, power: float, seed: int) -> None:

@@ -95,7 +95,7 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
         constants |= {"NGRAMS": 0, "CHARACTER_NGRAMS": 0}
         return ["no_bag.h"]
     if bag.num_rows >= _MAX_NGRAM_ROWS:
-        raise ValueError(f"expected less than {_MAX_NGRAM_ROWS:,} rows of n-grams, found {bag.num_rows:,}")
+        raise ValueError(f"expected fewer than {_MAX_NGRAM_ROWS:,} rows of n-grams, found {bag.num_rows:,}")
     stored_rows = np.arange(bag.num_rows) if bag.place is None else bag.place.numpy()
     rows = np.flatnonzero(stored_rows)
     if not np.array_equal(stored_rows[rows], np.arange(1, 1 + len(rows))):

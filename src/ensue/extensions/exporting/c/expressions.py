@@ -137,7 +137,7 @@ def splitter_tables(splitter: str, sets: CharacterSets) -> str:
 
 
 class Program:
-    """The code of a regular expression for expression.h. If `tail`, no code follows, so choices are final."""
+    """The code of a regular expression for expression.h. With `tail`, no code follows, so that choices are final."""
 
     def __init__(self, expression: str, sets: CharacterSets, flags: int = 0) -> None:
         """Compile a regular expression. Raises ValueError for unsupported syntax."""
@@ -201,7 +201,7 @@ class Program:
         elif str(op) == "GROUPREF":
             is_before = str(before[0]) == "SUBPATTERN" and before[1][0] == value and before[1][3].getwidth() == (1, 1)
             if others or not is_before:
-                raise ValueError("unsupported repetition in an expression: a group other than the last character")
+                raise ValueError("unsupported repetition in an expression: a group other than the prior character")
             self.code += [SAME, 0, low, high]
         else:
             for _ in range(low):

@@ -2,7 +2,7 @@
 
 The features are energies in frequency bands (Davis & Mermelstein 1980). Frame t is a Hann window times N samples from
 sample t·S on. P is the power spectrum of the frame, padded to K ≥ N samples, and W are the triangular filters of the
-bands. The features are `log max(W P, floor)`. With `top_db`, the largest feature of a sound is subtracted.
+bands. The features are `log max(W P, floor)`. With `top_db`, their maximum is subtracted, and they are clipped.
 """
 
 import io

@@ -141,7 +141,7 @@ class PlainReader(FrameReader):
 class StochasticReader(PlainReader):
     """STORN (Bayer & Osendorfer 2014), whose layers read independent latent variables z_t ~ N(0, 1):
 
-        h_t = layers([x_{t-1}; z_t])_t        q(z_t) = N(μ, σ²), (μ, σ) = W recognition(x)_t + b
+        h_t = layers([x_{t-1}; z_t])_t    q(z_t) = N(μ, σ²), σ = softplus(s) + 1e-4, (μ, s) = W recognition(x)_t + b
 
     The recognition layers may look ahead, since generation does not need them.
     """
@@ -363,7 +363,7 @@ class FrameScores(Scores):
 
 
 def scores_of(nats: Iterable[SeriesNats], *, d_latent: int, draws: int = 1) -> FrameScores:
-    """Return the scores of all series in a stream, by their surprisal."""
+    """Return the scores of a stream of series from the surprisal of each series."""
     total, frames, series, divergence, importance = 0.0, 0, 0, 0.0, 0.0
     for item in nats:
         total, frames, series = total + float(item.frames.sum()), frames + len(item.frames), series + 1

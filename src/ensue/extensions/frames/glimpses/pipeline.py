@@ -167,7 +167,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         series = map(self._check_series, source) if is_location else self._to_series(images)
         answers = [(image, answer) for image, answer, _ in self.read(islice(series, MAX_SHOWN_IMAGES + 1))]
         if not answers:
-            raise DataError("no series in it", source.location if is_location else None)
+            raise DataError("no series found", source.location if is_location else None)
         table, facts = self.recipe.glimpses, self.facts(self.recipe.describe()) | {"symbols": f"{len(self.labels):,}"}
         facts |= {"images": f"the first {MAX_SHOWN_IMAGES}"} if len(answers) > MAX_SHOWN_IMAGES else {}
         views = [view_image(image, answer, table.colors) for image, answer in answers[:MAX_SHOWN_IMAGES]]

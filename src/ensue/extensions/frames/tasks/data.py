@@ -193,7 +193,7 @@ class SeriesData(DataSet[LabeledSeries]):
             if group:
                 groups.append(series.named_group(group))
         if not frames:
-            raise DataError("no series in it", location)
+            raise DataError("no series found", location)
         self.shape = source.shape
         return LabeledSeries(FrameRows.of(frames), labels, groups)
 

@@ -91,7 +91,7 @@ class FramesPipeline(Predictor):
         source = series if isinstance(series, FrameSource) else self.source(series)
         first, location = list(islice(map(self._check_series, source), 2)), source.location
         if not first:
-            raise DataError("no series in it", location)
+            raise DataError("no series found", location)
         if len(first) > 1 and first[0].name != first[1].name:
             example = f"{location}[0]" if Path(location).is_file() else first[0].place[0]
             raise DataError(f"several series in it; expected one, such as {example}", location)
@@ -153,7 +153,7 @@ class FramesPipeline(Predictor):
         for series in self.source(location, encoding=encoding):
             yield self._check_series(series)
         if series is None:
-            raise DataError("no series in it", location)
+            raise DataError("no series found", location)
 
     def _read(self, location: str, encoding: str, shard: Shard) -> Iterator[Series]:
         """Return the series of a shard of a location. Raises EnsueError for stdin."""
