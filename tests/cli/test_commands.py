@@ -189,8 +189,10 @@ def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("pictures")
-def test_quickstart_ends_with_samples_and_three_commands_that_work(ensue: Ensue, text: Path) -> None:
-    said = ensue("quickstart", text, "--seconds", 1, "--threads", 1)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_quickstart_ends_with_samples_and_three_commands_that_work(encoding: str, ensue: Ensue, text: Path) -> None:
+    text.write_text(text.read_text(encoding="utf-8"), encoding=encoding)
+    said = ensue("quickstart", text, "--seconds", 1, "--threads", 1, "--encoding", encoding)
     assert said.status == 0
     assert "--- sample 1\n" in said.out
     assert "--- sample 2\n" in said.out

@@ -105,6 +105,10 @@ def test_commands_read_data_with_other_columns(arguments: str, run: Path, tmp_pa
 
 
 def test_messages_of_commands_without_settings_name_their_options(run: Path, tmp_path: Path, ensue: Ensue) -> None:
+    wide = tmp_path / "wide.txt"
+    wide.write_text("Gerät\n" * 9, encoding="utf-16")
+    for arguments in (("quickstart", wide), ("predict", run, wide, "--encoding", "utf-8"), ("data", wide)):
+        assert ensue(*arguments).err.endswith("; for UTF-16 try --encoding utf-16\n")
     file = tmp_path / "two.csv"
     file.write_text("body;article;Klasse\n" + "ein Satz von hier;noch ein Satz hier;Störung\n" * 4, encoding="utf-8")
     said = ensue("evaluate", run, file, "--labels", "Klasse", "--text", "article,body")

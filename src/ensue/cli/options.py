@@ -157,9 +157,7 @@ def with_checked_outputs(command: Command) -> Command:
         try:
             return command(**values)
         except DataError as error:
-            if "columns" in declared:
-                raise error.with_options() from None
-            raise
+            raise error if "settings" in declared else error.with_options() from None
 
     checked.__signature__ = signature_of(command)  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]

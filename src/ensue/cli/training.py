@@ -55,12 +55,13 @@ def quickstart(
 
     for number, sample in enumerate(load(run).samples("", 2, max_tokens=300, temperature=0.8, seed=0), start=1):
         print(f"\n--- sample {number}\n{sample}")
+    option = "" if encoding == "utf-8" else f" --encoding {encoding}"
     curve = f"The learning curve is {run / 'curve.png'}, the" if (run / "curve.png").exists() else "The"
     cli.notify(
         f"\n{curve} model card {run / 'README.md'}. Try next:\n"
         f'  ensue generate {cli.quoted(run)} --prompt "The " --temperature 0.7\n'
         f"  ensue score {cli.quoted(run)} {cli.quoted(source)}\n"
-        f"  ensue train char-lstm --train {cli.quoted(source)} --out longer"
+        f"  ensue train char-lstm --train {cli.quoted(source)}{option} --out longer"
     )
 
 
