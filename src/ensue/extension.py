@@ -1,8 +1,8 @@
 """Extensions: optional features, such as addresses (`hf:NAME`), in `ensue.extensions` and in other packages.
 
 An extension is one object of the class `Extension`. The core looks up entries by kind and name, and imports the object
-of an entry at its first use. A name of the core takes precedence over the same name in `ensue.extensions`, and that
-name over the same name in another package.
+of an entry at its first use. If several entries have the same name, the entry of the core has precedence, then the
+entry in `ensue.extensions`, then the entry of another package.
 """
 
 import os

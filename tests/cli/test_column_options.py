@@ -105,7 +105,7 @@ def test_a_model_without_such_columns_refuses_the_option() -> None:
     assert {*NAMES} < {*DATA_OPTIONS}
     assert {name for entry in task_entries() for name in entry.pipeline_class.column_options} == {*NAMES}
     for pipeline, name in others():
-        with pytest.raises(EnsueError, match=f"found columns of {name}; data of this model have"):
+        with pytest.raises(EnsueError, match=f"unknown columns {name}; the data of this model have"):
             object.__new__(pipeline).with_columns(**{name: "x"})
 
 

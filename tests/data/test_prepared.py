@@ -104,7 +104,7 @@ def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None
     prepared("killed")
     assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
     assert prepared("killed", killed_at=0).fingerprint() == Prepared(tmp_path / "undisturbed").fingerprint()
-    with pytest.raises(DataError, match=r"killed: prepared otherwise: table was \{\}, asked for \{'min_count': 2\}"):
+    with pytest.raises(DataError, match=r"killed: prepared otherwise: table was \{\}, now it is \{'min_count': 2\}"):
         prepared("killed", plan={"table": {"min_count": 2}})
 
 
@@ -222,7 +222,7 @@ def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
         ShardedTokens(shards, unknown=0, characters=0).read(0, 1)
     """
     run = subprocess.run([sys.executable, "-c", textwrap.dedent(child)], capture_output=True, text=True, check=False)
-    expected = "a shard that cannot be read: Too many open files; `ulimit -n 4096` lets a process have more"
+    expected = "a shard that cannot be read: Too many open files; `ulimit -n 4096` raises the limit"
     assert run.stderr.splitlines()[-1].endswith(f"00000.ids: {expected}"), run.stderr
 
 

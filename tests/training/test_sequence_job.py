@@ -167,8 +167,8 @@ def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: P
     [
         ({"decoder": {"kind": "window"}}, "decoder.kind window has no state"),
         ({"encoder": None, "head": {"copying": True}}, "head.copying needs an encoder"),
-        ({"encoder": None, "decoder": SMALL["decoder"] | {"positions": "learned"}}, "without an encoder decoder.pos"),
-        ({"encoder": None, "target_tokenizer": {"kind": "words"}}, "without an encoder both sides have one vocabulary"),
+        ({"encoder": None, "decoder": SMALL["decoder"] | {"positions": "learned"}}, "without an encoder, decoder.pos"),
+        ({"encoder": None, "target_tokenizer": {"kind": "words"}}, "without an encoder, both sides need one"),
         ({"decoder": {"kind": "none"}}, "decoder.kind none has no state"),
         ({"attention": {"kind": "dot"}}, "a transformer as decoder"),
         ({"head": {"copying": True, "label_smoothing": 0.1}}, "label_smoothing is not for a head that copies"),

@@ -1,7 +1,7 @@
 """The command line. Results go to stdout; progress and errors go to stderr.
 
-The exit status is 0 for success, 2 for a user error, which is reported in one line, and 130 for an interrupted command.
-A bug shows a traceback. Commands import torch when they run, so that `--help` is fast.
+The exit status is 0 for success, 1 for a failed check or a bug (with a traceback), 2 for a user error (in one line),
+and 130 for an interrupted command. Commands import torch when they run, so that `--help` is fast.
 """
 
 import functools

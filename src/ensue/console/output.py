@@ -19,7 +19,7 @@ from ensue.notices import Notice
 @contextmanager
 def streams() -> Iterator[None]:
     """Replace `sys.stdout` and `sys.stderr` by `Results` and `Diagnostics` in a `with` block."""
-    # otherwise the next opened file would get the numbers of closed descriptors
+    # otherwise the next opened files would get the numbers of closed descriptors
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -77,7 +77,7 @@ class Diagnostics:
 
 
 class Results(Diagnostics):
-    """The stream stdout. If writing fails, the command ends; if a pipe is closed (`| head`), without a message."""
+    """The stream stdout. If writing fails, the command ends; a closed pipe (`| head`) causes no message."""
 
     def _handle_failure(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):

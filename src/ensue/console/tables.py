@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ensue.errors import EnsueError, distinct_names, listed
+from ensue.errors import EnsueError, counted, distinct_names, listed
 from ensue.outputs import delimited_line
 from ensue.recipe import Recipe, TrainRecipe
 from ensue.tasks import TASKS, task_entry
@@ -72,7 +72,7 @@ def show_scores(scores: "TaskScores", tables: Iterable[Table | str] = ()) -> Non
     Console(highlight=False).print(table)
     if unknown := content.get("unknown_labels"):
         noun = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
-        print(f"the model does not know the {noun} {listed(list(unknown))}: wrong {sum(unknown.values()):,} times")
+        print(f"the model does not know the {noun} {listed(list(unknown))}: {counted(sum(unknown.values()), 'error')}")
     if misaligned := content.get("misaligned"):
         from ensue.data.sentences.span_borders import MIN_FRACTION, misaligned_spans  # noqa: PLC0415 (it imports numpy)
 
@@ -106,7 +106,7 @@ def show_pairs(result: Any) -> None:
 
 
 def show_recipes(recipes: Mapping[str, Recipe]) -> None:
-    """Print a line for each recipe, by task: name, budget and the beginning of its description."""
+    """Print the name, the budget and the description of each recipe, by task."""
     groups: dict[tuple[str, str], dict[str, Recipe]] = {_heading_of(task_entry(task).recipe): {} for task in TASKS}
     for name, recipe in recipes.items():
         groups.setdefault(_heading_of(type(recipe)), {})[name] = recipe
@@ -131,7 +131,7 @@ def _heading_of(recipe: type[Recipe]) -> tuple[str, str]:
 
 
 def _format_budget(train: TrainRecipe) -> str:
-    """Return the budget in at most ten characters."""
+    """Return the budget, such as `60 s` or `100k steps`."""
     amount = getattr(train, train.budget)
     if train.budget != "seconds":
         return f"{amount:g} {train.budget}" if amount < 100_000 else f"{amount / 1000:g}k {train.budget}"
@@ -159,7 +159,7 @@ def csv_lines(scored: Mapping[str, Iterable[str]]) -> Iterator[str]:
         for other, record in zip(scored, records, strict=True):
             if _select_comparable(record) != _select_comparable(records[0]):
                 tokens = f"{_describe(records[0])} and {_describe(record)}"
-                raise EnsueError(f"{first} and {other} do not read the same at position {position:,}: {tokens}")
+                raise EnsueError(f"{first} and {other} read different tokens at position {position:,}: {tokens}")
         if position == 1:
             columns = [f"{NATS} {name}" for name in scored] if len(scored) > 1 else [NATS]
             yield delimited_line("csv", ["position", *_select_comparable(records[0]), *columns])[:-1]

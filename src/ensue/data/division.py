@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 ExampleT = TypeVar("ExampleT")
 Rows = NDArray[np.int64]
-MAX_ROWS_AT_ONCE = 1 << 16
+MAX_GROUPS_AT_ONCE = 1 << 16
 """The number of groups that are processed at once, which bounds memory."""
 
 
@@ -97,7 +97,7 @@ def _number_groups(groups: Sequence[Hashable] | Rows) -> Rows:
 
 def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
     chosen = []
-    for block in np.array_split(order, -(-len(order) // MAX_ROWS_AT_ONCE)):
+    for block in np.array_split(order, -(-len(order) // MAX_GROUPS_AT_ONCE)):
         if room < 1:
             break
         for group, size in zip(block.tolist(), sizes[block].tolist(), strict=True):
@@ -110,8 +110,8 @@ def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
 def _exchanged(held_out: NDArray[np.bool_], sizes: Rows, group_of: Rows, labels: Rows) -> NDArray[np.bool_]:
     """Return `held_out` (G,) with groups exchanged so that labels are in both sets. Frequent labels have priority.
 
-    The validation set gets groups from the end, up to twice its rows. Then groups whose labels it has elsewhere, too,
-    are moved back, until it has at most its first number of rows.
+    The validation set gets groups from the end, up to twice its rows. Then groups whose labels other groups of the set
+    have, too, are moved back, until the set has at most as many rows as before.
     """
     num_labels, original, held_out = int(labels[1].max()) + 1, held_out, held_out.copy()
     pairs = np.sort(group_of[labels[0]] * num_labels + labels[1])

@@ -30,7 +30,7 @@ class Lines:
     """The byte order mark before the first line. It is known after the first line has been read."""
 
     def __init__(self, chunks: Iterable[str], name: str, numbers: deque[int] | None = None) -> None:
-        """Number the lines from 1, or by `numbers`, to which `chunks` appends the lines of a file of another format."""
+        """Number the lines from 1, or by `numbers`, to which `chunks` appends the line numbers of a converted file."""
         self.name, self._numbers = name, deque[int]() if numbers is None else numbers
         self._chunks = self._without_mark(iter(chunks))
         self._lines: Iterator[tuple[int, str]] | None = None
@@ -100,7 +100,7 @@ def _report(lines: Iterator[tuple[int, str]], on_progress: Callable[[str, float]
 
 
 class RecordingLines(Lines):
-    """Lines of another object, which record the text that was read since the last `clear`."""
+    """Lines that are read from another `Lines`, and recorded until the next `clear`."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__((), lines.name)
@@ -129,7 +129,7 @@ class RecordingLines(Lines):
         return "".join(self._recorded)
 
 
-MAX_ROWS = 1 << 18
+MAX_LINES = 1 << 18
 """The maximum number of lines in a paragraph, so that a file without blank lines cannot fill the memory."""
 
 
@@ -166,8 +166,8 @@ def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Para
     current, has_rows = Paragraph(1, []), False
     for number, line in lines:
         is_blank_line = is_blank(line)
-        if len(current.lines) > MAX_ROWS:
-            raise DataError(f"more than {MAX_ROWS:,} lines without a blank one between sentences", lines.name, number)
+        if len(current.lines) > MAX_LINES:
+            raise DataError(f"more than {MAX_LINES:,} lines without a blank one between sentences", lines.name, number)
         if not is_blank_line and not is_comment(line):
             has_rows = True
         elif has_rows:

@@ -77,7 +77,7 @@ def _call_function(item: Any) -> Any:
 
 
 def join_blocks(strings: Iterable[str], size: int) -> Iterator[str]:
-    """Concatenate strings to blocks. A block ends as soon as it has more than `size` characters."""
+    """Concatenate strings into blocks. A block ends as soon as it has more than `size` characters."""
     block: list[str] = []
     count = 0
     for string in strings:

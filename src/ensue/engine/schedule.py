@@ -2,7 +2,7 @@
 
 A position is a sequence of segments. A segment begins with products over all rows; then its loops run row by row, while
 a row is in the cache. A loop runs over the features of a row and computes all values of one level. A value that reads
-features of other indices (a product, a sum, a slice, a `cat`, a spread) is on a later level than its arguments.
+features of other indices (a product, sum, slice, `cat` or spread) is on a later level than arguments from loops.
 
 A cheap value, such as a sum of two values in arrays, is recomputed in every loop of its segment that reads it:
 recomputing takes less time than writing and reading.

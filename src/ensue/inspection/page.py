@@ -172,7 +172,7 @@ def short(value: float, digits: int = 5) -> str:
 
 
 def share(value: float) -> str:
-    """Return a probability with three digits; values that would be rounded to 0 or 1 are "<.001" and ">.999"."""
+    """Return a probability with three digits; between 0 and .001 it is "<.001", between .999 and 1 ">.999"."""
     if 0 < value < 0.001:
         return "<.001"
     if 0.999 < value < 1:

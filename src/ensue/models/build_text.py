@@ -72,7 +72,7 @@ def build_masked_language_model(
 ) -> MaskedLanguageModel:  # fmt: skip
     """Build a masked language model with tied weights; without `masked` it has no head."""
     d = encoder.d_input or encoder.d_model
-    std = d**-0.5  # like that of the positions, which are added before a normalization
+    std = d**-0.5  # as the positions have, which are added before a normalization
     features = TokenEmbedding(vocabulary_size, d, std=std)
     segments = TokenEmbedding(num_segments, d, std=std) if num_segments else None
     layers = build_transformer(encoder, d_in=d, is_causal=False)
@@ -278,12 +278,12 @@ def _build_decoder_only(
     tokens: PairTokens, decoder: EncoderSpecification, target: TokenEmbedding, head: TextHead, *, is_joint: bool
 ) -> DecoderOnly:
     if not is_joint:
-        raise ValueError("without an encoder both sides have one vocabulary; remove the table [target_tokenizer]")
+        raise ValueError("without an encoder, both sides need one vocabulary; remove the table [target_tokenizer]")
     if head.copying:
         raise ValueError("head.copying needs an encoder; add the table [encoder]")
     if isinstance(decoder, TransformerEncoder) and decoder.positions == "learned":
         raise ValueError(
-            'without an encoder decoder.positions is "rotary" or "sinusoidal", which have no last position'
+            'without an encoder, decoder.positions must be "rotary" or "sinusoidal", without a last position'
         )
     layers = build_encoder(decoder, d_in=target.d_out)
     softmax = target_softmax(tokens, target, d_in=layers.d_out)

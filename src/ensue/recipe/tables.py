@@ -115,7 +115,7 @@ class TrainRecipe(Table):
     tokens: Count | None = None
     """Budget: tokens that are read in training; for labeled sentences and texts, words."""
     seconds: Budget | None = None
-    """Budget: seconds from reading to the card; such a run is not reproducible. A recipe has one budget."""
+    """Budget: seconds from reading data to writing the model card; not reproducible. A recipe has one budget."""
 
     batch_size: Rows = 32
     """The number of rows in a batch: segments of a text, sentences or texts."""

@@ -33,7 +33,7 @@ _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
 class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
     """A tokenizer of byte-level byte-pair encoding. No text is unknown, and every text is decoded exactly.
 
-    Each byte has an id. Published vocabularies have special tokens, which `special` maps from their keys, and add no
+    Each byte has an id. Published vocabularies have special tokens, which `special` has by their keys, and add no
     blank before a text. Raises ValueError for ids with gaps, for a special token that has no id, and for a byte without
     an id.
 
@@ -161,7 +161,7 @@ def is_byte_level(content: Mapping[str, Any]) -> bool:
 def byte_characters() -> list[str]:
     """Return the character that represents each byte in the vocabulary of the library.
 
-    It is the character of the byte in Latin-1 if it is printable, otherwise the next unused code point from 256 on.
+    A printable byte is represented by its Latin-1 character, others by the next unused code points from 256 on.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))

@@ -37,7 +37,7 @@ from ensue.types import Loss, State, leaves, map_state
 MAX_VALIDATION, MAX_TEST, MAX_VALIDATIONS, MIN_TRAINING = 0.1, 0.2, 0.2, 0.25
 """Shares of the budget: the maximum of a validation, of the test and of all validations, the minimum of training."""
 MARGIN, MAX_SAMPLE = 0.75, 0.02
-"""The planned share of a maximum for a part of the data, and the share of the budget that scoring a sample may take."""
+"""The share of a limit that is planned for scoring, and the share of the budget that scoring a sample may take."""
 CLOSING_SECONDS = 1.0
 """The time for loading the best weights, drawing the curve and writing the card."""
 NUM_REPORTS = 200

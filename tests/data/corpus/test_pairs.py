@@ -70,7 +70,7 @@ def test_sentences_with_gold(tmp_path: Path, gold: str, compression: str) -> Non
         ("x.tab", "a\tform\tclass\n", r'x\.tab:1: the header has no column "prefix"'),
         ("x.tab", TABLE + "p\tgo\twrong\t\n", r'x\.tab:6: expected the "correct" form'),
         ("x.tab", TABLE + "p\tgo\tcorrect\ta\np\tgoes\twrong\tb\n", r'x\.tab:7: expected the "wrong" form'),
-        ("x.tab", TABLE + "p\tgo\n", r"x\.tab:6: expected 4 columns between tabs, found 2"),
+        ("x.tab", TABLE + "p\tgo\n", r"x\.tab:6: expected 4 columns separated by tabs, found 2"),
         ("x.jsonl", JSON + "[" * 400 + "]" * 400 + "\n", r"x\.jsonl:2: expected"),
         ("x.jsonl", JSON + "9" * 5000 + "\n", r"x\.jsonl:2: expected"),
         ("x.tab", TABLE + "p\tgo\tcorrect\t\n", r'x\.tab:6: the last pair has no "wrong" form'),
@@ -88,7 +88,7 @@ def test_errors_say_where(tmp_path: Path, name: str, text: str, message: str) ->
     [
         ("1\tis\tare\t0\n", r"x\.gold:2: expected 4 or 12 columns"),
         ("1\tis\tare\t0\nx\tis\tare\t0\n", r"x\.gold:2: expected 4 or 12 columns"),
-        ("1\tis\tare\t0\n9\tis\tare\t0\n", r"x\.gold:2: word 9 of a sentence with 2 words"),
+        ("1\tis\tare\t0\n9\tis\tare\t0\n", r"x\.gold:2: the index 9 in a sentence with 2 words"),
         (f"{'1' * 5000}\tis\tare\t0\n", r"x\.gold:1: expected 4 or 12 columns"),
         ("0\tis\tare\t0\n" * 3, r"x\.gold:3: more lines than x\.text"),
     ],

@@ -245,7 +245,7 @@ WRONG: list[tuple[dict[str, bytes], str]] = [
     ({"a.npy": npy(np.array([{}]))}, "damaged, or not a NumPy file"),
     ({"a.npz": npz(frames=FRAMES, lengths=[2, 5])}, "lengths sum to 7 frames; expected 6"),
     ({"a.npz": npz(frames=FRAMES, labels=[1, 2])}, r"labels of the shape \(2,\); expected 1 .* or 6"),
-    ({"a.npz": npz(frames=FRAMES, label=[1, 2])}, 'an array "label"; did you mean "labels"'),
+    ({"a.npz": npz(frames=FRAMES, label=[1, 2])}, 'unknown array "label"; did you mean "labels"'),
     ({"a.npz": b"PK"}, "damaged, or not a NumPy file"),
     ({"a.npy": npz(frames=FRAMES, lengths=[2, 5])}, "lengths sum to 7 frames; expected 6"),
     ({"a.npz": npy(np.array(["a"]))}, "expected numbers, found an array of <U1"),

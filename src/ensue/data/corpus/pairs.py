@@ -1,10 +1,10 @@
 """Readers of minimal pairs, an acceptable and an unacceptable text, in their published formats.
 
 - `.jsonl` (BLiMP, Warstadt et al. 2020): `sentence_good` and `sentence_bad`. A line end is added to each sentence.
-- `.tab`, or `.text` with `.gold` (Gulordava et al. 2018; Linzen et al. 2016): a sentence, the index of a word, and the
-  correct and the wrong form of this word. As published, the two forms are compared given the words before them: each
-  text consists of these words, a form, and a blank. The blank marks the end of the form, so that a tokenizer does not
-  treat "represent" as the beginning of "represents".
+- `.text` with `.gold` (Gulordava et al. 2018; Linzen et al. 2016): a sentence, and the index, the correct and the wrong
+  form of a word; `.tab`: the words before it, and a form. As published, the two forms are compared given the words
+  before them: each text consists of these words, a form, and a blank. The blank marks the end of the form, so that a
+  tokenizer does not treat "represent" as the beginning of "represents".
 """
 
 import re
@@ -84,7 +84,7 @@ def _read_table(path: Path, encoding: str) -> Iterator[MinimalPair]:
                 raise DataError(f'the header has no column "{missing[0]}"', path, number)
             continue
         if len(fields) < len(columns):
-            raise DataError(f"expected {len(columns)} columns between tabs, found {len(fields)}", path, number)
+            raise DataError(f"expected {len(columns)} columns separated by tabs, found {len(fields)}", path, number)
         row = dict(zip(columns, fields, strict=False))
         expected = "correct" if correct_row is None else "wrong"
         if row.get("class") != expected or (correct_row is not None and correct_row["prefix"] != row.get("prefix")):
@@ -111,12 +111,12 @@ def _read_sentences(path: Path, encoding: str) -> Iterator[MinimalPair]:
         columns = {4: (0, 1, 2), 12: (3, 6, 7)}.get(len(fields))
         if columns is None or not _WORD_INDEX.fullmatch(fields[columns[0]]):
             raise DataError(
-                "expected 4 or 12 columns with a word's place and its correct and wrong form", gold_path, number
+                "expected 4 or 12 columns with a word's index and its correct and wrong form", gold_path, number
             )
         index, good, bad = int(fields[columns[0]]), fields[columns[1]], fields[columns[2]]
         words = sentence.split(" ")
         if index >= len(words):
-            raise DataError(f"word {index} of a sentence with {len(words)} words", gold_path, number)
+            raise DataError(f"the index {index} in a sentence with {len(words)} words", gold_path, number)
         yield _make_pair(" ".join(words[:index]), good, bad)
     for number, _ in gold:
         raise DataError(f"more lines than {path.name}", gold_path, number)

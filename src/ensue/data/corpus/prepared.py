@@ -79,7 +79,7 @@ def _shard_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "; `ulimit -n 4096` lets a process have more" if error.errno == errno.EMFILE else ""
+        remedy = "; `ulimit -n 4096` raises the limit" if error.errno == errno.EMFILE else ""
         raise DataError(f"a shard that cannot be read: {error.strerror or error}{remedy}", path) from None
 
 
@@ -188,7 +188,7 @@ def is_prepared(location: str) -> bool:
 class Prepared:
     """A folder of prepared ids.
 
-    Raises DataError if it is damaged or has another version, and unless `may_be_incomplete`, if it is incomplete.
+    Raises DataError if it is damaged, has another version, or is incomplete (allowed with `may_be_incomplete`).
     """
 
     def __init__(self, folder: str | Path, *, may_be_incomplete: bool = False) -> None:
@@ -311,7 +311,7 @@ def _open_index(folder: Path, plan: dict[str, Any], tokenizer: Tokenizer) -> dic
         prepared = Prepared(folder, may_be_incomplete=True)
         for key, value in json.loads(json.dumps(plan)).items():
             if (old := prepared.index.get(key)) != value:
-                problem = f"prepared otherwise: {key} was {old!r:.120}, asked for {value!r:.120}"
+                problem = f"prepared otherwise: {key} was {old!r:.120}, now it is {value!r:.120}"
                 raise DataError(f"{problem}; choose another --out", folder)
         try:
             assert prepared.tokenizer

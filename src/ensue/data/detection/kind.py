@@ -1,8 +1,8 @@
 """Detection of the kind of data: labeled sentences, labeled texts, pairs, plain text, or a kind of an extension.
 
 The user's choice (`--format`) has priority. Data are pairs if the user names columns of sources or targets, or two
-files separated by a comma. Next, each extension looks for its kind (`DataKind`). Folders with a folder or a file for a
-class have texts. Otherwise the suffix (before `.xz` and `.gz`) and the first lines decide, by the first matching rule:
+files separated by a comma. Next, each extension looks for its kind (`DataKind`). Folders with a folder or a file for
+each class have texts. Otherwise suffix (before `.xz` and `.gz`) and first lines decide, by the first matching rule:
 
 1. Pairs, if they are certain (`pair_tables`): SCAN, CMUdict, SIGMORPHON, a format of pairs of an extension, or a table
    that has the names of source and target, or two columns that cannot be labels.

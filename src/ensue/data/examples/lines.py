@@ -214,7 +214,7 @@ class Cmudict(LinePairs):
 
 
 class UnlabeledPairLines(layouts.PairFormat):
-    """A format with a source on each line, which may be empty. Several sources are separated by tabs."""
+    """A format with a possibly empty source on each line. Several sources are separated by tabs."""
 
     name = "plain"
 

@@ -60,7 +60,7 @@ class Columns(Format):
         return fields
 
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
-        """Return the text with other values in columns. A missing one is appended, as is "last" in a file of words.
+        """Return the text with other values in `columns`. A missing column is appended, as is "last" after only words.
 
         Raises DataError for a label that is empty or has a separator.
         """

@@ -39,7 +39,7 @@ Sizes = Callable[[str], Iterable[int]]
 
 
 class Unit(NamedTuple):
-    """A unit of offsets. `sizes` returns the size of each character, and `python` converts the offset n to Python."""
+    """A unit of offsets: the size of each character, and Python code that converts the offset n to an index."""
 
     name: str
     sizes: Sizes
@@ -176,7 +176,7 @@ def reason(texts: Sequence[SplitText], misaligned: Sequence[SplitText]) -> Reaso
 
 
 def reading_of(text: str, spans: Sequence[Offsets], splitter: str) -> Reading | None:
-    """Return the reading that best fits a text whose spans exceed the text; None without a reading."""
+    """Return the reading that best fits a text whose spans exceed the text; None if none fits."""
     texts = [SplitText.of(text, spans, splitter)]
     interpreted = [(reading, _convert_spans(texts, reading)) for reading in READINGS]
     valid = [item for item in interpreted if all(0 <= a < b <= len(text) for a, b in item[1][0].spans)]
@@ -249,7 +249,7 @@ def _find_splitter(texts: Sequence[SplitText]) -> str:
 
 
 class _Fit(NamedTuple):
-    """The number of spans that begin with a word, of those that end with a word, that are invalid, and of all spans."""
+    """The number of spans that begin with a word, that end with a word, that are invalid, and of all spans."""
 
     starts: int
     ends: int

@@ -83,7 +83,7 @@ class Squad(JsonLayout):
     def rows(self, value: Any) -> Iterable[Row] | None:
         item = value["data"][0] if "data" in value else value
         is_squad = "paragraphs" in item or ("context" in item and "answer_start" in item["answers"])
-        remedy = "a question and a text with a label are pairs for a classifier"
+        remedy = "a classifier can label pairs of a question and a text"
         return _refuse(f"question answering (SQuAD) is unsupported; {remedy}", self.name) if is_squad else None
 
 
@@ -130,7 +130,7 @@ class LabelsOfTexts(DocumentLayout):
         ]
         names = {*map(simplified, value)}
         are_lists = {isinstance(entries, list) for entries in value.values()}
-        num_blanks = sum(row["text"].count(" ") for row in rows)  # at least one per text, or else they may be ids
+        num_blanks = sum(row["text"].count(" ") for row in rows)  # below one per text, the texts may be ids
         has_classes = len({row["label"] for row in rows}) > 1 and not any(" " in row["label"] for row in rows)
         has_layout = len(are_lists) == 1 and not names & _OTHER_NAMES and has_classes
         return rows if has_layout and len(rows) >= _MIN_TEXTS and num_blanks >= len(rows) else None

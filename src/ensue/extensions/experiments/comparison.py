@@ -153,7 +153,7 @@ def compare(
             or right ("lost <= 0.5 %"). `bounds` of the result has their values.
 
     Raises:
-        EnsueError: There are fewer than two runs, runs of several tasks, or a bound is malformed.
+        EnsueError: There are fewer than two runs, the runs have several tasks, or a bound is malformed.
     """
     for bound in require:
         Bound.parse(bound)
@@ -290,7 +290,7 @@ def _select_numbers(scores: dict[str, Any]) -> dict[str, float]:
 
 
 def _compare_recipes(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
-    """Return the values of each differing key; of a table such as `[encoder]` whose `kind` differs, the common keys."""
+    """Return the values of each differing key. A table such as `[encoder]` whose `kind` differs has its common keys."""
     values = [recipe.values() for recipe in recipes]
     keys = dict.fromkeys(key for by_key in values for key in by_key if key not in NOTE_KEYS)
     rows = {key: [by_key.get(key) for by_key in values] for key in keys}

@@ -40,8 +40,8 @@ def export_run(
         Notes about the written files.
 
     Raises:
-        EnsueError: The format cannot express the model, or `out` has files that ensue did not write.
-        DataError: The directory has other files.
+        EnsueError: The format cannot express the model, or a file would be replaced that ensue did not write.
+        DataError: The directory has files with other names, or cannot be written.
     """
     check_path("the run", run)
     check_path("out", out)

@@ -162,7 +162,7 @@ class GlimpseSpecification(Table):
     deviation: Annotated[float, Field(gt=0, le=2)] = 0.06
     """The deviation σ of the random places in training. Prediction takes the mean."""
     samples: Number = 1
-    """The number of paths through each image in a training step. A path's baseline includes the mean of the others."""
+    """The number of paths through each image in a training step. A path's baseline includes the mean of other paths."""
     relative: bool = True
     """Whether places are predicted relative to the previous place."""
     start: Place = Field(default=[0.0, 0.0])
@@ -268,7 +268,7 @@ class FrameLabelingRecipe(FramesRecipe):
     """The recipe of a tagger of frames."""
 
     what: ClassVar[str] = "tagger of frames"
-    reads: ClassVar[str] = "series of real vectors with a label for each"
+    reads: ClassVar[str] = "series of real vectors with a label for each vector"
     begins: ClassVar[bool] = True
 
     task: Literal["frame-labeling"] = "frame-labeling"

@@ -72,7 +72,7 @@ class MarkedText(NamedTuple):
     root: Node
 
     def with_output(self, output: str, links: Sequence[int | None]) -> str:
-        """Return an output with the markup (the text itself if it has no units). `links` are the units of its units."""
+        """Return `output` with markup; the text if it has no units. `links` has the source unit of each output unit."""
         if not self.units:
             return self.text
         if not (spans := units_of(output)):
@@ -225,7 +225,7 @@ class _MarkedOutput:
         return self.links[unit] is None and unit not in taken
 
     def _find_gap(self, child: Node, parent: Node, low: int, high: int, siblings: Sequence[Span]) -> tuple[int, bool]:
-        """Return the output unit before which a node without units is inserted, and whether it follows another unit.
+        """Return the unit before which a node without units is inserted, and whether it belongs to the previous unit.
 
         The node is inserted beside the output unit that is linked to the nearest source unit. If two source units are
         equally near, a word has priority over a punctuation mark.

@@ -183,7 +183,7 @@ class CompletionRequest(SampledRequest):
 
     @cached_property
     def max_prompt_tokens(self) -> int:
-        """An upper bound of the tokens of all prompts, for checks before tokenization: the number of bytes."""
+        """An upper bound of the tokens of all prompts, for checks before tokenization: the bytes or ids."""
         return sum(
             len(prompt.encode("utf-8", "replace")) if isinstance(prompt, str) else len(prompt)
             for prompt in self.prompts
@@ -430,7 +430,7 @@ def invalid(param: str, message: str, code: str = "invalid_value") -> APIError:
 
 
 def internal_error() -> APIError:
-    """Return the response for a bug, whose traceback is in the log."""
+    """Return the error for a bug, whose traceback is in the log."""
     return APIError(500, "internal error", code="internal_error", headers={"x-should-retry": "false"})
 
 

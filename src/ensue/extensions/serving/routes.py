@@ -97,7 +97,7 @@ async def _reserve_inputs(
     inputs: Any, service: Service, request: Request, model: ServedModel, counts: set[int], *,
     max_size: int | None = None, param: str = "inputs",
 ) -> list[Any]:  # fmt: skip
-    """Check the inputs, reserve resources, and return the inputs. `counts` are the allowed numbers of texts of each."""
+    """Check the inputs, reserve resources, and return the inputs. `counts` are the allowed numbers of texts in each."""
     limits, reservation = service.limits, request.scope["reservation"]
     max_size = max_size or limits.text_characters
     if not isinstance(inputs, list):
@@ -110,7 +110,7 @@ async def _reserve_inputs(
     def reserve(value: Any) -> Any:
         text, size = parse(value, counts, param)
         if size > max_size:
-            message = f"an input has more than {max_size:,} characters, or numbers"
+            message = f"an input has more than {max_size:,} characters or numbers"
             raise APIError(400, message, param=param, code="text_too_long")
         reservation.reserve(tokens=size)
         return text
@@ -122,7 +122,7 @@ async def _respond(
     service: Service, request: Request, model: ServedModel, texts: Sequence[Any], results: Iterator[Any], *,
     parts: Sequence[str] = (), are_plain: bool = True,
 ) -> Response:  # fmt: skip
-    """Return a response with results one by one between two `parts`, by default those of outputs.
+    """Return a response with all results between two `parts` of JSON text, by default the parts of `api.Outputs`.
 
     If not `are_plain`, the results are inspections.
     """

@@ -139,7 +139,7 @@ class Service:
                 self.metrics.waiting.labels(model.name).set(model.loop.waiting)
 
     async def drain(self) -> None:
-        """Refuse new requests, and return when open requests have ended or were cancelled after `drain_seconds`."""
+        """Refuse new requests, and return when open requests have ended or were canceled after `drain_seconds`."""
         self.state = "draining"
         if self.open_tasks:
             await asyncio.wait(set(self.open_tasks), timeout=self.limits.drain_seconds)

@@ -129,9 +129,9 @@ def group_by_text(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
 
 
 class MultiHeadCrossAttention(CrossAttention):
-    """Scaled dot-product attention with h heads (Vaswani et al. 2017, eqs. 1 and 5); `d_out` is `d_in`:
+    """Scaled dot-product attention with H heads (Vaswani et al. 2017, eqs. 1 and 5); `d_out` is `d_in`:
 
-        head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q = W_Q x,   K, V = W_K h, W_V h,   y = W_O [head_1; ...; head_h]
+        head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q = W_Q x,   K, V = W_K h, W_V h,   y = W_O [head_1; ...; head_H]
 
     It runs on `fused_attention`. Raises ValueError unless `num_heads` divides `d_in`.
     """

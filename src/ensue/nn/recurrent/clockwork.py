@@ -221,7 +221,7 @@ class Clockwork(Recurrent):
         return fits and kinds == {(x.dtype, torch.device("cpu"))} and may_compile() and functions(x.dtype) is not None
 
     def _compute_all_units(self, x: Tensor, h: Tensor, clock: Tensor, mask: Tensor | None) -> tuple[Tensor, ElmanState]:
-        """Compute `fold` with all units, after the products of x and the updating modules at all positions."""
+        """Compute the result of `fold` with all units, after the products of x and `updates` at all positions."""
         clocks = clock.unsqueeze(1) + torch.arange(x.shape[1], device=x.device)
         updates = clocks.unsqueeze(-1) % self.period == 0
         u = torch.cat((F.linear(x, self.weight_input, self.bias), updates.to(x.dtype)), dim=-1)

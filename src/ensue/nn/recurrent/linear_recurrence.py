@@ -229,7 +229,7 @@ class MinGRU(LinearRecurrence):
 
         g(v) = v + 0.5 where v ≥ 0, else σ(v)
 
-    With g, n and h are positive, as the paper's scan in logarithms needs. The scan of this package does not use
+    This g makes n and h positive, as the paper's scan in logarithms needs. The scan of this package does not use
     logarithms, but keeps the published g. The weights stack z, n.
     """
 

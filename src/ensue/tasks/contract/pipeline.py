@@ -92,13 +92,13 @@ class Pipeline(Shown, ABC):
         """Return a copy of the model that reads data with other columns than the training data.
 
         Args:
-            columns: The names or numbers of columns, or keys of JSON: `words` (of taggers; of classifiers the text) and
+            columns: The names or numbers of columns, or keys of JSON: `words` (for classifiers: the text) and
                 `labels`, or for pairs `sources` and `targets`. Several names have commas between them. Columns that are
                 not chosen are those of the training data.
         """
         if unknown := sorted(columns.keys() - {*self.column_options}):
             expected = " or ".join(self.column_options) or "no columns"
-            raise EnsueError(f"{self.run}: found columns of {unknown[0]}; data of this model have {expected}")
+            raise EnsueError(f"{self.run}: unknown columns {unknown[0]}; the data of this model have {expected}")
         return changed(self, chosen_columns={**self.chosen_columns, **columns})
 
     @property

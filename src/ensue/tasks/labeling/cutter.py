@@ -40,7 +40,7 @@ class NumberedSentence(NamedTuple):
 
 
 def _read(sentence: CutSentence, text: str) -> Sentence:
-    """Return a sentence with its text in CoNLL-U as `Conllu` reads it, without columns beside the words."""
+    """Return a sentence as `Conllu` reads its CoNLL-U `text`, with no columns but the words."""
     return Sentence(sentence.words, source=SourceText(text=text), document=0)
 
 

@@ -332,8 +332,8 @@ class LabelingPipeline(WordPipeline):
         texts: list[list[str]] = []
         if self.contextual.origins or self.subwords is not None:
             texts = [[word for sentence in passage for word in sentence.words] for passage in passages]
-        has_long_words = (sentence.words for sentence in chunk if max(map(len, sentence.words), default=0) > MAX_SPLIT)
-        unsplit = sum(count_without_blanks(word) > MAX_SPLIT for sentence in has_long_words for word in sentence)
+        candidates = (sentence.words for sentence in chunk if max(map(len, sentence.words), default=0) > MAX_SPLIT)
+        unsplit = sum(count_without_blanks(word) > MAX_SPLIT for text in candidates for word in text)
         self.reader.lacking.add(UNSPLIT, unsplit, len(words.values))
         contextual = self.contextual.computed(texts) if self.contextual.origins else ()
         subwords = None if self.subwords is None else self.subwords.texts(texts)

@@ -38,7 +38,7 @@ MAX_CALL_TOKENS = 8192
 MAX_CALL_LOGITS = 1 << 23
 """The maximum numbers of tokens and of logits in one call of the model."""
 MIN_PART_WARM_UPS = 4
-"""The minimum length of a part in units of its warm-up, so that the warm-up costs at most a quarter."""
+"""The minimum length of a part in units of its warm-up, so that the warm-up adds at most a quarter to the cost."""
 
 Progress = Callable[[int], None]
 """A function of the number of tokens that have been scored since the previous call."""
@@ -128,7 +128,7 @@ def score_text(
     if model.adapts and parts > 1:
         raise EnsueError(f"{parts} parts; a model that adapts to the text reads it in order, in one part")
     if parts < 1 or warm_up < 0:
-        raise EnsueError(f"{parts} parts, each warmed up on {warm_up} tokens; expected at least 1 and 0")
+        raise EnsueError(f"{parts} parts, each warmed up on {warm_up} tokens; expected at least 1 part and 0 tokens")
     size, parts = len(tokens), max(1, min(parts, len(tokens)))
     ranges = [range(size * part // parts, size * (part + 1) // parts) for part in range(parts)]
     windows = [] if model.context is None else list(_plan_windows(len(tokens), model.context, _max_call_tokens(model)))

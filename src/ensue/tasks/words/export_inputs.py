@@ -46,7 +46,7 @@ def encoder_inputs(
     encoders: Sequence[ExportEncoder], suffixes: Sequence[str], *, time: str = "time"
 ) -> dict[str, TensorSpec]:
     """Return the inputs of all encoders. Names of inputs end in `suffixes`; `time` is the name of the length."""
-    return {name: form for encoder in encoders for name, form in encoder.inputs(suffixes, time=time).items()}
+    return {name: spec for encoder in encoders for name, spec in encoder.inputs(suffixes, time=time).items()}
 
 
 def encoder_samples(encoders: Sequence[ExportEncoder], batch: int, lengths: Mapping[str, int]) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ class WordExportInputs:
 
     @property
     def inputs(self) -> dict[str, TensorSpec]:
-        """The forms of all inputs: distinct words; the words of each text and their number; windows of subwords."""
+        """The shapes of all inputs: distinct words; the words of each text and their number; windows of subwords."""
         forms = dict(self.forms)
         for suffix in self.suffixes:
             if self.forms:

@@ -77,7 +77,7 @@ def translator(**changes: object) -> dict[str, bytes]:
         (lambda: files_of(tagger(columns={"pos": ["X"]}), "model"), 'it reads the column "pos" of the data'),
         (lambda: translator(source=TokenizerRecipe(kind="bpe", lowercase=True)), "lowercasing is unsupported"),
         (lambda: translator(decoder=SMALL, attention={"kind": "scaled-dot"}), "its decoder is not recurrent"),
-        (lambda: translator(search={"beams": 33}), "its search has 33 beams, and C at most 32"),
+        (lambda: translator(search={"beams": 33}), "its search has 33 beams; expected at most 32 in C"),
         (lambda: files_of(frame_classifier(encoder=TRANSFORMER), "model"), "its layers are not recurrent"),
     ],
 )

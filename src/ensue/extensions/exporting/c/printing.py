@@ -66,7 +66,7 @@ def math_functions() -> str:
 
 @dataclass
 class Weights:
-    """The arrays of the file of weights, and the constants of the C code, which have sizes and offsets of arrays.
+    """The arrays of the file of weights, and the constants of the C code, such as sizes and offsets of arrays.
 
     Equal arrays are stored once. Offsets are counted in 32-bit numbers.
     """
@@ -130,7 +130,7 @@ def add_characters(tokenizer: CharacterTokenizer, weights: Weights) -> dict[str,
 
 
 def add_hash_table(name: str, vocabulary: Vocabulary, weights: Weights) -> str:
-    """Add the hash table of a vocabulary, and return its `vocabulary` for lexicon.h."""
+    """Add the hash table of a vocabulary, and return its C definition as a `vocabulary` (lexicon.h)."""
     mask = (1 << (len(vocabulary) // MEAN_BUCKET_SIZE).bit_length()) - 1
     buckets = [b""] * (mask + 1)
     for id, symbol in enumerate(vocabulary.symbols):

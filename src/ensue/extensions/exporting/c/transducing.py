@@ -117,7 +117,7 @@ def transducer_source(description: ModelDescription, weights: Weights) -> CModel
         "DEFAULT_PENALTY": repr(float(search["length_penalty"])),
     }  # fmt: skip
     if search["width"] > BEAMS:
-        raise ValueError(f"its search has {search['width']:,} beams, and C at most {BEAMS}")
+        raise ValueError(f"its search has {search['width']:,} beams; expected at most {BEAMS} in C")
     steps = LayerSteps(weights, SOURCES)
     table = layer_table(model.encoder, steps)
     weights.constants |= steps.sizes()

@@ -28,7 +28,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def read_numpy(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """Yield the series of a `.npy` or `.npz` file. The format is detected in the content of the file."""
+    """Yield the series of a `.npy` or `.npz` file. The format is detected by the content of the file."""
     yield from split(path, _check_names(path, _load_arrays(path)))
 
 
@@ -94,7 +94,7 @@ def _check_names(path: Path, arrays: Arrays) -> Arrays:
     if len(arrays) == 1 and "frames" not in arrays:
         return {"frames": next(iter(arrays.values()))}
     if unknown := sorted(set(arrays) - set(KEYS)):
-        raise DataError(f'an array "{unknown[0]}"{nearest(unknown[0], KEYS)}; expected {", ".join(KEYS)}', path)
+        raise DataError(f'unknown array "{unknown[0]}"{nearest(unknown[0], KEYS)}; expected {", ".join(KEYS)}', path)
     if "frames" not in arrays:
         raise DataError('no array "frames"', path)
     return arrays
@@ -291,7 +291,7 @@ def _open_table(
     dialect, sample = signs.dialect_of(lines), signs.table_rows(lines)
     rows = dialect.read(lines, header=False, needed=())
     cells = ((row.record.line, [dialect.value(field).strip() for field in row.values]) for row in rows)
-    below = dropwhile(lambda item: bool(sample) and item[1] != sample[0], cells)  # a title
+    below = dropwhile(lambda item: bool(sample) and item[1] != sample[0], cells)  # skips a title
     return sample, (item for item in below if any(item[1])), _NumberParser(path, dialect.delimiter == ",")
 
 
@@ -301,7 +301,7 @@ def _split_at_gaps(
     """Yield rows as one series, or as several series if `data.gaps` is "split" and there are gaps in time."""
     times = [frame.time for frame in frames if frame.time is not None]
     if any(after < before for before, after in pairwise(times)):
-        warn_once(f"unsorted {path}", f"{path}: rows are sorted by time, and so are labels of frames in answers")
+        warn_once(f"unsorted {path}", f"{path}: rows are sorted by time, and so are the predicted labels")
         frames, times = sorted(frames, key=lambda frame: frame.time or 0.0), sorted(times)
     rate = _measure_rate(frames, path) if reading.gaps == "refuse" else 0.0
     ends = [0, len(frames)]

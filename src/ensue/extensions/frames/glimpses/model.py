@@ -184,10 +184,10 @@ def bound(
 ) -> Float[Tensor, " B"]:
     """Return `-1/M Σ_m log p(y | l^m)` of each image. The expectation of this value is a bound on `-log p(y)`.
 
-    The gradient estimates the gradient of the expectation. The gradient by places is `policy` times
-    `-1/M Σ_m Σ_n (R_n - b_n) ∇ log p(l_n)`, where R_n is the log-probability of the symbols after l_n. The baseline b_n
-    is the number of these symbols times the output of the baseline network, plus the mean of R - b over other paths.
-    The network minimizes the square of R - b, divided by the number of symbols.
+    The gradient estimates the gradient of the expectation. The gradient with respect to places is `policy` times
+    `-1/M Σ_m Σ_n (R_n - b_n) ∇ log p(l_n)`, where R_n is the log-probability of the c_n symbols after l_n. The baseline
+    b_n is c_n times the output v_n of the baseline network, plus the mean of R_n - c_n v_n over other paths. The
+    network minimizes the square of R_n / c_n - v_n.
     """
     mask = (targets >= 0).unsqueeze(1)
     ids = targets.clamp(min=0)[:, None, :, None].expand(*read.logits.shape[:3], 1)

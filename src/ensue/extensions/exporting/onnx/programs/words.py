@@ -54,7 +54,7 @@ def warn_unknown():
 def inputs(*texts):
     """Return the inputs of the model for a list of texts, or for two lists with the texts of pairs.
 
-    A text is a list of words. Distinct words are encoded once, and the words of texts are their numbers.
+    A text is a list of words. Each distinct word is encoded once; texts are lists of the numbers of words.
     """
     forms = sorted({word for column in texts for words in column for word in words}) or [""]
     numbers = {form: number for number, form in enumerate(forms)}
