@@ -143,7 +143,7 @@ def _pools(ordered: NDArray[np.integer], batch_size: int, batch_tokens: int) -> 
 
 def _end_of_pool(ordered: NDArray[np.integer], shortest: int) -> int:
     longest = min(math.floor(shortest * MAX_RATIO) + 1, int(ordered[-1]))
-    # `longest` has the type of the array, which is otherwise copied
+    # in the type of the array, which would otherwise be converted
     return int(np.searchsorted(ordered, ordered.dtype.type(longest), side="right"))
 
 

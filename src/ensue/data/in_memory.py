@@ -17,7 +17,7 @@ from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, counted, in_one_l
 from ensue.notices import warn_once
 
 MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
-"""The most texts that may be meant as names of files, and the most characters of each such text."""
+"""The maximum number of texts that are checked as names of files, and the maximum length of such a name."""
 _UNNAMED = re.compile(r"rows-[0-9a-f]{16}\.unnamed\.jsonl$")
 EXPECTED = 'a path, rows such as ("a text", "label"), as in zip(texts, labels), dicts, a DataFrame or a data set'
 

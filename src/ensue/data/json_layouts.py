@@ -148,7 +148,7 @@ def _read_cells(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tup
 
 
 def _read(reader: Any, name: str) -> list[tuple[int, list[str]]]:
-    """Return the next rows with their first lines. The limit of the csv module for fields is raised meanwhile."""
+    """Return the next rows with their first lines. Meanwhile the csv module allows longer fields."""
     rows, number, limit = [], reader.line_num + 1, csv.field_size_limit(MAX_CHARACTERS)
     try:
         for row in islice(reader, BLOCK_ROWS):

@@ -191,7 +191,7 @@ def encoding_like(trained: str, location: str) -> str:
     """Return the encoding `trained` of a model's training data, or UTF-8 if the text at `location` is in UTF-8.
 
     The first bytes of the first file decide, unless all of them are ASCII. Streams other
-    than stdin are not examined. Rows of a program are UTF-8.
+    than stdin are not examined. Rows from Python are UTF-8.
     """
     if not trained or checked_encoding(trained) == "utf-8" or is_typed(location) or location in FILES_OF_ROWS:
         return "utf-8"

@@ -77,7 +77,7 @@ def empty_rows(like: Tensor, rows: int, width: int) -> Tensor:
 MIN_BUFFER_BYTES = 1 << 18
 """A smaller tensor is copied, since a buffer would save no time."""
 ALIGNED_BYTES = 64
-"""The size of a position has to be a multiple of this, since the order of a kernel's sums depends on the alignment."""
+"""The alignment of each position in a buffer, in bytes, since the order of a kernel's sums depends on it."""
 
 
 def appended(old: Tensor, new: Tensor, *, dim: int) -> Tensor:

@@ -92,7 +92,7 @@ def _parse_value(text: str | None) -> float | None:
 def switching_off(
     layers: SequenceLayer, switched: Sequence[SwitchedOff], units: Sequence[Units]
 ) -> AbstractContextManager[None]:
-    """Return a context that fixes units of layers. `units` has the values over a text, for means.
+    """Return a context manager that fixes units of layers. `units` are the values over a text, for their means.
 
     Raises EnsueError for units that the layers do not have.
     """

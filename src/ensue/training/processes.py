@@ -76,7 +76,7 @@ def _from_tree(tree: Any, tensors: dict[str, Tensor]) -> Any:
 
 Result = TypeVar("Result")
 DEFAULT_TIMEOUT_SECONDS = 600
-"""The time after which a rank that does not answer ends the run."""
+"""The time without an answer from a rank after which the run ends."""
 RENDEZVOUS_SECONDS = 300
 """The time limit for all ranks to connect to the store."""
 POLL_SECONDS = 0.05

@@ -62,7 +62,7 @@ def train_run(
 
     Args (other arguments are those of `ensue.train`):
         recipe: The recipe; None resumes a run with its saved recipe.
-        timeout: The seconds after which a rank that does not answer ends the run.
+        timeout: The seconds without an answer from a rank after which the run ends.
         on_start: A function that each process calls before its first step.
 
     Raises:

@@ -72,7 +72,7 @@ def detect_pairs(
     it has columns.
     """
     if format == format_table.ALIGNED:
-        raise DataError("two files that are aligned have a comma between them, such as train.en,train.de")
+        raise DataError("expected two aligned files with a comma between them, such as train.en,train.de")
     formats = pair_formats()
     like = None if choice.names and not are_unnamed(lines.name) else like
     run_format, names = (like.format if like.format in formats else "", like.names) if like else ("", [])

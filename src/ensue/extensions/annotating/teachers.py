@@ -292,7 +292,7 @@ def write_static_vectors(
         raise RecipeError(f'expected a recipe with vectors.kind = "distilled", found {recipe.describe()}')
     texts = [path for path in (recipe.data.train, pool) if path]
     if len(teachers) != 1 or len(texts) != 1:
-        raise EnsueError("word vectors need exactly one teacher and one text: --pool TEXTS")
+        raise EnsueError("word vectors need exactly one teacher and one text (--train or --pool)")
     if (recipe.data.valid, recipe.data.test, gold, temperature) != ("", "", 0.5, 1.0):
         raise EnsueError("--valid, --test, --gold and --temperature are for students with labels")
     (teacher,), (text,) = teachers, texts

@@ -5,7 +5,7 @@ from pathlib import Path
 from ensue.extension import Extension, PipelineMethod
 
 _REPORT, _PIPELINE = "ensue.extensions.error_analysis.report", "ensue.tasks.words.pipeline:WordPipeline"
-_PRECISION = "Choose P of --at-least: the smallest P whose precision on the data is at least this"
+_PRECISION = "Choose P of --at-least: the smallest P with at least this precision on the data"
 
 EXTENSION = Extension(
     name="error_analysis",

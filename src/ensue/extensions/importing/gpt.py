@@ -91,7 +91,7 @@ def check_gpt(encoder: TransformerEncoder, path: Path) -> None:
     """Raise EnsueError for an activation or a feed-forward size that GPT, unlike GPT-2, cannot have."""
     if encoder.activation == "gelu" or (encoder.d_feedforward or 4 * encoder.d_model) != 4 * encoder.d_model:
         raise EnsueError(
-            f"{path}: GPT, the published shape with norm = post, has encoder.activation = gelu-tanh or relu and "
+            f"{path}: the published GPT (norm = post) has encoder.activation = gelu-tanh or relu and "
             "d_feedforward = 4 · d_model"
         )
 

@@ -30,7 +30,7 @@ from ensue.nn.attention.multi_head import row_by_row
 from ensue.types import State, compacted, concatenate_rows, narrowed, select_rows
 
 CHUNK_TOKENS = 256
-"""The number of prompt tokens that are read between two steps of the live rows."""
+"""The size of a chunk of a prompt, and the number of prompt tokens after which the live rows take a step."""
 
 
 class GenerationLoop:

@@ -139,8 +139,8 @@ def training_source(data: DataRecipe) -> TextSource:
 def training_characters(
     characters: int, data: CorpusRecipe, resumed: RunDirectory | None = None, *, num_old: int = 0
 ) -> int | None:
-    """Return the number of characters for training; None: all characters. Validation scores the remaining text, which
-    is a share of the text after the first `num_old` characters, on which the origin was trained.
+    """Return the number of characters for training; None: all characters. Validation scores the rest, a share of the
+    text after the first `num_old` characters, which are the training text of the origin.
     """
     if not data.valid_fraction:
         return None
@@ -362,4 +362,4 @@ def notes_on_sampling(head: WordHead, vocabulary_size: int) -> list[str]:
     """Return a remark if `head.sampled` has no effect."""
     if head.sampled < vocabulary_size:
         return []
-    return [f"the vocabulary has {vocabulary_size:,} symbols, no more than head.sampled: the softmax is over all"]
+    return [f"the vocabulary has {vocabulary_size:,} symbols, no more than head.sampled: the softmax is full"]

@@ -53,7 +53,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("letters")
     sets = CharacterSets()
     lower = lowercase_tables(sets)
-    sets.name(*PROPERTIES)
+    sets.add_named(*PROPERTIES)
     parts = ["#include <stdint.h>", read_template("prelude.h"), sets.text(), lower, read_template("unicode.h"), HARNESS]
     (folder / "letters.c").write_text("\n".join(parts))
     return library(folder, "-Wno-missing-prototypes", "letters.c"), sets

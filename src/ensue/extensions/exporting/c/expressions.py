@@ -43,7 +43,7 @@ class CharacterSets:
         """Add a set of code points, given as inclusive ranges, and return its index. Equal sets share an index."""
         return self._indices.setdefault(tuple(ranges), len(self._indices))
 
-    def name(self, *names: str) -> None:
+    def add_named(self, *names: str) -> None:
         """Add the sets with these names in `PROPERTIES`, for which C has the constants `SET_NAME`."""
         self._names |= {name: self.add(code_points_where(PROPERTIES[name])) for name in names}
 
@@ -116,7 +116,7 @@ def lowercase_tables(sets: CharacterSets) -> str:
             last[1], last[2] = point, step
         else:
             ranges.append([point, point, 1, change])
-    sets.name("CASED", "CASE_IGNORABLE")
+    sets.add_named("CASED", "CASE_IGNORABLE")
     rows = ",\n    ".join(f"{{{first}, {last}, {step}, {shift & _UNLIMITED}u}}" for first, last, step, shift in ranges)
     padded = ([point, len(points), *points, *[0] * (longest - len(points))] for point, points in longer)
     several = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in padded)
@@ -131,7 +131,7 @@ def lowercase_tables(sets: CharacterSets) -> str:
 def splitter_tables(splitter: str, sets: CharacterSets) -> str:
     """Return the tables of splitting.h for a splitter."""
     expression, ignores_case = tokens.EXPRESSIONS[splitter]
-    sets.name("CLINGS", "MARKS", "ALPHANUMERIC")
+    sets.add_named("CLINGS", "MARKS", "ALPHANUMERIC")
     code = c_numbers("SPLITTER", Program(expression, sets, re.IGNORECASE if ignores_case else 0).code)
     return f"#define SPLITS_MARKS {int(splitter == 'treebank')}\n{code}"
 

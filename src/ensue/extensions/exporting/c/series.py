@@ -15,7 +15,7 @@ from ensue.text.labels import Labels
 MESSAGES = {"NOT_FINITE": "a number of a frame is missing or infinite"}
 SOUND_MESSAGES = {
     "NO_SOUND": "not a PCM WAV file of 8 to 32 bits, or truncated",
-    "OTHER_RATE": "the sample rate of a sound differs from the training data",
+    "OTHER_RATE": "the sample rate of a sound differs from that of the training data",
 }
 ABOUT = {
     "classes": "A classifier of ensue: the labels of series of frames, with their probabilities.",

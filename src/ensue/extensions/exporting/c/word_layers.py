@@ -29,7 +29,7 @@ def splitting(splitter: str) -> list[str]:
     """Return the templates and tables that split texts into words."""
     sets = CharacterSets()
     lower, tables = lowercase_tables(sets), splitter_tables(splitter, sets)
-    sets.name("DIGITS", "LETTERS", "CAPITALS")
+    sets.add_named("DIGITS", "LETTERS", "CAPITALS")
     return [sets.text(), lower, "unicode.h", "expression.h", tables, "splitting.h"]
 
 
