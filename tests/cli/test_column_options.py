@@ -109,6 +109,13 @@ def test_a_model_without_such_columns_refuses_the_option() -> None:
             object.__new__(pipeline).with_columns(**{name: "x"})
 
 
+def test_plain_text_has_no_column_of_words(tmp_path: Path) -> None:
+    unpacked("tag-lstm-crf", tmp_path)
+    pipeline: Any = load(tmp_path / "tag-lstm-crf", device="cpu").with_columns(words="Inhalt")
+    with pytest.raises(EnsueError, match=r"plain.txt: plain text has no columns; found the column of words Inhalt"):
+        pipeline.source(tmp_path / "plain.txt")
+
+
 def test_a_tagger_of_several_columns_has_no_other_columns_of_labels(tmp_path: Path) -> None:
     unpacked("tag-columns", tmp_path)
     pipeline: Any = load(tmp_path / "tag-columns", device="cpu").with_columns(labels="xpos")

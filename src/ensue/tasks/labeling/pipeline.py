@@ -180,6 +180,8 @@ class LabelingPipeline(WordPipeline):
             incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
             convert=None if is_labeled or format is not None else partial(rows_with_texts, text=words),
         )  # fmt: skip
+        if words and source.format.name == PlainText.name:
+            raise EnsueError(f"{source.location}: plain text has no columns; found the column of words {words}")
         columns = self.labels.names if isinstance(self.labels, LabelColumns) else [self.column(source.format)]
         source.labeled = columns if is_labeled else ()
         return source
