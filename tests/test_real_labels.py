@@ -76,7 +76,7 @@ def test_names_in_news(shared_data: Path, tmp_path: Path) -> None:
 
 
 def test_chunks_from_300_sentences(shared_data: Path, tmp_path: Path) -> None:
-    """The words alone; 6 s of processor time beside other work, of which a third is for imports."""
+    """The words alone; 12 s of processor time beside other work, of which a sixth is for imports."""
     folder, path = shared_data / "conll2000", tmp_path / "few.txt"
     path.write_text("".join(f"{s.source.text}\n" for s in islice(SentenceSource(folder / "train.txt.xz"), 300)))
     start = time.process_time()
