@@ -41,8 +41,8 @@ from matplotlib.ticker import EngFormatter
 
 import ensue
 from ensue.errors import EnsueError
-from ensue.extensions.experiments.search.search import TrialResult, search
-from ensue.extensions.experiments.search.space import Choice, Range
+from ensue.extensions.experiments.search import TrialResult, search
+from ensue.extensions.experiments.space import Choice, Range
 from ensue.notices import Notice
 from ensue.processor import keep_freed_memory
 from ensue.recipe import Recipe, read_recipe

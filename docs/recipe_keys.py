@@ -41,6 +41,7 @@ from ensue.extensions.frames.recipe import (
     LatentSpecification,
     MixtureHeadSpecification,
 )
+from ensue.extensions.minirocket.recipe import MiniRocketHead
 from ensue.extensions.word_vectors.recipe import (
     CountedVectorsTable,
     DistilledVectorsTable,
@@ -170,6 +171,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[attention]` of captions", CaptionAttention),
     ("`[head]` of a classifier, of texts or frames", PoolingHeadSpecification),
     ("`[head]` of a classifier of texts", ClassHeadSpecification),
+    ("`[head]` of a classifier of frames by MiniRocket", MiniRocketHead),
     ("`[head]` from sequence to sequence", TextHead),
     ("`[head]` of the next frame", MixtureHeadSpecification),
     ("`[latent]` of the next frame", LatentSpecification),

@@ -48,8 +48,8 @@ def task_of(name: str) -> str:
 FIRST = {task_of(name): name for name in reversed(RUNS)}
 """A kept run of each task."""
 ASK = {"predict", "evaluate", "score", "generate", "embed", "neighbors"}
-WITHOUT_RUNS = {"sentence-vectors"}
-"""Its pipeline is that of masked language models."""
+WITHOUT_RUNS = {"sentence-vectors", "frame-classification-minirocket"}
+"""Their pipelines are those of masked language models and of classifiers of frames."""
 
 
 @pytest.fixture

@@ -182,7 +182,8 @@ def test_a_part_is_drawn_from_the_data(name: str, tmp_path: Path) -> None:
 
 
 def test_all_tasks_have_a_case() -> None:
-    assert {small(CASES[name]).task for name in NAMES} == {*TASKS, *entries("task")}
+    solved = {"frame-classification-minirocket"}  # in one step, without validation data
+    assert {small(CASES[name]).task for name in NAMES} == {*TASKS, *entries("task")} - solved
 
 
 def test_a_planted_bug_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

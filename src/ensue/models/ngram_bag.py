@@ -100,6 +100,11 @@ class NgramBag(nn.Module):
         """The weights of the features of a text, numbered in this order: n-grams, then overlaps."""
         return [weights for name, weights in self.named_parameters() if name in ("weight", "overlap")]
 
+    def set_term_weights(self, weights: Float[Tensor, "G K"]) -> None:
+        """Set `term_weights`, from one matrix."""
+        for table, rows in zip(self.term_weights, torch.split(weights, [*map(len, self.term_weights)]), strict=True):
+            table.copy_(rows)
+
     @property
     def kinds(self) -> Int[Tensor, " G"]:
         """The kind of each feature: 0 for n-grams of words, 1 for n-grams of characters, `OVERLAPS` for overlaps."""
@@ -225,6 +230,8 @@ INVERSE_STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 """The factors C of the summed cross-entropy beside ½ ‖w‖² that are tried, in ascending order."""
 OTHER_NORMS = (0.1, 3.0)
 """The mean squared norms of dense features that are tried, beside 1."""
+ONLY_NORM = 10.0
+"""The mean squared norm of dense features without n-grams."""
 JITTER = 1e-7
 """A multiple of the identity that is added to the Gram matrix, since equal texts make it singular."""
 PRIOR_DEVIATION = 3.0
@@ -251,15 +258,22 @@ class Solution(NamedTuple):
     """The summed cross-entropy of these logits, in nats."""
 
 
-def _features_of(bag: NgramBag, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], num_texts: int) -> Tensor:
-    """Return the sparse matrix X (N, G) of texts and `NgramBag.terms` in float64; `batches` as for `solve`."""
+def _features_of(
+    bag: NgramBag | None, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], num_texts: int
+) -> tuple[Tensor, Int[Tensor, " G"]]:
+    """Return the sparse matrix X (N, G) of texts and `NgramBag.terms` in float64, and the kinds of its columns; no
+    columns without a bag. `batches` as for `solve`.
+    """
+    if bag is None:
+        return torch.zeros(num_texts, 0, dtype=torch.float64).to_sparse(), torch.zeros(0, dtype=torch.int64)
     places, values, shape = [], [], (num_texts, sum(map(len, bag.term_weights)))
     for numbers, texts in batches:
         ids, r = bag.terms(*texts)
         row, place = ids.nonzero(as_tuple=True)
         places.append(torch.stack((numbers[row], ids[row, place])))
         values.append(r[row, place].double())  # the hashes of two n-grams may be equal; `coalesce` adds their values
-    return torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), shape, check_invariants=False).coalesce()
+    features = torch.sparse_coo_tensor(torch.cat(places, 1), torch.cat(values), shape, check_invariants=False)
+    return features.coalesce(), bag.kinds
 
 
 def _grams(features: Tensor, kinds: Int[Tensor, " G"], folds: Int[Tensor, " N"]) -> Float[Tensor, "2 N N"]:
@@ -273,7 +287,7 @@ def _grams(features: Tensor, kinds: Int[Tensor, " G"], folds: Int[Tensor, " N"])
     is_known = (kinds[column] == OVERLAPS) | (torch.bincount(column)[column] > torch.bincount(same_fold)[same_fold])
     grams, chunks = squares.new_zeros(2, *folds.shape * 2), torch.split(torch.arange(len(folds)), MAX_CHUNK_TEXTS)
     is_dense = torch.bincount(column, minlength=len(kinds)) > DENSE_SHARE * len(folds)
-    for kind in range(int(kinds.max()) + 1):
+    for kind in range(int(kinds.max()) + 1 if len(kinds) else 0):
         dense, sparse = (
             features.index_select(1, ((kinds == kind) & mask).nonzero().squeeze(1)) for mask in (is_dense, ~is_dense)
         )
@@ -333,6 +347,13 @@ def _correct_shares(counts: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
     return shares * total / counts.clamp(min=1e-6)
 
 
+def _loss_function(weights: Float[Tensor, " K"] | None, *, multiple: bool) -> partial[Tensor]:
+    """Return the summed cross-entropy with weights of labels, as a function of logits and targets."""
+    if multiple:
+        return partial(F.binary_cross_entropy_with_logits, pos_weight=weights, reduction="sum")
+    return partial(F.cross_entropy, weight=weights, reduction="sum")
+
+
 def _have_learned_labels(indicators: Float[Tensor, "N K"], folds: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
     """Return for each text whether texts of other folds have all its labels."""
     in_fold = indicators.new_zeros(int(folds.max()) + 1, indicators.shape[1]).index_add_(0, folds, indicators)
@@ -346,8 +367,9 @@ def _standardize(values: Float[Tensor, "N p"]) -> tuple[Float[Tensor, "N p"], Fl
 
 
 def solve(
-    bag: NgramBag, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], targets: Tensor, folds: Int[Tensor, " N"], *,
-    weights: Float[Tensor, " K"] | None, multiple: bool, dense: tuple[Float[Tensor, "N p"], nn.Linear] | None = None,
+    bag: NgramBag | None, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], targets: Tensor,
+    folds: Int[Tensor, " N"], *, weights: Float[Tensor, " K"] | None, multiple: bool,
+    dense: tuple[Float[Tensor, "N p"], nn.Linear] | None = None,
 ) -> Solution:  # fmt: skip
     """Set the weights w of `bag` and of `dense` to the minimum of C Σ cross-entropy + ½ ‖w‖², by L-BFGS.
 
@@ -355,7 +377,8 @@ def solve(
     matrix X Xᵀ, the logits are L v for v = Lᵀ a, and ‖w‖ = ‖v‖. So the number of unknowns is that of the texts.
 
     Args:
-        bag: The bag in evaluation mode. Its weights r of n-grams are set, and do not depend on the labels.
+        bag: The bag in evaluation mode. Its weights r of n-grams are set, and do not depend on the labels. None: only
+            the features `dense` are used.
         batches: Batches of the numbers of texts (B,), and the keys of the words (B, T) of these texts, or of the first
             and the second texts of pairs.
         targets: The ids of labels (N,), or with `multiple` indicators (N, K), or probabilities (N, K).
@@ -363,22 +386,21 @@ def solve(
         weights: The weights of the labels in the loss; None: 1.
         multiple: Whether the task is multi-label: labels are independent of each other.
         dense: Further features, and their layer. The features are centered, and scaled to a mean squared norm: 1, as
-            that of the n-grams of a text, or one of `OTHER_NORMS`.
+            that of the n-grams of a text, or one of `OTHER_NORMS`; `ONLY_NORM` without n-grams.
 
     Returns:
         The factor C, then the norm, with the least cross-entropy of the logits of left-out texts, and these logits.
     """
-    features = _features_of(bag, batches, len(targets))
-    grams = _grams(features, bag.kinds, folds)
     if dense is not None:
         (values, layer), (centered, scaled) = dense, _standardize(dense[0])
-    indicators = (targets if targets.dim() == 2 else F.one_hot(targets.long(), len(bag.bias))).to(grams.dtype)
+    intercept = layer.bias if bag is None else bag.bias
+    features, kinds = _features_of(bag, batches, len(targets))
+    grams = _grams(features, kinds, folds)
+    indicators = (targets if targets.dim() == 2 else F.one_hot(targets.long(), len(intercept))).to(grams.dtype)
     targets = indicators if targets.dim() == 2 else targets
-    factors = None if weights is None else weights.to(grams.dtype)
-    independent = partial(F.binary_cross_entropy_with_logits, pos_weight=factors, reduction="sum")
-    loss = independent if multiple else partial(F.cross_entropy, weight=factors, reduction="sum")
+    loss = _loss_function(None if weights is None else weights.to(grams.dtype), multiple=multiple)
     comparable = _have_learned_labels(indicators, folds)
-    zeros = grams.new_zeros(len(targets), len(bag.bias)), grams.new_zeros(len(bag.bias))
+    zeros = grams.new_zeros(len(targets), len(intercept)), grams.new_zeros(len(intercept))
 
     @lru_cache(1)
     def kernel(norm: float) -> tuple[Tensor, Tensor]:
@@ -420,19 +442,19 @@ def solve(
             best = Solution(strength, norm, final, total), logits
         return best
 
-    best, logits = cross_validate(1.0, INVERSE_STRENGTHS)
-    for norm in () if dense is None else OTHER_NORMS:
+    best, logits = cross_validate(ONLY_NORM if bag is None else 1.0, INVERSE_STRENGTHS)
+    for norm in () if dense is None or bag is None else OTHER_NORMS:
         best, logits = min((best, logits), cross_validate(norm, [best.strength]), key=lambda pair: float(pair[0].loss))
     scale, shift = calibrated(logits, comparable)
     factor, _ = kernel(best.norm)
     v, bias = fit(*zeros, factor, folds >= 0, best.strength)
     coefficients = torch.linalg.solve_triangular(factor.t(), scale * v, upper=True)
     with torch.no_grad():
-        bag.bias.copy_(scale * bias + shift)
-        sizes = [*map(len, bag.term_weights)]
-        for table, rows in zip(bag.term_weights, torch.sparse.mm(features.t(), coefficients).split(sizes), strict=True):
-            table.copy_(rows)
+        intercept.zero_()
         if dense is not None:
             layer.weight.copy_(best.norm * coefficients.t() @ scaled)
             layer.bias.copy_(-layer.weight @ values.mean(0))
+        intercept.add_(scale * bias + shift)
+        if bag is not None:
+            bag.set_term_weights(torch.sparse.mm(features.t(), coefficients))
     return best

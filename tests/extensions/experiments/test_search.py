@@ -15,7 +15,7 @@ import pytest
 import tomli_w
 
 from ensue.errors import EnsueError, RunError
-from ensue.extensions.experiments.search.search import (
+from ensue.extensions.experiments.search import (
     Study,
     TrialResult,
     begin_search,
@@ -23,7 +23,7 @@ from ensue.extensions.experiments.search.search import (
     format_value,
     search,
 )
-from ensue.extensions.experiments.search.space import Choice, Range, Space, _read_range, read_space
+from ensue.extensions.experiments.space import Choice, Range, Space, _read_range, read_space
 from ensue.recipe import Recipe, read_recipe
 from training.tiny import tiny_recipe, words
 
@@ -98,7 +98,7 @@ def test_another_search_in_the_folder(tmp_path: Path) -> None:
 def test_without_optuna_one_line_names_the_extra(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.extensions.experiments.search.space.find_spec", lambda name: None)
+    monkeypatch.setattr("ensue.extensions.experiments.space.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r"^search needs the package optuna: pip install 'ensue\[search\]'$"):
         search(recipe, {}, tmp_path / "out", trials=1)
 

@@ -21,7 +21,7 @@ from command_fixtures import Ensue
 from ensue import load, push, train
 from ensue.errors import DataError, EnsueError, RunError
 from ensue.extension import is_address, run_name
-from ensue.extensions.experiments.search.search import search
+from ensue.extensions.experiments.search import search
 from ensue.extensions.hub.pushing import INSTALLATION, make_card_text
 from ensue.extensions.hub.repository import Repository
 from ensue.extensions.importing.importing import import_run
@@ -302,7 +302,7 @@ def test_what_is_refused_before_anything_is_sent(
     with pytest.raises(RunError, match=r"^hf:me/x: out names a directory; `ensue push RUN NAME` uploads a run$"):
         train("char-lstm", train="text.txt", out="hf:me/x")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ensue.extensions.experiments.search.search.check_optuna", lambda: None)
+    monkeypatch.setattr("ensue.extensions.experiments.search.check_optuna", lambda: None)
     with pytest.raises(RunError, match=r"^hf:me/x: out names a directory"):
         search(read_recipe("char-lstm"), {}, "hf:me/x", trials=1)
     assert not (tmp_path / "hf:me").exists()

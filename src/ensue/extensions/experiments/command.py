@@ -31,15 +31,15 @@ def search(
     device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
 ) -> None:  # fmt: skip
     """Search for the best values of a recipe by many runs."""
-    from ensue.extensions.experiments.search.space import check_optuna, read_space
+    from ensue.extensions.experiments.space import check_optuna, read_space
     from ensue.recipe import read_recipe
 
     check_optuna()
     chosen = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)
     ranges = read_space(space, chosen)
     with importing_torch():
-        from ensue.extensions.experiments.search.search import SearchReporter, trial_line
-        from ensue.extensions.experiments.search.search import search as run_search
+        from ensue.extensions.experiments.search import SearchReporter, trial_line
+        from ensue.extensions.experiments.search import search as run_search
     keep_freed_memory()
     is_complete = run_search(
         chosen, ranges, out, trials=trials, seed=seed, prune=prune, reporter=SearchReporter(),

@@ -23,7 +23,7 @@ EXTENSION = Extension(
     },
     recipes=dict.fromkeys(
         ("caption-lstm", "classify-frames", "draw", "predict-frames", "read-glimpses", "storn", "tag-frames", "vrnn"),
-        "ensue.extensions.frames.recipes",
+        "ensue.extensions.frames",
     ),
     names={former: f"ensue.extensions.frames.{module}" for former, module in FORMER.items()},
     generate_options={"frames": (int, "For models of frames and images: the number of frames to write, such as 100.")},

@@ -20,7 +20,10 @@ from ensue.extensions.frames.data.source import FrameSource, kind_of
 from ensue.extensions.frames.signs import TableLayout, detection_reason, first_rows, layout_of
 from ensue.extensions.surveying import report
 from ensue.extensions.surveying.counts import Lengths, Summary, fill
+from ensue.recipe import recipe_names
 
+MAX_FEW_SERIES = 300
+"""The largest number of series for which `classify-minirocket` is proposed, if its extension is there."""
 MIN_SPLIT_FRAMES = 50
 """The smallest mean length of series for which splitting at gaps in time is proposed."""
 
@@ -159,6 +162,8 @@ class FrameReport(report.Report[FrameSummary]):
             return "tag-frames", "tagger", "each frame has a label"
         if len(self.summary.labels) < 2:
             return "predict-frames", "model", "the series do not have different labels"
+        if self.summary.size <= MAX_FEW_SERIES and "classify-minirocket" in recipe_names():
+            return "classify-minirocket", "classifier", "series are few"
         return "classify-frames", "classifier", "each series has a label"
 
     def settings(self) -> Iterator[str]:

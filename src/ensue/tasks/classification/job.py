@@ -80,7 +80,7 @@ class ClassificationJob(LabelsJob[Classifier]):
         if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
             count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
             notes.insert(0, f"only one {self.data_set.unit_singular} to learn {count} from: {listed(rare)}")
-        if self.recipe.is_gradient_free and not self.recipe.features.vectors:
+        if self.recipe.is_gradient_free and getattr(self.recipe.features, "vectors", None) == "":
             notes += propose_vectors(Counter(self.split.train.texts[0].words.counts()))
         return notes
 

@@ -69,13 +69,6 @@ class ClassifiedTexts(NamedTuple):
         words, contextual = [texts.words for texts in self.texts], [texts.contextual for texts in self.texts]
         return classify_words(model, forms, words, contextual, self.subwords)
 
-    @torch.inference_mode()
-    def head_inputs(self, model: Classifier) -> Tensor:
-        """Return the inputs (N, p) of the head."""
-        rows = np.array_split(np.arange(len(self.labels)), len(self.labels) // MAX_BATCH_ROWS + 1)
-        batches = (self.batch(part, device_of(model)) for part in rows)
-        return torch.cat([model.head_inputs([*map(model.read, texts)]) for texts in batches])
-
 
 class Classification(BucketedTask[Classifier, ClassBatch]):
     """Classification in batches of similar length. The score is accuracy, or micro F1 for several labels. `balanced` is
@@ -110,19 +103,25 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     def update(
         self, model: Classifier, batch: LazyBatch[ClassBatch], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
-        """With `head.solver = "lbfgs"`, set the weights of n-grams to the minimum of the regularized cross-entropy."""
+        """With folds, set the weights of n-grams and of the head to the minimum of the regularized cross-entropy."""
         if self.folds is None:
             return None
-        assert model.bag is not None
         targets, folds = torch.from_numpy(self.targets), torch.from_numpy(self.folds)
         with evaluating(model):
-            dense: Any = None if model.head is None else (self.train.head_inputs(model), model.head[-1])
+            dense: Any = None if model.head is None else (self._head_inputs(model), model.head[-1])
+            keys = () if model.bag is None else keys_of(self.train)
             solution = solve(
-                model.bag, keys_of(self.train), targets, folds, weights=self.weights, multiple=self.labels.multiple,
-                dense=dense,
-            )  # fmt: skip
+                model.bag, keys, targets, folds, weights=self.weights, multiple=self.labels.multiple, dense=dense
+            )
         self.cross_validated = model.probabilities(solution.logits).float().numpy()
         return Loss(solution.loss, len(self.targets)), None
+
+    @torch.inference_mode()
+    def _head_inputs(self, model: Classifier) -> Tensor:
+        """Return the inputs (N, p) of the head for the training data."""
+        rows = np.array_split(np.arange(len(self.targets)), len(self.targets) // MAX_BATCH_ROWS + 1)
+        batches = (self.train.batch(part, device_of(model)) for part in rows)
+        return torch.cat([model.head_inputs([*map(model.read, texts)]) for texts in batches])
 
     def validate(self, model: Classifier) -> ClassificationScores | None:
         """Return the scores on validation data or from cross-validation, with the best threshold for several labels.

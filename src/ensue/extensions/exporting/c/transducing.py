@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ensue.extensions.exporting.c.printing import CModel, Weights, add_hash_table, c_array, print_step, ranges
 from ensue.extensions.exporting.c.tokens import detokenizer_constants, lexer_templates, token_bytes
 from ensue.extensions.exporting.c.word_layers import WIDE, LayerSteps, iterate_layers, layer_table, pad_columns
-from ensue.extensions.exporting.exported import missing_options
+from ensue.extensions.exporting.exporting import missing_options
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import AttentionalLayer, FromContext, InputFeeding, SequenceLayer, WithContext
 from ensue.nn.attention import cross

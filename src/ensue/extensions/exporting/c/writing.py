@@ -18,7 +18,7 @@ from ensue.extensions.exporting.c.tagging import tagger_source
 from ensue.extensions.exporting.c.tokens import detokenizer_constants, lexer_templates, token_bytes
 from ensue.extensions.exporting.c.transducing import transducer_source
 from ensue.extensions.exporting.c.transformer import transformer_source
-from ensue.extensions.exporting.exported import missing_options, write_directory
+from ensue.extensions.exporting.exporting import missing_options, write_directory
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract import description as contract
 from ensue.tasks.contract.description import ModelDescription

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import EnsueError
-from ensue.extensions.exporting.exported import write_directory
+from ensue.extensions.exporting.exporting import write_directory
 from ensue.extensions.exporting.huggingface.tokenizer_export import causal_files, masked_files, tuned_files
 from ensue.extensions.importing import bert, gpt
 from ensue.extensions.importing.directories import POOLING_FLAGS

@@ -19,7 +19,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import nn
 
 from ensue.errors import EnsueError
-from ensue.extensions.exporting.exported import write_directory
+from ensue.extensions.exporting.exporting import write_directory
 from ensue.extensions.exporting.huggingface.tokenizer_export import library_files
 from ensue.extensions.exporting.onnx.functions import trace_function
 from ensue.extensions.exporting.onnx.graph import Unexportable

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from ensue.errors import EnsueError
 from ensue.extensions.exporting.c.precision import F32
 from ensue.extensions.exporting.c.writing import fill_template, find_license, identifier, print_c
-from ensue.extensions.exporting.exported import write_directory
+from ensue.extensions.exporting.exporting import write_directory
 from ensue.inspection.page import drawn, file_text
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract import description as contract

@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from ensue.errors import EnsueError, RecipeError, RunError, TrainingError
 from ensue.extension import output_directory
-from ensue.extensions.experiments.search.space import Choice, Range, Space, check_optuna
+from ensue.extensions.experiments.space import Choice, Range, Space, check_optuna
 from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.directory import RunDirectory

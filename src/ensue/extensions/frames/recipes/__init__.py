@@ -1,1 +1,0 @@
-"""Recipes of the tasks of frames."""

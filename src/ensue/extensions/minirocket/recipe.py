@@ -1,0 +1,46 @@
+"""The recipe and the entry of the task. This module does not import torch."""
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ensue.extensions.frames.recipe import CLASSIFICATION, FrameClassificationRecipe
+from ensue.models.specification import Table
+from ensue.recipe.tables import OPTIMIZER_KEYS
+
+
+class MiniRocketHead(Table):
+    """The table `[head]`: the features of a series, and the logistic regression on them."""
+
+    num_features: Annotated[int, Field(ge=84, le=100_000)] = 9_996
+    """The approximate number of features of a series, a multiple of the 84 kernels."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: every label has the same total weight in the loss, however rare it is."""
+
+
+class MiniRocketRecipe(FrameClassificationRecipe):
+    """The recipe of a classifier of frames by MiniRocket."""
+
+    what: ClassVar[str] = "classifier of frames by MiniRocket"
+    begins: ClassVar[bool] = False
+    unused_keys: ClassVar[tuple[str, ...]] = OPTIMIZER_KEYS
+
+    task: Literal["frame-classification-minirocket"] = "frame-classification-minirocket"  # type: ignore[assignment]
+    head: MiniRocketHead = MiniRocketHead()  # type: ignore[assignment]
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        if self.train.steps != 1 or self.encoder.kind != "none":
+            raise ValueError(f'expected train.steps = 1 and encoder.kind = "none", since a {self.what} has no layers')
+        return self
+
+    def describe(self) -> str:
+        return f"MiniRocket with {self.head.num_features:,} features"
+
+
+TASK = replace(
+    CLASSIFICATION, recipe=MiniRocketRecipe, parts="ensue.extensions.minirocket.classification:MiniRocketParts",
+    job="ensue.extensions.minirocket.classification:MiniRocketJob",
+    pipeline="ensue.extensions.minirocket.classification:MiniRocketPipeline", commands=("predict", "evaluate"),
+)  # fmt: skip
