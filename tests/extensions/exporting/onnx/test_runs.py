@@ -27,6 +27,7 @@ pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onn
 import onnx
 
 from ensue.extensions.exporting.onnx.writing import MODULES_FOLDER, program_files
+from extensions.exporting.onnx.scores import assert_same_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROGRAMS = sorted((Path(ensue.__file__).parent / "extensions").rglob("programs/*.py"))
@@ -46,11 +47,9 @@ def check_language_model(run: Path, folder: Path, program: Program) -> None:
     export_run(run, folder / "out", "onnx")
     (folder / "other.txt").write_text(text := words(30, seed=1) + "é \t.")
     pipeline = ensue.load(run, device="cpu")
-    found, expected = program(folder / "out", text).splitlines(), pipeline.score_lines(str(folder / "other.txt"))
-    for theirs, ours in zip(found, expected, strict=True):
-        (nats, symbol), (own_nats, own_symbol) = theirs.split("\t", 1), ours.split("\t", 1)
-        assert symbol == own_symbol
-        assert float(nats) == pytest.approx(float(own_nats), abs=2e-4)
+    assert_same_scores(
+        program(folder / "out", text).splitlines(), list(pipeline.score_lines(str(folder / "other.txt")))
+    )
     written = "".join(pipeline.generate("the cat", max_tokens=30, temperature=0))
     assert program(folder / "out", "", "--generate", "30", "the cat") == written + "\n"
 
