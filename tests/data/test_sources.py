@@ -320,7 +320,7 @@ def test_what_pathlib_hides_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
-    assert complaint(tmp_path / "link") == f"{tmp_path / 'link'}: a link to {tmp_path / 'gone'}, which is not there"
+    assert complaint(tmp_path / "link") == f"{tmp_path / 'link'}: a link to {tmp_path / 'gone'}, which does not exist"
     assert complaint("~nosuchuser/x") == "~nosuchuser/x: no home directory of ~nosuchuser"
     assert "cannot be read (File name too long)" in complaint(tmp_path / ("x" * 300))
     assert "cannot be read (File name too long)" in complaint(f"{tmp_path}/{'x' * 300}/*")

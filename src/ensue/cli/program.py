@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _run_command() -> int:
-    """Run the command and return its exit status. Bugs are raised."""
+    """Run the command and return its exit status. Unexpected exceptions are raised."""
     arguments = sys.argv[1:] or ["--help"]
     name = "" if arguments[0].startswith("-") else arguments[0]
     try:

@@ -48,7 +48,7 @@ def split_rows(
 
     Args:
         groups: The group of each row, or group numbers by first appearance, (N,).
-        num_train: The number of training rows.
+        num_train: The desired number of training rows.
         is_random: Whether the validation groups are random (with a fixed seed) or from the end of the data.
         classes: The frequency rank of the class of each row, (N,); if passed, the split is stratified by class.
         labels: The distinct pairs of a row and one of its labels, (2, P); if passed, groups are exchanged until each

@@ -166,7 +166,7 @@ def readable(location: str | Path) -> Iterator[None]:
 
 def _describe_missing(path: Path) -> str:
     if path.is_symlink():
-        return f"a link to {os.readlink(path)}, which is not there"
+        return f"a link to {os.readlink(path)}, which does not exist"
     parent = path.parent
     if not parent.is_dir():
         return f"no such file or folder; {parent} is not a folder, either"

@@ -109,7 +109,7 @@ def beam_search(
 
 
 def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> None:
-    search, attention, bonuses = frontier.search, None, None
+    search, attention, penalties = frontier.search, None, None
     coverage = Coverage(model) if search.coverage_penalty else None
     while True:
         check_interrupted()
@@ -119,7 +119,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
             scores, state, attention = coverage.step(ids, state, attention)
             source, rows = next(sources_in(state))  # Σ_i ln min(Σ_t a_ti, 1) over real positions (Wu et al. 2016)
             logarithms = attention.cpu().double().clamp(MIN_ATTENTION, 1).log()
-            bonuses = search.coverage_penalty * logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
+            penalties = search.coverage_penalty * logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
         is_log_p = getattr(model, "returns_log_probabilities", False)
         log_p = scores if is_log_p else scores.log_softmax(-1, dtype=at_least_float32(scores.dtype))
         _block_tokens(log_p, frontier)
@@ -127,7 +127,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
         if np.isnan(values).any():
             raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
         inputs = len(frontier.live.inputs)
-        rows, ids = _to_device(frontier.advance(options, values, bonuses), ids)
+        rows, ids = _to_device(frontier.advance(options, values, penalties), ids)
         if not len(rows):
             return
         state, attention = select_rows((state, attention), rows)

@@ -160,27 +160,27 @@ class Frontier:
     def _repeat_for_slots(self, of_inputs: Ids) -> Ids:
         return np.repeat(of_inputs, self.live.totals.shape[1], 0)
 
-    def advance(self, ids: Ids, values: NDArray[np.float64], bonuses: NDArray[np.float64] | None) -> tuple[Ids, Ids]:
+    def advance(self, ids: Ids, values: NDArray[np.float64], coverage: NDArray[np.float64] | None) -> tuple[Ids, Ids]:
         """Choose the best of the candidates `ids` (R, M) with log-probabilities `values` (R, M).
 
-        Complete hypotheses are added to the n-best lists; `bonuses` (R,) are the coverage penalties of their parents.
+        Complete hypotheses are added to the n-best lists; `coverage` (R,) are the coverage penalties of their parents.
 
         Returns:
             The parent rows and the last ids of the live hypotheses.
         """
         shape = self.live.totals.shape
-        bonuses = np.zeros(shape) if bonuses is None else bonuses.reshape(shape)
+        coverage = np.zeros(shape) if coverage is None else coverage.reshape(shape)
         ids, values = ids.reshape(*shape, -1), values.reshape(*shape, -1)
         stuck = (values.max(2) == -math.inf) & (self.live.totals > -math.inf)
         live, totals = self.live, self.live.totals[:, :, None] + values
         chosen = self._choose(ids, totals)
         alive, limits = chosen.totals > -math.inf, self.limits[self.live.inputs, None]
         ended = alive & (self.length == limits if self.end_id is None else chosen.ids == self.end_id)
-        self._add_complete(chosen, ended, bonuses)
+        self._add_complete(chosen, ended, coverage)
         too_long = (self.length > limits) & (self.live.totals > -math.inf)
         rows, slots = np.nonzero(ended)
         too_long[rows, chosen.parents[rows, slots]] = False
-        self._add_incomplete(stuck | too_long, bonuses)
+        self._add_incomplete(stuck | too_long, coverage)
         goes_on = alive & ~ended & (self.length <= limits)
         parents_and_ids = self._continue(chosen, goes_on)
         if self.record is not None:
@@ -199,20 +199,20 @@ class Frontier:
         progress = self.live.progress[index[:2]] if progress is None else progress[index]
         return Chosen(parents, ids[index], totals[index], progress)
 
-    def _add_complete(self, chosen: Chosen, ended: NDArray[np.bool_], bonuses: NDArray[np.float64]) -> None:
+    def _add_complete(self, chosen: Chosen, ended: NDArray[np.bool_], coverage: NDArray[np.float64]) -> None:
         for row, slot in zip(*np.nonzero(ended), strict=True):
             number, parent = self.live.inputs[row], chosen.parents[row, slot]
             ids = (*self.live.history[row, parent].tolist(), int(chosen.ids[row, slot]))
             lacks = self.required.missing_phrases(number, chosen.progress[row, slot])
             total = float(chosen.totals[row, slot])
-            score = total / self._length_penalty(self.length) + float(bonuses[row, parent])
+            score = total / self._length_penalty(self.length) + float(coverage[row, parent])
             hypothesis = Hypothesis(ids if self.end_id is None else ids[:-1], score, total, not lacks, lacks)
             (self.incomplete if lacks else self.complete)[number].add(hypothesis)
 
-    def _add_incomplete(self, mask: NDArray[np.bool_], bonuses: NDArray[np.float64]) -> None:
+    def _add_incomplete(self, mask: NDArray[np.bool_], coverage: NDArray[np.float64]) -> None:
         for row, slot in zip(*np.nonzero(mask), strict=True):
             number, total = self.live.inputs[row], float(self.live.totals[row, slot])
-            score = total / self._length_penalty(self.length - 1) + float(bonuses[row, slot])
+            score = total / self._length_penalty(self.length - 1) + float(coverage[row, slot])
             ids = tuple(self.live.history[row, slot].tolist())
             lacks = self.required.missing_phrases(number, self.live.progress[row, slot])
             self.incomplete[number].add(Hypothesis(ids, score, total, False, lacks))

@@ -167,7 +167,7 @@ def attributes(value: str) -> dict[str, str]:
 
 
 class Codec(NamedTuple):
-    """A pair of functions that split a value into its keys, such as attributes, and join them again."""
+    """A pair of functions that split a value into parts by key, such as attributes, and join them again."""
 
     read: Callable[[str], dict[str, str]]
     write: Callable[[dict[str, str]], str]

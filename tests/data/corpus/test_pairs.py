@@ -88,7 +88,7 @@ def test_errors_say_where(tmp_path: Path, name: str, text: str, message: str) ->
     [
         ("1\tis\tare\t0\n", r"x\.gold:2: expected 4 or 12 columns"),
         ("1\tis\tare\t0\nx\tis\tare\t0\n", r"x\.gold:2: expected 4 or 12 columns"),
-        ("1\tis\tare\t0\n9\tis\tare\t0\n", r"x\.gold:2: the index 9 in a sentence with 2 words"),
+        ("1\tis\tare\t0\n9\tis\tare\t0\n", r"x\.gold:2: expected an index below 2, found 9"),
         (f"{'1' * 5000}\tis\tare\t0\n", r"x\.gold:1: expected 4 or 12 columns"),
         ("0\tis\tare\t0\n" * 3, r"x\.gold:3: more lines than x\.text"),
     ],

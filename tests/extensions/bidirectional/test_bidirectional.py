@@ -297,7 +297,7 @@ def test_neighbors_of_words_and_of_gaps(elmo: BidirectionalPipeline, context2vec
 def test_what_a_model_cannot_do_is_told(elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline) -> None:
     with pytest.raises(EnsueError, match="a gap, "):
         elmo.neighbors("the [] sat")
-    wrong = {"[] and []": "2 gaps", "": "the text has no words", "zebra": 'no vector for the word "zebra"'}
+    wrong = {"[] and []": "occurs 2 times", "": "the text has no words", "zebra": 'no vector for the word "zebra"'}
     for text, message in wrong.items():
         with pytest.raises(EnsueError, match=message):
             context2vec.neighbors(text)

@@ -116,7 +116,7 @@ def _read_sentences(path: Path, encoding: str) -> Iterator[MinimalPair]:
         index, good, bad = int(fields[columns[0]]), fields[columns[1]], fields[columns[2]]
         words = sentence.split(" ")
         if index >= len(words):
-            raise DataError(f"the index {index} in a sentence with {len(words)} words", gold_path, number)
+            raise DataError(f"expected an index below {len(words)}, found {index}", gold_path, number)
         yield _make_pair(" ".join(words[:index]), good, bad)
     for number, _ in gold:
         raise DataError(f"more lines than {path.name}", gold_path, number)

@@ -2,7 +2,7 @@
 
 The user's choice (`--format`) has priority. Data are pairs if the user names columns of sources or targets, or two
 files separated by a comma. Next, each extension looks for its kind (`DataKind`). Folders with a folder or a file for
-each class have texts. Otherwise suffix (before `.xz` and `.gz`) and first lines decide, by the first matching rule:
+each class have texts. Otherwise the suffix (before `.xz` and `.gz`) and first lines decide, by the first matching rule:
 
 1. Pairs, if they are certain (`pair_tables`): SCAN, CMUdict, SIGMORPHON, a format of pairs of an extension, or a table
    that has the names of source and target, or two columns that cannot be labels.
@@ -175,7 +175,7 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
     by_name = f"by its suffix {table.suffix(name)}"
     sign = by_name if named else _BY_LINES
     if format == "json" and table.suffix(name) in TABLES:
-        sign = f"made of the rows of a table, {table.suffix(name)}"
+        sign = f"made from the rows of a {table.suffix(name)} table"
     if not words and not labels and (pairs := certain_pair_format(head, name)):
         return DetectedFormat("pairs", pairs, by_name if table.by_suffix(table.PAIRS, name) else _BY_LINES, True)
     if format == "json":

@@ -141,7 +141,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         if self.model.target_vectors is None:
             raise EnsueError(f'a gap, {GAP}, needs head.kind = "context"; this model has "{self.recipe.head.kind}"')
         if words.count(GAP) > 1:
-            raise EnsueError(f"{words.count(GAP)} gaps, written {GAP}; expected one")
+            raise EnsueError(f"the gap {GAP} occurs {words.count(GAP)} times; expected once")
         return self.layers_of_words([words])[0][-1, words.index(GAP)]
 
     def _find_vector(self, word: str) -> NDArray[np.float32]:

@@ -131,7 +131,7 @@ class CompletionRequest(SampledRequest):
         if self.suffix:
             raise invalid("suffix", "unsupported; these models only continue a prompt", "unsupported_parameter")
         if self.stream_options is not None and not self.stream:
-            raise invalid("stream_options", "only with stream")
+            raise invalid("stream_options", "needs stream")
         if len(self.prompts) > (maximum := limits.places // self.num_rows):
             raise invalid("prompt", f"{len(self.prompts)} prompts; at most {maximum} with {self.num_rows} choices each")
         if any(not 0 < len(stop) <= MAX_STOP_CHARACTERS for stop in self.stops):

@@ -278,7 +278,7 @@ PAGE_HEADERS = {
 
 async def complete(service: Service, request: Request) -> Response:
     """POST /v1/completions."""
-    from ensue.extensions.serving import completions  # noqa: PLC0415  # torch takes seconds
+    from ensue.extensions.serving import completions  # noqa: PLC0415  # imports torch
 
     return await completions.complete(service, request)
 

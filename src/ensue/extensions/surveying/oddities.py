@@ -34,7 +34,7 @@ def similar_labels(counts: Counter[str]) -> dict[str, str]:
     the ratio of their counts is at least `_MIN_COUNT_RATIO`. Labels in capitals, and very short or long labels, are
     not words.
     """
-    label_of: dict[str, str] = {}  # keys: normalized forms, and "letter " with a form or with a form without a letter
+    label_of: dict[str, str] = {}  # keys: normalized forms; after "letter ", also forms without one letter
     similar = {}
     max_count, min_count = max(counts.values(), default=0), min(counts.values(), default=0)
     for label, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):

@@ -219,7 +219,7 @@ class BeforeState(NamedTuple):
 
 
 class AttentionBefore(Recurrent):
-    """Attention before the cell, with the gate β of the context (Xu et al. 2015, section 3.1.2 and 4.2.1):
+    """Attention before the cell, with the gate β of the context (Xu et al. 2015, sections 3.1.2 and 4.2.1):
 
         ẑ_t = β_t Σ_i α_ti a_i,   α_t = softmax_i f_att(a_i, h_{t-1}),   β_t = σ(w · h_{t-1} + b)
         h_t = cell([x_t; ẑ_t], h_{t-1})        y_t = tanh(W [x_t; h_t; ẑ_t])

@@ -178,7 +178,7 @@ class TensorFunction:
 
     name: str
     function: Callable[..., dict[str, Tensor]]
-    """Maps the model and named inputs to named outputs. The values of outputs at padding are defined."""
+    """Maps the model and named inputs to named outputs. Outputs at padding are specified: they are compared, too."""
     inputs: Mapping[str, TensorSpec]
     sample: Callable[[int, int], dict[str, Tensor]]
     """Maps numbers of rows and positions to inputs, on which the traced function is compared with `function`."""

@@ -48,7 +48,7 @@ class Pipeline(Shown, ABC):
     chosen_columns: Mapping[str, str] = MappingProxyType({})
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Give the methods of `READERS` the encoding and the format of training by default; also add `progress`."""
+        """Let `READERS` read as in training by default, and add the argument `progress` to `evaluate` and `predict`."""
         super().__init_subclass__(**options)
         for name in READERS:
             if name in vars(cls):

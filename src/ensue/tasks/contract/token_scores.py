@@ -85,7 +85,7 @@ def score_lines(scorer: Any, path: str, encoding: str, *, as_json: bool) -> Iter
 
 
 PIECE_CHARACTERS, PIECE_TOKENS = 400, 64
-"""The approximate characters of a piece of a text file, and the tokens of a piece of a file of ids."""
+"""The approximate number of characters of a piece of a text, and of tokens of a piece of a file of ids."""
 
 
 def split_pieces(chunks: Iterable[str]) -> Iterator[str]:

@@ -462,8 +462,8 @@ def _suggest_settings(rows: list[list[str]], otherwise: str = "--set data.featur
 class _NumberParser:
     """A parser of a table's cells, which all have decimal points or all have decimal commas."""
 
-    def __init__(self, path: Path, has_commas: bool = True) -> None:
-        self.path, self.has_commas = path, has_commas
+    def __init__(self, path: Path, is_comma_delimited: bool = True) -> None:
+        self.path, self.is_comma_delimited = path, is_comma_delimited
         self.advice = ""
         self.first: dict[str, int] = {}
         """The first line with each decimal separator."""
@@ -484,7 +484,7 @@ class _NumberParser:
                 other = min(self.first.values())
                 problem = f'column "{name}": "{cell:.40}" after another decimal separator in line {other}'
                 raise DataError(f"{problem}; expected decimal points or decimal commas", self.path, line)
-        if separator == "," and self.has_commas and signs.THOUSANDS.fullmatch(cell):
+        if separator == "," and self.is_comma_delimited and signs.THOUSANDS.fullmatch(cell):
             problem = f'column "{name}": the comma in "{cell:.40}" may be a decimal comma or a thousands separator'
             raise DataError(f"{problem}; expected a decimal point", self.path, line)
         return value
