@@ -66,7 +66,7 @@ def test_paths_that_are_not_there(refused: Refused, text: Path) -> None:
         ("train.learnig_rate=0.1", 'unknown key "train.learnig_rate" in train; did you mean "learning_rate"?'),
         ("train.batch_size=many", "train.batch_size: input should be a valid integer"),
         ("train.learning_rate=inf", "train.learning_rate: input should be a finite number"),
-        ("train.accumulate=3", "batch_size 4 cannot be split in 3 equal parts"),
+        ("train.accumulate=3", "batch_size 4 cannot be split into 3 equal parts"),
         ("data.encoding=utf-9", 'unknown encoding "utf-9"'),
         ("model=3", "model"),
         ("nonsense", '--set takes key=value, for example train.steps=500; found "nonsense"'),

@@ -123,7 +123,7 @@ def select(
 ) -> Selection:
     """Return the units that are active exactly at the tokens from `start` to `end` (exclusive), and the best matches.
 
-    At most `most` matches overlap neither the range nor each other; of equally good ones the first is chosen. Raises
+    The matches (at most `most`) overlap neither the range nor each other; of equal ones the first is chosen. Raises
     EnsueError for a range outside of the text.
     """
     length = len(units[0].values) if units else 0

@@ -4,7 +4,7 @@
         model(ids)
     seen["layers.layers.0.gates.forget"]     # a list of tensors, in the order of the calls
 
-A recurrent layer calls its taps at each position with (B, d) tensors, a parallel layer calls its taps once. A fast path
+A recurrent layer calls its taps at each position with (B, d) tensors; a parallel layer calls its taps once. A fast path
 without taps, such as cuDNN's kernel, is not used while taps are watched or replaced, or have hooks of torch. The
 functions at taps are in a context variable, not in the model, so other threads that use the model are not affected.
 """

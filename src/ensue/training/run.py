@@ -202,7 +202,7 @@ def _build_model(job: Job[Any]) -> nn.Module:
 
 
 def _create_gradients(job: Job[Any], model: nn.Module, runtime: Runtime) -> Gradients:
-    """Move the model to its device, shard it if the recipe says so, and return its gradients."""
+    """Move the model to its device, shard it if `train.sharded` is true, and return its gradients."""
     train, group, device = job.recipe.train, process_group(), torch.device(runtime.device)
     if not train.sharded or group.size == 1:
         model.to(device)

@@ -46,7 +46,7 @@ class SessionState(NamedTuple):
 
 
 class Row:
-    """A choice of a request, to which the loop adds text.
+    """One completion of a request (a choice in the API), to which the loop adds text.
 
     Other threads must read `finish` before `pieces`, since the loop adds no pieces after `finish` is set.
     """

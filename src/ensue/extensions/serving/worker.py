@@ -32,7 +32,7 @@ class Traffic:
 class Job:
     """The `count` items of a request, and their results. Each item is computed within the context manager `context()`.
 
-    `future` is done when all items are computed, after an error, or when the request is cancelled.
+    `future` is done when all items are computed, after an error, or when the request is canceled.
     """
 
     def __init__(self, items: Iterator[Any], count: int, context: JobContext) -> None:

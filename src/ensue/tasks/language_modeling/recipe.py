@@ -21,7 +21,7 @@ class LanguageModelingTrain(TrainRecipe):
     @model_validator(mode="after")
     def _check_accumulate(self) -> Self:
         if self.batch_size % self.accumulate:
-            raise ValueError(f"batch_size {self.batch_size} cannot be split in {self.accumulate} equal parts")
+            raise ValueError(f"batch_size {self.batch_size} cannot be split into {self.accumulate} equal parts")
         return self
 
 
