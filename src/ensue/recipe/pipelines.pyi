@@ -24,6 +24,6 @@ SentenceVectorsPipeline = Literal[
     "sentence-vectors",
 ]  # fmt: skip
 SequencePipeline = Literal[
-    "answer-transformer", "summarize-lm", "summarize-pointer", "summarize-transformer", "transduce-lstm",
-    "transduce-transformer", "translate-lstm", "translate-lstm-plain", "translate-transformer",
+    "answer-transformer", "summarize-lm", "summarize-pointer", "summarize-transformer", "transduce-few",
+    "transduce-lstm", "transduce-transformer", "translate-lstm", "translate-lstm-plain", "translate-transformer",
 ]  # fmt: skip
