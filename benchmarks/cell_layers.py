@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ensue.nn import (
     GRU,
+    HGRN2,
     LEM,
     LRU,
     LSTM,
@@ -92,6 +93,11 @@ def slstm(lengths: Sequence[int], d_in: int, d: int) -> int:
     return sum(lengths) * (4 * d * d_in + d * d)
 
 
+def hgrn2(lengths: Sequence[int], d_in: int, d: int) -> int:
+    """Three maps of x and the last one; an outer product, and reading after it."""
+    return sum(lengths) * (3 * d * d_in + d * d + 2 * d * d // HEADS)
+
+
 def gated_deltanet(lengths: Sequence[int], d_in: int, d: int) -> int:
     """Four maps of x and the gates, and the last one; an outer product, and reading before and after it."""
     return sum(lengths) * (4 * d * d_in + 2 * HEADS * d_in + d * d + 3 * d * d // HEADS)
@@ -120,6 +126,7 @@ RECENT = {
     "mogrifier": Cell(MogrifierLSTM, mogrifier),
     "lem": Cell(LEM, gates(4)),
     "slstm": Cell(SLSTM, slstm),
+    "hgrn2": Cell(HGRN2, hgrn2),
     "gated-deltanet": Cell(GatedDeltaNet, gated_deltanet),
     "rwkv7": Cell(RWKV7, rwkv7),
 }

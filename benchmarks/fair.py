@@ -87,6 +87,7 @@ KINDS = {
                                                        "activation": "silu", "gated": True}, step=8),
     "slstm": Kind(2024, "Beck et al.", {"kind": "slstm"}),
     "mlstm": Kind(2024, "Beck et al.", {"kind": "mlstm"}),
+    "hgrn2": Kind(2024, "Qin et al.", {"kind": "hgrn2"}),
     "gated-deltanet": Kind(2025, "Yang et al.", {"kind": "gated-deltanet"}),
     "rwkv7": Kind(2025, "Peng et al.", {"kind": "rwkv7"}),
 }  # fmt: skip

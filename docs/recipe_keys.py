@@ -159,7 +159,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[encoder]`, `kind = "gru"`', GRUEncoder),
     ('`[encoder]`, `kind = "clockwork"`', ClockworkEncoder),
     ('`[encoder]`, `kind = "qrnn"`', QRNNEncoder),
-    ("`[encoder]`, encoders `slstm`, `mlstm`, `gated-deltanet`, `rwkv7`", HeadsEncoder),
+    ("`[encoder]`, encoders `slstm`, `mlstm`, `hgrn2`, `gated-deltanet`, `rwkv7`", HeadsEncoder),
     ('`[encoder]`, `kind = "transformer"`', TransformerEncoder),
     ('`[encoder]`, `kind = "none"`', NoEncoder),
     ('`[encoder]`, `kind = "origin"`, of a tagger or classifier', OriginEncoder),

@@ -139,8 +139,8 @@ def test_a_kind_drops_the_keys_of_the_recipe_that_it_does_not_have() -> None:
         (
             {"encoder": {"kind": "attention"}},
             'mine: no encoder "attention"; known: window, elman, lstm, peephole, coupled, layer-norm, projected, gru, '
-            "clockwork, depth-gated, grid, mingru, minlstm, lru, mogrifier, lem, slstm, mlstm, gated-deltanet, "
-            "rwkv7, qrnn, transformer",
+            "clockwork, depth-gated, grid, mingru, minlstm, lru, mogrifier, lem, slstm, mlstm, hgrn2, "
+            "gated-deltanet, rwkv7, qrnn, transformer",
         ),
         ({"encoder": {"kind": "min-gru"}}, 'mine: no encoder "min-gru"; did you mean "mingru"?; known: window, '),
         ({"tokenizer": {"kind": "letters"}}, "mine: tokenizer.kind: input should be"),

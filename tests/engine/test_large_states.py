@@ -13,7 +13,7 @@ from ensue.engine.runner import Runner
 from ensue.engine.storage import Storage
 from ensue.engine.trace import trace
 from ensue.nn import LSTM, MLSTM, Recurrent
-from ensue.nn.recurrent.delta_rule import DeltaState
+from ensue.nn.recurrent.delta_rule import MatrixState
 from ensue.types import Memory, State
 
 B, T, EVERY = 5, 14, 4
@@ -146,13 +146,13 @@ class Spreading(Recurrent):
         super().__init__()
         self.gain = nn.Parameter(torch.linspace(-1.0, 1.0, 16, dtype=torch.float64))
 
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> DeltaState:
-        return DeltaState(self.gain.new_zeros(batch_size, 1, 16, 16))
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> MatrixState:
+        return MatrixState(self.gain.new_zeros(batch_size, 1, 16, 16))
 
-    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, DeltaState]:
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, MatrixState]:
         (s,) = self.init_state(len(x_t)) if state is None else state
         read = (s.squeeze(1) * self.gain).sum(-1)
-        return read, DeltaState((x_t.unsqueeze(-1) + torch.zeros_like(s.squeeze(1))).unsqueeze(1))
+        return read, MatrixState((x_t.unsqueeze(-1) + torch.zeros_like(s.squeeze(1))).unsqueeze(1))
 
 
 @pytest.mark.slow

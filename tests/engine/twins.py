@@ -30,7 +30,7 @@ from ensue.nn import (
     Zoneout,
 )
 from ensue.nn.recurrent.clockwork import ClockworkUnits
-from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, RWKV7Inputs, RWKV7Rule
+from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, HGRN2Recurrence, RWKV7Inputs, RWKV7Rule
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, LSTMWithCellOutput
 from ensue.types import State, leaves, map_state
 
@@ -55,6 +55,7 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "mogrifier of two rounds": lambda d_in, d: MogrifierLSTM(d_in, d, rounds=2), "lem": LEM,
     "slstm": lambda d_in, d: SLSTM(d_in, 3 * d, num_heads=3), "mlstm": lambda d_in, d: MLSTM(d_in, 2 * d, num_heads=2),
     "what a gated deltanet reads": lambda d_in, d: GatedDeltaInputs(d_in, 2 * d, num_heads=2),
+    "recurrence of an hgrn2": lambda d_in, d: HGRN2Recurrence(d_in, 2 * d, num_heads=2),
     "gated delta rule": lambda d_in, d: GatedDeltaRule(8 * d + 4, 2 * d, num_heads=2),
     "what an rwkv-7 reads": lambda d_in, d: RWKV7Inputs(d_in, d, rank=2),
     "rule of an rwkv-7": lambda d_in, d: RWKV7Rule(6 * 3 * d, 3 * d, num_heads=3),

@@ -14,6 +14,7 @@ from torch import nn
 import ensue.nn
 from ensue.nn import (
     GRU,
+    HGRN2,
     LEM,
     LRU,
     LSTM,
@@ -67,7 +68,7 @@ from ensue.nn import (
 )
 from ensue.nn.attention.attentional import FedCell
 from ensue.nn.recurrent.clockwork import ClockworkUnits
-from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, RWKV7Inputs, RWKV7Rule
+from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, HGRN2Recurrence, RWKV7Inputs, RWKV7Rule
 from ensue.nn.recurrent.linear_recurrence import FoPooling
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, LSTMWithCellOutput
 from ensue.testing.laws import Subject
@@ -145,6 +146,8 @@ SUBJECTS = [
     Subject("lem", lambda: LEM(D, D_OUT, longest_step=0.5)),
     Subject("slstm", lambda: SLSTM(D, 9, num_heads=3)),
     Subject("mlstm", lambda: MLSTM(D, 9, num_heads=3)),
+    Subject("hgrn2", lambda: HGRN2(D, 9, num_heads=3)),
+    Subject("recurrence of an hgrn2", lambda: HGRN2Recurrence(D, 9, num_heads=3), is_slow=True),
     Subject("gated deltanet", lambda: GatedDeltaNet(D, 9, num_heads=3)),
     Subject("what a gated deltanet reads", lambda: GatedDeltaInputs(D, 4, num_heads=2), is_slow=True),
     Subject("rule of a gated deltanet", lambda: GatedDeltaRule(4 * 9 + 6, 9, num_heads=3), is_slow=True),

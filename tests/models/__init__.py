@@ -33,6 +33,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "minlstm": {"kind": "minlstm", "d_model": 6, "num_layers": 2}, "lru": {"kind": "lru", "d_model": 6},
     "mogrifier": {"kind": "mogrifier", "d_model": 6}, "lem": {"kind": "lem", "d_model": 6},
     "slstm": {"kind": "slstm", "d_model": 6, "num_heads": 2}, "mlstm": {"kind": "mlstm", "d_model": 6, "num_heads": 2},
+    "hgrn2": {"kind": "hgrn2", "d_model": 6, "num_heads": 2},
     "gated-deltanet": {"kind": "gated-deltanet", "d_model": 6, "num_heads": 2},
     "rwkv7": {"kind": "rwkv7", "d_model": 6, "num_heads": 2}, "qrnn": {"kind": "qrnn", "d_model": 6, "size": 3},
     "learned": {"kind": "transformer", "d_model": 6, "num_heads": 2, "positions": "learned"},

@@ -14,6 +14,7 @@ from ensue.models.encoders import build_encoder
 from ensue.models.specification import ENCODER_KINDS, EncoderSpecification
 from ensue.nn import (
     GRU,
+    HGRN2,
     LEM,
     LRU,
     LSTM,
@@ -58,7 +59,7 @@ CELLS = {
     "elman": Elman, "lstm": LSTM, "peephole": PeepholeLSTM, "coupled": CoupledLSTM, "layer-norm": LayerNormLSTM,
     "projected": ProjectedLSTM, "gru": GRU, "clockwork": Clockwork, "depth-gated": DepthGatedLSTM, "grid": GridLSTM,
     "mingru": MinGRU, "minlstm": MinLSTM, "lru": LRU, "mogrifier": MogrifierLSTM, "lem": LEM, "slstm": SLSTM,
-    "mlstm": MLSTM, "gated-deltanet": GatedDeltaNet, "rwkv7": RWKV7, "qrnn": QRNN,
+    "mlstm": MLSTM, "hgrn2": HGRN2, "gated-deltanet": GatedDeltaNet, "rwkv7": RWKV7, "qrnn": QRNN,
 }  # fmt: skip
 RECURRENT, STACKS = list(CELLS), ["depth-gated", "grid"]
 WITH_A_CELL = ["lstm", "peephole", "coupled", "layer-norm", "projected"]

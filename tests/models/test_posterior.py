@@ -72,7 +72,7 @@ def test_spans_of_all_paths(scheme: Scheme) -> None:
                 for span in spans([labels.tags.symbols[tag] for tag in path]):
                     counted[span] = counted.get(span, 0.0) + share
             for span, expected in counted.items():
-                asked = labels.span_tags(encode([span], len(emissions), scheme))
+                asked = labels.tags_of_spans(labels.spans(encode([span], len(emissions), scheme)))
                 for posterior in found:
                     assert posterior.spans(*asked) == pytest.approx([expected], rel=1e-4, abs=1e-7), (head, span)
 
@@ -82,10 +82,10 @@ def test_several_spans_are_those_alone() -> None:
     for head in heads(labels):
         posterior = head.posteriors(torch.randn(1, 9, len(labels)), [9])[0]
         said = ["B-X", "I-X", "B-X", "O", "B-Y", "I-Y", "I-Y", "B-Y", "B-X"]
-        places, within, goes_on = labels.span_tags(said)
+        places, within, goes_on = labels.tags_of_spans(labels.spans(said))
         alone = [posterior.spans([place], part[None], goes_on)[0] for place, part in zip(places, within, strict=True)]
         np.testing.assert_allclose(posterior.spans(places, within, goes_on), alone)
-        assert posterior.spans(*labels.span_tags(["O"] * 9)).tolist() == []
+        assert posterior.spans(*labels.tags_of_spans(labels.spans(["O"] * 9))).tolist() == []
 
 
 @pytest.mark.parametrize("count", [1, 4, 1000])

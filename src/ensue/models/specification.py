@@ -201,10 +201,11 @@ class PlainEncoder(RecurrentEncoder):
 class HeadsEncoder(RecurrentEncoder):
     """The keys of recurrent encoders with heads."""
 
-    kind: Literal["slstm", "mlstm", "gated-deltanet", "rwkv7"]
+    kind: Literal["slstm", "mlstm", "hgrn2", "gated-deltanet", "rwkv7"]
     cells = {
         "slstm": "ensue.nn.recurrent.xlstm:SLSTM", "mlstm": "ensue.nn.recurrent.xlstm:MLSTM",
-        "gated-deltanet": "ensue.nn.recurrent.delta_rule:GatedDeltaNet", "rwkv7": "ensue.nn.recurrent.delta_rule:RWKV7",
+        "hgrn2": "ensue.nn.recurrent.delta_rule:HGRN2", "rwkv7": "ensue.nn.recurrent.delta_rule:RWKV7",
+        "gated-deltanet": "ensue.nn.recurrent.delta_rule:GatedDeltaNet",
     }  # fmt: skip
     num_heads: Size = 4
     """Heads of a layer; their number divides `d_model`."""

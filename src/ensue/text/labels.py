@@ -185,10 +185,6 @@ class Labels(Stored):
         """Return the spans of a sentence, which is an empty list for plain labels."""
         return schemes.spans(labels) if self.has_spans else []
 
-    def span_tags(self, labels: Sequence[str]) -> SpanTags:
-        """Return the result of `tags_of_spans` for the spans of a sentence."""
-        return self.tags_of_spans(self.spans(labels))
-
     def tags_of_spans(self, spans: Sequence[schemes.Span]) -> SpanTags:
         """Return the borders of N spans, whether each tag has the class of each span (N, K), and continuations (K, K).
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ensue.engine import Execution, executing
-from ensue.nn import LEM, LRU, MLSTM, RWKV7, SLSTM, GatedDeltaNet, MogrifierLSTM, SequenceLayer
+from ensue.nn import HGRN2, LEM, LRU, MLSTM, RWKV7, SLSTM, GatedDeltaNet, MogrifierLSTM, SequenceLayer
 from ensue.nn.recurrent.delta_rule import GatedDeltaRule
 
 B, T, D_IN, D = 2, 6, 3, 4
@@ -101,6 +101,24 @@ def mlstm(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
     return y
 
 
+def hgrn2(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
+    """With the state of the paper, whose rows are the features of keys; row by row and head by head."""
+    w = {name.removeprefix("layer.layers."): value for name, value in w.items()}
+    y, d, bound = np.zeros((len(x), T, D)), D // 2, sigmoid(w["0.bound"])
+    for row in range(len(x)):
+        S = np.zeros((2, d, d))
+        for t, x_t in enumerate(x[row]):
+            q, f, v = np.split(w["0.weight_input"] @ x_t, 3)
+            q, f = q * sigmoid(q), bound + (1 - bound) * sigmoid(f)
+            for head in range(2):
+                own = slice(head * d, (head + 1) * d)
+                S[head] = np.diag(f[own]) @ S[head] + np.outer(1 - f[own], v[own])
+                y[row, t, own] = q[own] @ S[head]
+            normed = y[row, t] / np.sqrt((y[row, t] ** 2).mean() + 1e-6) * w["0.gain"]
+            y[row, t] = w["1.module.weight"] @ normed
+    return y
+
+
 def unit(v: Numbers) -> Numbers:
     return v / np.sqrt(v @ v + 1e-6)
 
@@ -166,6 +184,7 @@ CASES: dict[str, tuple[SequenceLayer, Callable[[SequenceLayer, Weights, Numbers]
     "lem": (LEM(D_IN, D, longest_step=0.5), lem),
     "slstm": (SLSTM(D_IN, D, num_heads=2), slstm),
     "mlstm": (MLSTM(D_IN, D, num_heads=2), mlstm),
+    "hgrn2": (HGRN2(D_IN, D, num_heads=2), hgrn2),
     "rwkv-7": (RWKV7(D_IN, D, num_heads=2, rank=2), rwkv7),
     "gated deltanet": (GatedDeltaNet(D_IN, D, num_heads=2), gated_deltanet),
 }
@@ -217,6 +236,7 @@ def test_a_gated_deltanet_reads_what_was_last_written_under_a_key() -> None:
         (lambda: LEM(2, 2, longest_step=0.0), "longest_step must be above 0"),
         (lambda: SLSTM(2, 6), "4 heads cannot share 6"),
         (lambda: MLSTM(2, 6), "4 heads cannot share 6"),
+        (lambda: HGRN2(2, 6), "4 heads cannot share 6"),
         (lambda: GatedDeltaNet(2, 6), "4 heads cannot share 6"),
         (lambda: RWKV7(2, 6), "4 heads cannot share 6"),
         (lambda: RWKV7(2, 4, rank=0), "rank of a matrix must be above 0"),

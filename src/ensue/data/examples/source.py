@@ -57,7 +57,7 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
 
         self.layouts = self.files.formats(layout_of, lambda layout: layout.format, arrays=format in ("", "json"))
         if not self.layouts:
-            raise self.files.no_text()
+            raise DataError(f"{self.location}: no text in any of {len(self.files):,} files; all are blank")
         self.layout = next(iter(self.layouts.values()))
 
     @abstractmethod

@@ -99,10 +99,6 @@ class LabeledFiles:
                 return
         raise DataError("the text is empty", self.location)
 
-    def no_text(self) -> DataError:
-        """Return the error for files that are all blank."""
-        return DataError(f"{self.location}: no text in any of {len(self):,} files; all are blank")
-
     def as_one(self, records: Iterable[str], *, are_objects: bool, begins: bool = True) -> Iterator[str]:
         """Yield the text of one file with the written `records` of all files. JSON arrays are joined to one array.
 

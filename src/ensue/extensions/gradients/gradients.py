@@ -114,7 +114,7 @@ RECURRENT_ENCODERS = [
 ]
 """The names of the encoders with a recurrent state."""
 DEFAULT_ENCODERS = ("elman", "lstm", "gru", "clockwork", "mingru")
-STATE_TAPS = dict.fromkeys(("lru", "mlstm", "gated-deltanet", "rwkv7", "qrnn"), "*cell")
+STATE_TAPS = dict.fromkeys(("lru", "mlstm", "hgrn2", "gated-deltanet", "rwkv7", "qrnn"), "*cell")
 """The taps of the recurrent state in encoders in which h, at the tap `*hidden`, is not the recurrent state."""
 NUM_ROWS = 32
 """The number of examples over which norms are averaged."""

@@ -83,12 +83,7 @@ class MiniRocket(nn.Module):
 
     @torch.no_grad()
     def fit(self, num_series: int, read: Callable[[Tensor], tuple[Tensor, Tensor | None]]) -> None:
-        """Set the thresholds, and the means and deviations of features, by the training data.
-
-        Args:
-            num_series: The number of training series.
-            read: Returns the batch `x` and `mask` of series by their numbers.
-        """
+        """Set thresholds, means and deviations. `read` returns `x` and `mask` of training series by their numbers."""
         generator = torch.Generator().manual_seed(self.seed)
         levels = torch.split(torch.arange(1, self.d_out // NUM_KERNELS + 1) * GOLDEN_RATIO % 1, self.counts)
         thresholds = []
@@ -140,8 +135,7 @@ class MiniRocketParts(FrameClassifierParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        parts = FrameClassifierParts.read(run)
-        return cls(parts.statistics, parts.labels, run.config["frames"])
+        return cls(**vars(FrameClassifierParts.read(run)), length=run.config["frames"])
 
     def build(self, recipe: Any) -> Classifier:
         features, settings = self.features(recipe), {"length": self.length, "seed": recipe.train.seed}
@@ -178,9 +172,7 @@ class MiniRocketJob(FrameClassificationJob):
     def _assign_folds(self) -> NDArray[np.int64]:
         train = self.split.train
         if len(train) > MAX_TEXTS:
-            raise RecipeError(
-                f"classify-minirocket is for at most {MAX_TEXTS:,} series, found {len(train):,}; use classify-frames"
-            )
+            raise RecipeError(f"classify-minirocket is for at most {MAX_TEXTS:,} series; use classify-frames")
         return self.folds(NUM_FOLDS, classes=train.classes)
 
     def prepare(self, model: Classifier) -> None:

@@ -1,4 +1,4 @@
-"""Gated DeltaNet and RWKV-7: a map of the input, a recurrence of matrices with a delta rule, and a linear map."""
+"""HGRN2, gated DeltaNet and RWKV-7: a map of the input, a recurrence of matrices, and a linear map."""
 
 import math
 from abc import abstractmethod
@@ -22,14 +22,14 @@ class LastState(NamedTuple):
     last: Float[Tensor, "B inputs"]
 
 
-class DeltaState(NamedTuple):
+class MatrixState(NamedTuple):
     """The matrix S of each of k heads, (value features, key features)."""
 
     s: Float[Tensor, "B k d d"]
 
 
-class DeltaRule(Recurrent):
-    """The recurrence of a `DeltaLayer`; a subclass defines `step`."""
+class MatrixRecurrence(Recurrent):
+    """The recurrence of a `MatrixLayer`; a subclass defines `step`."""
 
     repr_arguments = ("d_in", "d_out", "num_heads")
 
@@ -39,20 +39,20 @@ class DeltaRule(Recurrent):
         self.gain = nn.Parameter(torch.ones(d_out))
         self.cell, self.hidden = Tap(), Tap()
 
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> DeltaState:
-        return DeltaState(self.gain.new_zeros(batch_size, self.num_heads, self.d_head, self.d_head))
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> MatrixState:
+        return MatrixState(self.gain.new_zeros(batch_size, self.num_heads, self.d_head, self.d_head))
 
 
-class DeltaLayer(Wrapper):
-    """A stack of three layers: `reads` maps the input, `rule` is the recurrence, and a linear map returns the output.
+class MatrixLayer(Wrapper):
+    """A stack of layers that map the input, if any, of the recurrence `rule`, and of a linear map.
 
     So the loop over positions, which updates matrices, contains no products with weights.
     """
 
     @abstractmethod
-    def __init__(self, reads: Recurrent, rule: DeltaRule) -> None:
+    def __init__(self, *layers: Recurrent, rule: MatrixRecurrence) -> None:
         last = Pointwise(nn.Linear(rule.d_out, rule.d_out, bias=False), d_in=rule.d_out)
-        super().__init__(Stack([reads, rule, last]))
+        super().__init__(Stack([*layers, rule, last]))
         self.num_heads = rule.num_heads
 
     def extra_repr(self) -> str:
@@ -64,11 +64,49 @@ def unit(x: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows d"]:
     return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
 
 
+class HGRN2(MatrixLayer):
+    """HGRN2, a linear recurrence of matrices (Qin et al. 2024). For each head:
+
+        q = silu(W_q x)      f = γ + (1 - γ) ⊙ σ(W_f x)      v = W_v x
+        S' = S diag(f) + v (1 - f)ᵀ      y = W_y rms(S' q)
+
+    γ = σ(`bound`) is the lower bound of the forget gates. In the paper, bounds rise from layer to layer; here they rise
+    from feature to feature of a head, initially from 1/(2d) to 1 - 1/(2d). rms is as in `GatedDeltaNet`, over all
+    heads. The submodule `layer.layers.0` is the recurrence, whose `weight_input` (3 d_out, d_in) stacks W_q, W_f and
+    W_v, and `layer.layers.1` is W_y. Raises ValueError unless `num_heads` divides `d_out`.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4) -> None:
+        super().__init__(rule=HGRN2Recurrence(d_in, d_out, num_heads=num_heads))
+
+
+class HGRN2Recurrence(MatrixRecurrence):
+    """The gates and the recurrence of `HGRN2`."""
+
+    def __init__(self, d_in: int, d_out: int, *, num_heads: int) -> None:
+        super().__init__(d_in, d_out, num_heads=num_heads)
+        self.weight_input = input_weight(3, d_out, d_in)
+        self.bound = nn.Parameter(((torch.arange(self.d_head) + 0.5) / self.d_head).logit().repeat(num_heads))
+        self.gates = Taps("forget")
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], MatrixState]:
+        (s,) = self.init_state(len(x_t)) if state is None else state
+        v_q, v_f, v = F.linear(x_t, self.weight_input).chunk(3, dim=-1)
+        bound = torch.sigmoid(self.bound)
+        f = self.gates.forget(bound + (1 - bound) * torch.sigmoid(v_f))
+        q, f, v = (chunk.view(len(x_t), self.num_heads, self.d_head) for chunk in (F.silu(v_q), f, v))
+        s = f.unsqueeze(-2) * s + v.unsqueeze(-1) * (1 - f).unsqueeze(-2)
+        s = self.cell(s.flatten(1)).view_as(s)
+        output = (s * q.unsqueeze(-2)).sum(-1).flatten(1)
+        output = output * torch.rsqrt((output * output).mean(-1, keepdim=True) + 1e-6)
+        return self.hidden(self.gain * output), MatrixState(s)
+
+
 WINDOW = 4
 """The number of positions of the short convolution, as in the paper."""
 
 
-class GatedDeltaNet(DeltaLayer):
+class GatedDeltaNet(MatrixLayer):
     """Gated DeltaNet (Yang, Kautz & Hatamizadeh 2025, eq. 10 and section 3.4). For each head:
 
         q, k = unit(silu(conv(W x)))        v = silu(conv(W_v x))
@@ -89,7 +127,7 @@ class GatedDeltaNet(DeltaLayer):
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4) -> None:
         rule = GatedDeltaRule(4 * d_out + 2 * num_heads, d_out, num_heads=num_heads)
-        super().__init__(GatedDeltaInputs(d_in, d_out, num_heads=num_heads), rule)
+        super().__init__(GatedDeltaInputs(d_in, d_out, num_heads=num_heads), rule=rule)
 
 
 class GatedDeltaInputs(Recurrent):
@@ -123,10 +161,10 @@ class GatedDeltaInputs(Recurrent):
         return torch.cat((qkv, gate, f, i), dim=-1), LastState(torch.cat(window[1:], dim=-1))
 
 
-class GatedDeltaRule(DeltaRule):
+class GatedDeltaRule(MatrixRecurrence):
     """The recurrence of `GatedDeltaNet`, which reads the output of `GatedDeltaInputs`."""
 
-    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], DeltaState]:
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], MatrixState]:
         (s,) = self.init_state(len(x_t)) if state is None else state
         qkvg, (f, i) = x_t[:, : 4 * self.d_out], x_t[:, 4 * self.d_out :].chunk(2, dim=-1)
         q, k, v, gate = (chunk.view(len(x_t), self.num_heads, self.d_head) for chunk in qkvg.chunk(4, dim=-1))
@@ -135,14 +173,14 @@ class GatedDeltaRule(DeltaRule):
         s = self.cell(s.flatten(1)).view_as(s)
         output = (s * unit(q).unsqueeze(-2)).sum(-1)
         output = output * torch.rsqrt((output * output).mean(-1, keepdim=True) + 1e-6) * gate
-        return self.hidden(self.gain * output.flatten(1)), DeltaState(s)
+        return self.hidden(self.gain * output.flatten(1)), MatrixState(s)
 
 
 NORM_EPSILON = 64e-5
 """The ε of the normalization of each head, as in the authors' code."""
 
 
-class RWKV7(DeltaLayer):
+class RWKV7(MatrixLayer):
     """The time mixing of RWKV-7 (Peng et al. 2025, "Goose", section 4.1). With x_□ = x + μ_□ ⊙ (x⁻ - x), where x⁻ is
     the input before, and for each head:
 
@@ -164,7 +202,7 @@ class RWKV7(DeltaLayer):
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4, rank: int = 32) -> None:
-        super().__init__(RWKV7Inputs(d_in, d_out, rank=rank), RWKV7Rule(6 * d_out, d_out, num_heads=num_heads))
+        super().__init__(RWKV7Inputs(d_in, d_out, rank=rank), rule=RWKV7Rule(6 * d_out, d_out, num_heads=num_heads))
         self.rank = rank
 
     def extra_repr(self) -> str:
@@ -206,7 +244,7 @@ class RWKV7Inputs(Recurrent):
         return torch.cat((r, w, k, v, a, g), dim=-1), LastState(x_t.clone())
 
 
-class RWKV7Rule(DeltaRule):
+class RWKV7Rule(MatrixRecurrence):
     """The recurrence of `RWKV7`, which reads the output of `RWKV7Inputs`."""
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int) -> None:
@@ -214,7 +252,7 @@ class RWKV7Rule(DeltaRule):
         self.key = nn.Parameter(torch.tensor([[0.85], [1.0], [0.0]]).repeat(1, d_out))
         self.bias = gate_bias(1, d_out)
 
-    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], DeltaState]:
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], MatrixState]:
         (s,) = self.init_state(len(x_t)) if state is None else state
         r, w, k, v, a, g = (chunk.view(len(x_t), self.num_heads, self.d_head) for chunk in x_t.chunk(6, dim=-1))
         xi, alpha, rho = (row.view(self.num_heads, self.d_head) for row in self.key)
@@ -224,4 +262,4 @@ class RWKV7Rule(DeltaRule):
         s = self.cell(s.flatten(1)).view_as(s)
         output = F.layer_norm((s * r.unsqueeze(-2)).sum(-1), (self.d_head,), eps=NORM_EPSILON).flatten(1)
         bonus = (r * rho * k).sum(-1, keepdim=True) * v
-        return self.hidden(g.flatten(1) * (self.gain * output + self.bias + bonus.flatten(1))), DeltaState(s)
+        return self.hidden(g.flatten(1) * (self.gain * output + self.bias + bonus.flatten(1))), MatrixState(s)

@@ -45,7 +45,7 @@ class Confidence(NamedTuple):
         paths = [(list(labels.decode(path.tolist(), words)), probability) for path, probability in best]
         span_probabilities: list[float] = []
         if isinstance(labels, Labels):
-            span_probabilities = posterior.spans(*labels.span_tags(sentence)).tolist()
+            span_probabilities = posterior.spans(*labels.tags_of_spans(labels.spans(sentence))).tolist()
         elif isinstance(labels, NestedLabels) and sentence:
             # the probability that at least one layer of the span's class has the span
             labeled = labels.spans(sentence)
