@@ -36,7 +36,7 @@ def quickstart(
     encoding: Annotated[str, Option(help="The encoding of the text.")] = "utf-8",
     threads: cli.ThreadsOption = None,
 ) -> None:
-    """Train a small language model in about a minute, and show samples and commands to try next."""
+    """Train a small language model in about a minute. Samples and commands to try next are shown."""
     from ensue.quickstart import default_run, python_text
     from ensue.recipe import read_recipe
 
