@@ -174,6 +174,7 @@ def test_classes_have_weights_and_pairs_overlaps() -> None:
     assert bag.overlap.abs().sum() > 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("share", "norm"), [(0.0, 3.0), (0.5, 0.1), (1.0, 1.0)])
 def test_vectors_are_features_beside_ngrams(share: float, norm: float) -> None:
     """They are centered, and have one of three norms."""

@@ -41,6 +41,7 @@ def test_each_format_of_named_classes_is_here() -> None:
     assert {name for name in DOCUMENT_FORMATS if "class" in name} | {FOLDERS} <= {*CASES}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", ["train", "valid", "test"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_change_of_labels_is_noticed(case: str, key: str, tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def test_what_is_no_json_is_refused_as_before(tmp_path: Path, text: str) -> None
 
 
 ODD = [None, 5, 10**400, 1.5, "x", "", [], {}, True, [1], ["a"], [[]], {"a": 1}, "\ud800", float("nan")]
-EVERY = 19
+EVERY = 37
 """The law tries each case of this number; the slow tests try all."""
 CHOICES = [task("good", choice("pos")), task("so so", choice("pos", "neg"))]
 INTENTS = {"intents": [{"tag": "hi", "patterns": ["good day", "good morning"]}]}

@@ -91,6 +91,7 @@ def test_each_interface_of_c_is_here_and_has_a_page() -> None:
     assert {made().describe().kinds for made in MADE.values()} == INTERFACES.keys() == PAGES.keys()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("task", MADE)
 def test_words_stay_in_c(task: str) -> None:
     files = written(task)
