@@ -33,9 +33,9 @@ PACKAGE = SOURCE / "ensue"
 MOST = {
     "Python lines of `src`": 83_505,
     "files of `src`": 465,
-    "Python lines of the core": 54_937,
+    "Python lines of the core": 54_895,
     "files of the core": 299,
-    "Python lines of the largest extension": 6_509,
+    "Python lines of the largest extension": 6_414,
     "files of `tasks`": 71,
     "files loose in `tasks`": 2,
     "import circles": 0,
