@@ -191,8 +191,8 @@ def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
 @pytest.mark.usefixtures("pictures")
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_quickstart_ends_with_samples_and_three_commands_that_work(encoding: str, ensue: Ensue, text: Path) -> None:
-    text.write_text(text.read_text(encoding="utf-8"), encoding=encoding)
-    said = ensue("quickstart", text, "--seconds", 1, "--threads", 1, "--encoding", encoding)
+    Path("own.txt").write_text(text.read_text(encoding="utf-8"), encoding=encoding)
+    said = ensue("quickstart", "own.txt", "--seconds", 1, "--threads", 1, "--encoding", encoding)
     assert said.status == 0
     assert "--- sample 1\n" in said.out
     assert "--- sample 2\n" in said.out

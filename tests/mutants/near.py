@@ -76,8 +76,7 @@ OWN: dict[str, list[str]] = {
     "initialization": ["recurrent_against_torch", "encoders"], "layer": ["states", "recurrent_against_torch", "taps"],
     "linear_recurrence": ["minimal", "scan"], "lstm": ["hand_worked", "recurrent_against_torch"],
     "positions": ["attention_against_torch", "states"], "products": ["bf16_kernels"],
-    "lstm_stacks": ["depth_gated", "grid"], "softmax": ["linear_cross_entropy", "encoders"],
-    "transformer": ["attention_against_torch"],
+    "softmax": ["linear_cross_entropy", "encoders"], "transformer": ["attention_against_torch"],
 }  # fmt: skip
 """Tests of a file, before those that have its name and those of its group."""
 

@@ -78,7 +78,7 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
         settings |= OF_THE_KIND.get(part, {})
     if part == "transformer" and "decoder.d_model" in settings:
         settings["decoder.num_heads"] = 2
-    linear = ("classify-linear", "tag-linear")
+    linear = ("classify-linear", "classify-minirocket", "tag-linear")
     if name in ("classify-bag", *linear, "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith(
         "vectors"
     ):

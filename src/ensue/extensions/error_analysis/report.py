@@ -151,8 +151,8 @@ class _ComparedSpans(NamedTuple):
     def error(self, kind: str, *pair: Span | None) -> LabelError:
         cells: list[Any] = []
         for span, probabilities in zip(pair, (self.probabilities, self.predicted), strict=True):
-            text = " ".join(self.words[span.start : span.end]) if span else ""
-            cells += [span.label, text, round(probabilities.get(span, 0.0), 6)] if span else ["", "", None]
+            words, p = (self.words[span.start : span.end], probabilities.get(span, 0.0)) if span else ((), None)
+            cells += [span.label if span else "", " ".join(words), p if p is None else round(p, 6)]
         starts, ends = zip(*(span[1:] for span in pair if span), strict=True)
         return LabelError._make([kind, self.place, *cells, *self.context(min(starts), max(ends))])
 
