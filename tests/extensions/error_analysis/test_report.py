@@ -166,6 +166,12 @@ def test_a_model_without_errors_has_no_table_of_them(ensue: Ensue, folder: Path)
     assert lines[-1] == "no errors"
 
 
+def test_a_tag_that_is_left_out_has_no_probability(folder: Path) -> None:
+    tagger: Any = load(folder / "tag-lstm", device="cpu")
+    errors = report(tagger.with_search(at_least=0.99), str(folder / "dev.conllu")).errors
+    assert {error.predicted_probability for error in errors if error.predicted_label == "_"} == {None}
+
+
 def test_the_words_of_several_columns_are_a_table(ensue: Ensue, folder: Path) -> None:
     said = ensue("evaluate", folder / "tag-columns", folder / "dev.conllu", "--errors", "a.tsv")
     assert re.search(r"^right +predicted +words *$.*^upos [A-Z]+ +upos [A-Z]+ +\d+ *$", said.out, flags=re.M | re.S)
