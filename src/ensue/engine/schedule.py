@@ -1,8 +1,8 @@
 """The order in which a pass computes one position, and the arrays that share memory.
 
 A position is a sequence of segments. A segment begins with products over all rows; then its loops run row by row, while
-a row is in the cache. A loop runs over the features of a row and computes all values of one level. A value that reads
-features of other indices (a product, sum, slice, `cat` or spread) is on a later level than arguments from loops.
+a row is in the cache. A loop runs over the features of a row and computes the values of one level and width. A value
+that reads features of other indices (a product, sum, slice, `cat` or spread) is above the levels of its arguments.
 
 A cheap value, such as a sum of two values in arrays, is recomputed in every loop of its segment that reads it:
 recomputing takes less time than writing and reading.
@@ -86,7 +86,7 @@ def sources_of(node: Node) -> Iterator[Node]:
 
 
 def is_stored(node: Node) -> bool:
-    """Return whether a node is always in an array: a product, or a sum of several features."""
+    """Return whether a node is always in an array: a product, or a sum whose result has several features."""
     return node.op in PRODUCTS or (node.op == "sum" and node.width > 1)
 
 
@@ -206,7 +206,7 @@ class _Scheduler:
         return plan
 
     def _loops(self) -> list[dict[int, Loop]]:
-        """Return the loops of each level. An error at a state is overwritten after the last level that reads it."""
+        """Return the loops of each level. An error at a state is overwritten at or after its last reader."""
         levels = {(node, view): self._level_of(node) for node, views in self.writes.items() for view in views}
         replaced = {array: node for node, array in self.work.reads.items() if array.name == "error state"}
         while True:

@@ -57,7 +57,7 @@ def aligned_paths(location: str) -> list[tuple[str, str]]:
     names = locations_in(location)
     result = {name: pair for name in names if (pair := _split_aligned(name))}
     if result and len(result) < len(names):
-        other = next((name for name in names if name not in result), names[0])
+        other = next(name for name in names if name not in result or names.count(name) > 1)
         expected = "expected two files with a comma between them, like the others"
         raise DataError("is named twice" if other in result else expected, other)
     return [*result.values()]

@@ -129,7 +129,7 @@ class Exchange:
             await self.connection.flush()
 
     async def send_error(self, error: APIError) -> None:
-        """Send an error as the response, or as the last event of a stream. Abort another partial response."""
+        """Send an error as the response, or as the last event of a stream. Abort any other partial response."""
         self.service.metrics.refused.labels(error.code or str(error.status)).inc()
         try:
             async with asyncio.timeout(self.service.limits.linger_seconds):

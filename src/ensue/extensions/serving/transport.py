@@ -33,7 +33,7 @@ class ClientDisconnected(Exception):
 async def receive_request(
     kind: type[RequestType], request: Request, service: Service
 ) -> "tuple[RequestType, ServedModel]":
-    """Return the parsed request and its model, and reserve a text and the memory of the body."""
+    """Return the parsed request and its model. Reserve the place of one text, and the memory of the body."""
     service.check_ready()
     reservation: Reservation = request.scope["reservation"]
     reservation.reserve(places=1)

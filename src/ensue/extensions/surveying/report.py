@@ -22,7 +22,7 @@ SomeSummary = TypeVar("SomeSummary", bound=Summary)
 
 
 class Report(Generic[SomeSummary]):
-    """The report on data of one kind. `columns` are the columns that are chosen by options, by option."""
+    """The report on data of one kind. `columns` maps options to the columns that they choose."""
 
     def __init__(self, summary: SomeSummary, columns: Mapping[str, str]) -> None:
         self.summary, self.columns = summary, columns

@@ -50,7 +50,7 @@ class BlockOptions(AttentionOptions):
     norm_epsilon: float = EPSILON
     """The ε that is added to variances."""
     norm_first: bool = True
-    """Whether the input of the attention is normalized, in `PreNormBlock`."""
+    """Whether the attention has a normalization, which is before it in a `PreNormBlock`."""
     gated: bool = False
     """Whether the activations are multiplied by a second linear map of the input (Shazeer 2020)."""
     parallel: bool = False

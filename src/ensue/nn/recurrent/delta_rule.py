@@ -44,7 +44,7 @@ class MatrixRecurrence(Recurrent):
 
 
 class MatrixLayer(Wrapper):
-    """A stack of layers that map the input, if any, of the recurrence `rule`, and of a linear map.
+    """A stack of `layers`, which map the input, of the recurrence `rule` and of a linear map.
 
     So the loop over positions, which updates matrices, contains no products with weights.
     """
@@ -131,7 +131,7 @@ class GatedDeltaNet(MatrixLayer):
 
 
 class GatedDeltaInputs(Recurrent):
-    """The maps from x to q, k and v before `unit`, silu(W_g x), α and β, which are concatenated."""
+    """The maps from x to q and k (before `unit`), v, silu(W_g x), α and β. The results are concatenated."""
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int) -> None:
         super().__init__()

@@ -173,8 +173,8 @@ def _join_chunks(texts: Iterable[str]) -> Iterator[str]:
 def with_other_stems(pairs: Sequence[Pair], num_copies: int) -> Iterator[Pair]:
     """Yield the pairs, then `num_copies` copies of each pair in which the stem has other letters.
 
-    The stem is what the first source text and the first target have in common: all runs of `MIN_STEM_CHARACTERS` equal
-    characters or more. Its letters are replaced by letters drawn from all stems. A pair without stem has no copies.
+    The stem is all common substrings of the first source text and the first target that have `MIN_STEM_CHARACTERS` or
+    more characters. Its letters are replaced by letters drawn from all stems. A pair without stem has no copies.
 
     References:
         Anastasopoulos & Neubig 2019, "Pushing the limits of low-resource morphological inflection".
