@@ -169,13 +169,13 @@ FIRST: dict[str, Any] = {"head": {"pooling": ["first"]}}
 SPLIT: dict[str, Any] = {"data": {"splitter": "treebank"}}
 WORDS: dict[str, Any] = {"features": {"d_words": 3}}
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("classification", "pre", {}, r"head.pooling = \['mean', 'max'\]; a class of transformers reads the last"),
+    ("classification", "pre", {}, r"head.pooling = \['mean', 'max'\]; a class of transformers reads only the last"),
     ("classification", "pre", {"head": {"pooling": ["last"], "d_hidden": 8}}, "head.d_hidden; a class of"),
     ("classification", "pre", LAST | SPLIT, "data.splitter = treebank, which no tokenizer"),
     ("labeling", "post", {}, "norm = post; GPT has no class of transformers for tags"),
     ("labeling", "pre", {"head": {"kind": "crf"}}, "head.kind = crf; transformers predicts"),
     ("labeling", "pre", WORDS, "word features in addition to the layers"),
-    ("classification", "published", {}, r"\['mean', 'max'\]; a class of transformers reads \[CLS\] alone"),
+    ("classification", "published", {}, r"\['mean', 'max'\]; a class of transformers reads only \[CLS\]"),
     ("classification", "published", {"head": {"pooling": ["first"], "ngrams": 1}}, "head.ngrams; no class of"),
     ("classification", "published", {"head": {"pooling": ["first"], "d_hidden": 8}}, "activation = relu; expected 0,"),
     ("classification", "published", FIRST | WORDS, "word features in addition to the layers"),

@@ -14,13 +14,13 @@ from rich.table import Table
 from ensue.data.detection.kind import DataKind, DetectedFormat
 from ensue.data.files import files_of
 from ensue.errors import DataError, counted
+from ensue.extension import entries
 from ensue.extensions.frames.data.readers import GapError
 from ensue.extensions.frames.data.series import Series, SeriesOptions, Vectors
 from ensue.extensions.frames.data.source import FrameSource, kind_of
 from ensue.extensions.frames.signs import TableLayout, detection_reason, first_rows, layout_of
 from ensue.extensions.surveying import report
 from ensue.extensions.surveying.counts import Lengths, Summary, fill
-from ensue.recipe import recipe_names
 
 MAX_FEW_SERIES = 300
 """The largest number of series for which `classify-minirocket` is proposed, if its extension is there."""
@@ -162,7 +162,7 @@ class FrameReport(report.Report[FrameSummary]):
             return "tag-frames", "tagger", "each frame has a label"
         if len(self.summary.labels) < 2:
             return "predict-frames", "model", "the series do not have different labels"
-        if self.summary.size <= MAX_FEW_SERIES and "classify-minirocket" in recipe_names():
+        if self.summary.size <= MAX_FEW_SERIES and "classify-minirocket" in entries("recipe"):
             return "classify-minirocket", "classifier", "series are few"
         return "classify-frames", "classifier", "each series has a label"
 
