@@ -190,10 +190,7 @@ def write_cached(name: str, write: Callable[[Path], object]) -> Path:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file, which is renamed to `path` at the end of the block, or removed after an error.
-
-    Only the user may read it.
-    """
+    """Yield the path of a new private file, which is renamed to `path` after the block, or removed after an error."""
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     try:

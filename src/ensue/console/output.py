@@ -39,9 +39,7 @@ def _open_descriptor(descriptor: int) -> TextIO:
 
 
 class Diagnostics:
-    """The stream stderr. The command continues if writing fails. Characters that a terminal's encoding lacks are
-    escaped.
-    """
+    """The stream stderr. A failed write does not end the command. Characters that the encoding lacks are escaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

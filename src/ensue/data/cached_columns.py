@@ -50,10 +50,7 @@ class CachedColumns(NamedTuple):
 
 
 def cached_if_large(key: Any, paths: Iterable[Path], read: Callable[[], CachedColumns]) -> CachedColumns:
-    """Return the result of `read`, from the cache if the files have at least `MIN_CACHED_BYTES`.
-
-    `key` is a JSON value that determines the result.
-    """
+    """Return the result of `read`, which the JSON `key` determines; cached if the files have `MIN_CACHED_BYTES`."""
     return read() if sum(map(_size, paths)) < MIN_CACHED_BYTES else cached(key, read)
 
 

@@ -25,8 +25,7 @@ MAX_CHARACTERS = 1 << 24
 MAX_COLUMNS = 1 << 14
 """The maximum number of columns in a row, as in spreadsheets."""
 MAX_RATIO, RATIO_BYTES = 100, 1 << 21
-"""The maximum compression ratio of files with more than `RATIO_BYTES`, so that a small file cannot fill the memory. The
-ratio of text is 2 to 50."""
+"""The maximum compression ratio of files above `RATIO_BYTES`, which bounds memory. The ratio of text is 2 to 50."""
 COMPRESSED = {".xz", ".gz"}
 MARK = "\ufeff"
 """The byte order mark, decoded."""

@@ -139,10 +139,7 @@ def visible(folder: Path) -> list[Path]:
 
 
 def common_format(formats: Mapping[str, str]) -> str:
-    """Return the common format of files, given the format of each file by name; "" without files.
-
-    Raises DataError if the formats differ.
-    """
+    """Return the common format of files by name, or "" without files. Raises DataError if the formats differ."""
     first, result = next(iter(formats.items()), ("", ""))
     for name, other in formats.items():
         if other != result:

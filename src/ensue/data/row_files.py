@@ -34,8 +34,7 @@ def has_rows(path: Path) -> bool:
 def json_lines(path: Path) -> Iterator[str]:
     """Yield the rows of a Parquet file or data set as blocks of JSON lines.
 
-    Dates become strings; bytes become null. Raises DataError for an unreadable file, and EnsueError if the required
-    package is not installed.
+    Dates become strings; bytes become null. Raises DataError if unreadable, EnsueError without the required package.
     """
     return as_lines(_named_rows(path))
 

@@ -63,9 +63,7 @@ Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Forbidden:
-    """The forbidden phrases of B inputs. Phrases of equal length are compared together. `always` has the tokens that
-    are forbidden in every input.
-    """
+    """The forbidden phrases of B inputs, stacked by length. `always` are tokens that are forbidden in every input."""
 
     def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
         sets = [set(of_input) for of_input in phrases]

@@ -28,8 +28,7 @@ from ensue.processor import features
 from ensue.version import package_file, package_text
 
 COMPILERS = ("cc", "gcc", "clang", "ziglang")
-"""Three commands, and the Python package ziglang. On Windows they are tried in reverse order, since gcc has a bug there
-(`flags_for`)."""
+"""Commands, and the Python package ziglang. On Windows the order is reversed, since gcc has a bug (`flags_for`)."""
 HEADERS = ("kernels.h", "functions.h", "loop.h")
 FLAGS = (
     "-O3", "-std=gnu11", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",

@@ -309,8 +309,7 @@ class CompiledPasses:
 class PlanRecorder:
     """Passes that record the plan of a call in place of running it, with the same checks of tensors.
 
-    `values` are x, the states, the vectors and the matrices, as distinct objects. With `is_held`, packed matrices are
-    kept from call to call.
+    `values` are x, the states, the vectors and the matrices, all distinct. With `is_held`, packed matrices are kept.
     """
 
     chunk = (0, 0)

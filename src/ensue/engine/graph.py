@@ -78,8 +78,7 @@ class Graph:
         self.is_exact = False
         """Whether products with 0 are computed, since 0 · ∞ is NaN; if False, they are simplified to 0."""
         self.blocks: dict[int, set[int]] = {}
-        """For each width, the sizes of the blocks into which sums and spreads divide the features. Every size divides
-        the next larger size."""
+        """For each width, the sizes of the blocks of sums and spreads. Every size divides the next larger size."""
 
     def node(self, op: str, args: Iterable[Node] = (), *, width: int, number: float = 0) -> Node:
         """Return the node of an operation on `args`, with the fields of `Node`."""

@@ -1,5 +1,4 @@
-"""Matrix products by the kernels of `kernels.h`, which pack a matrix once for all positions, and a cache of packed
-matrices.
+"""Matrix products by the kernels of `kernels.h`, which pack a matrix once, and a cache of packed matrices.
 
 Products in bfloat16 have two kernels: "avx512", in vector registers, and "amx", in the tile registers that Intel's
 processors have since 2023. A kernel is used if processor and system support it and its products agree with torch's.
@@ -147,8 +146,7 @@ def bf16_kernel() -> Bf16Kernel | None:
 def has_bfloat16() -> bool:
     """Return whether torch multiplies bfloat16 by instructions of this processor; True if that is unknown.
 
-    Without such instructions, oneDNN refuses its recurrent kernels, and products take 4 to 30 times as long as in
-    float32 (docs/log).
+    Without such instructions, products take 4 to 30 times as long in oneDNN as in float32 (docs/log).
     """
     if not torch.backends.mkldnn.is_available() or not features():  # type: ignore[no-untyped-call]
         return True

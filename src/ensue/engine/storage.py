@@ -62,8 +62,7 @@ def gradients_of(
 
 
 CONFLICT_BYTES, GAP_BYTES = 2048, 64
-"""Rows of a multiple of CONFLICT_BYTES are followed by gaps of GAP_BYTES. Without gaps, the numbers of one column would
-share few sets of the cache."""
+"""Rows of a multiple of CONFLICT_BYTES get gaps of GAP_BYTES: their columns would share few sets of the cache."""
 CACHE_BYTES = 1 << 20
 """The desired size of the states at all positions and rows of a chunk, so that they stay in the cache of a core."""
 
@@ -164,8 +163,7 @@ class Packing:
     """The packing of `batch` rows of at most `positions` positions, without padding, into N rows of features.
 
     Rows are sorted, the longest first. The packing has the first positions of all rows, then the second positions of
-    the rows that have two, and so on. So padding costs nothing, and at each position the rows that have not ended come
-    first.
+    the rows that have two, and so on. So padding costs nothing, and rows that have not ended come first.
     """
 
     def __init__(self, batch: int, positions: int, mask: Tensor | None) -> None:

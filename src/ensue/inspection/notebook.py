@@ -202,10 +202,7 @@ class Line(NamedTuple):
 
 
 def curve_section(records: Sequence[Mapping[str, Any]], judged_by: Sequence[str]) -> list[Section]:
-    """Return a section with the curves of the training loss and of the score that selected the best weights.
-
-    The list is empty without records.
-    """
+    """Return a section with the curves of the training loss and the selection score; [] without records."""
     train = [(record["step"], record["loss"]) for record in records if record["kind"] == "train"]
     valid = [record for record in records if record["kind"] == "valid"]
     logged = [name for name in judged_by if any(_is_finite(record["scores"].get(name)) for record in valid)]

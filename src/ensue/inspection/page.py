@@ -304,9 +304,7 @@ def script(*, live: bool) -> Markup:
 
 @cache
 def policy(*, live: bool) -> str:
-    """Return the content security policy. It allows only the page's script, embedded images, and, if the page is live,
-    requests to its server.
-    """
+    """Return the content security policy, which allows the script, embedded images, and a live page's requests."""
     digest = b64encode(sha256(script(live=live).encode()).digest()).decode()
     network = "; connect-src 'self'; base-uri 'none'; form-action 'none'" if live else ""
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'{network}"
@@ -323,10 +321,7 @@ MAX_TITLE_CHARACTERS = 84
 
 @dataclass(frozen=True, repr=False)
 class Inspection:
-    """The inspection of a text in a model. `view` has the numbers, in a class of the task, and the page displays them.
-
-    A notebook shows the page.
-    """
+    """The inspection of a text. `view` has the numbers, in a class of the task; pages and notebooks display them."""
 
     title: str
     view: Any

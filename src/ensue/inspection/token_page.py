@@ -77,8 +77,7 @@ def text_section(
 ) -> Section:  # fmt: skip
     """Return the section of a text with `length` tokens. The page shows the first of these, `tokens`.
 
-    `predictions` may have an additional position for the next token. `chosen` has the numbers of the shown units, for
-    each of `units`.
+    `predictions` may have one more position, the next token. `chosen` are the numbers of the shown `units`.
     """
     count = min(len(tokens), MAX_SHOWN_TOKENS)
     full = math.log(vocabulary_size)

@@ -76,8 +76,7 @@ def score_texts(
 ) -> GenerationScores:  # fmt: skip
     """Return the scores of texts. Each text has one or several references. Raises EnsueError without texts.
 
-    `tokenize` is the name of a tokenizer of sacrebleu. `nats` has the surprisal and the number of tokens of each first
-    reference.
+    `tokenize` is a tokenizer of sacrebleu. `nats` has the surprisal and number of tokens of each first reference.
     """
     if not texts:
         raise EnsueError("there is nothing to score: no text with a reference")

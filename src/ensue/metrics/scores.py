@@ -134,8 +134,7 @@ def f1_score(correct: int, gold: int, predicted: int) -> Score:
 class ScoredItems:
     """The items of test data, each with the numbers (K,) from which `score_functions` compute scores.
 
-    `unit` is the noun of the items, such as "texts". `size` is the number of items before rows were merged. `remarks`
-    are notes about the scores.
+    `unit` is the noun of the items, such as "texts"; `size` is their number before merging, `remarks` are notes.
     """
 
     unit: str

@@ -123,10 +123,7 @@ class AdaptiveModel(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], state: types.State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T V"], types.State]:
-        """Return the scores of the next token at each position, and the final state.
-
-        Scores are logits, or log-probabilities with a cache.
-        """
+        """Return the scores of next tokens (logits, or log-probabilities with a cache), and the final state."""
         return self._read_rows("scores", ids, ids, state, mask)
 
     @torch.no_grad()

@@ -1,7 +1,4 @@
-"""Functions that build models of text and labels from the tables of a recipe.
-
-Initial weights are drawn from torch's global generator.
-"""
+"""Functions that build models of text and labels from recipes. torch's global generator draws initial weights."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

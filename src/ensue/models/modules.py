@@ -65,10 +65,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def put_in_bfloat16(model: nn.Module) -> bool:
-    """Let Transformer blocks and recurrent layers compute matrix products in bfloat16, for inference.
-
-    Returns whether the model has such layers.
-    """
+    """Let Transformer blocks and recurrent layers use bfloat16 products, for inference; return whether any exist."""
     layers = [module for module in model.modules() if isinstance(module, TRANSFORMER_LAYERS)]
     maps = [child for layer in layers for child in layer.children() if type(child) is nn.Linear]
     for linear in maps:

@@ -155,9 +155,7 @@ class ClockworkEncoder(HiddenEncoder):
     kind: Literal["clockwork"]
     cells = {"clockwork": "ensue.nn.recurrent.clockwork:Clockwork"}
     periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
-    """The number of positions between two updates of each module; each period divides the next. Each module has an
-    equal share of `d_model`.
-    """
+    """The positions between updates of each module, an equal share of `d_model`; each period divides the next."""
 
     @model_validator(mode="after")
     def _check_periods(self) -> Self:

@@ -70,10 +70,7 @@ class Stack(SequenceLayer):
 
 
 class Residual(Wrapper):
-    """A layer with a residual connection: `y = x + layer(x)` (He et al. 2016).
-
-    Raises ValueError unless `d_out` of the layer equals `d_in`.
-    """
+    """A residual connection, `y = x + layer(x)` (He et al. 2016). Raises ValueError if `d_in` and `d_out` differ."""
 
     def __init__(self, layer: SequenceLayer) -> None:
         super().__init__(layer)

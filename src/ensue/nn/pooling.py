@@ -43,9 +43,7 @@ class Pooling(nn.Module, ABC):
 
     @abstractmethod
     def update(self, state: State, h: Inputs, mask: Mask = None) -> State:
-        """Return the state after a further segment `h`; None: before the first one. `mask` is True on its real
-        positions, which come first.
-        """
+        """Return the state after a segment `h`; `state` is None before the first. `mask` has real positions first."""
 
     @abstractmethod
     def result(self, state: State) -> Float[Tensor, "B d_out"]:

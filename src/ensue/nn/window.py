@@ -21,10 +21,7 @@ class WindowState(NamedTuple):
 def windows_of(
     x: Float[Tensor, "B T d"], last: Float[Tensor, "B before d"], mask: Mask
 ) -> tuple[Float[Tensor, "B T inputs"], Float[Tensor, "B before d"]]:
-    """Return the window that ends at each position of `x`, and the last inputs of each row.
-
-    `last` are the inputs before the first position.
-    """
+    """Return the window that ends at each position, given the inputs `last` before the first, and the last inputs."""
     inputs, (before, length) = torch.cat((last, mask_padding(x, mask)), dim=1), (last.shape[1], x.shape[1])
     windows = torch.cat([inputs[:, k : k + length] for k in range(before + 1)], dim=-1)
     if mask is None:

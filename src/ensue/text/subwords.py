@@ -22,8 +22,7 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True
 DEFAULT_SIZE, MIN_SIZE = 2048, 256
 """Numbers of tokens in a trained vocabulary. The minimum has one token for each byte."""
 MAX_CHUNK_CHARACTERS = 1 << 16
-"""The maximum size of a chunk in training. The library reads hundreds of chunks before counting them, so small chunks
-save memory."""
+"""The maximum size of a chunk in training. Small chunks save memory, since the library reads hundreds at once."""
 FIRST_CODE = 0x10000
 """The code point that represents token 0 when a vocabulary is extended. From here on no character is white space."""
 _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")

@@ -28,8 +28,7 @@ class TokenBatch(NamedTuple):
 class Batches(ABC):
     """Batches of segments of `segment_length` ids.
 
-    `batch_size` is reduced to the number of segments in a short text. Raises TrainingError if the text has less than
-    `segment_length` + 1 ids.
+    `batch_size` is at most the number of segments. Raises TrainingError for less than `segment_length` + 1 ids.
     """
 
     def __init__(self, tokens: TokenFile, *, batch_size: int, segment_length: int, seed: int) -> None:

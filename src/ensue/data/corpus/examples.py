@@ -42,10 +42,7 @@ class Masking:
     """Whether each token of the vocabulary begins a word, (V,); None to hide tokens independently."""
 
     def hide(self, ids: NDArray[np.int64], keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the inputs and targets (B, T) of rows of ids (B, T) with keys (B,).
-
-        The targets of visible tokens are `NOT_HIDDEN`.
-        """
+        """Return inputs and targets (B, T) of ids (B, T) with keys (B,). Targets of visible tokens are `NOT_HIDDEN`."""
         positions = np.arange(ids.shape[1])
         hidden = self._select_hidden(ids, _random_numbers(keys, positions, _PLACE))
         targets = np.where(hidden, ids, NOT_HIDDEN)
@@ -101,8 +98,7 @@ class Frame(NamedTuple):
 class ExampleRows(NamedTuple):
     """Rows of ids (B, T), padded on the right, with lengths (B,) and keys (B,).
 
-    For pairs, `segments` (B, T) are segment ids, and `follows` (B,) is whether the second segment follows the first one
-    in the text.
+    For pairs, `segments` (B, T) are segment ids, and `follows` (B,) is whether the second one follows the first.
     """
 
     ids: NDArray[np.int64]

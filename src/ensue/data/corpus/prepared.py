@@ -174,10 +174,7 @@ Encode = Callable[[Iterable[str]], Iterator[Any]]
 
 
 def is_prepared(location: str) -> bool:
-    """Return whether a location is a folder of prepared ids.
-
-    Raises DataError if a folder of prepared ids is one of several locations.
-    """
+    """Return whether a location is a folder of prepared ids. Raises DataError if it is one of several locations."""
     names, files = locations_in(location), (INDEX, "tokenizer.json")
     prepared = [name for name in names if name and all(os.path.isfile(f"{name}/{file}") for file in files)]
     if prepared and len(names) > 1:
@@ -252,8 +249,7 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """Write the ids of the text of each split, in shards.
 
-    An incomplete folder is continued after its last shard. Existing shards are verified, and damaged or missing shards
-    are replaced.
+    An incomplete folder is continued. Existing shards are verified, and damaged or missing shards are replaced.
 
     Args:
         folder: The folder.

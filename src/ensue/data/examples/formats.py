@@ -68,8 +68,7 @@ def detect_pairs(
 ) -> layouts.PairLayout:
     """Detect the layout of a file of pairs from its first lines, like `detect_documents`.
 
-    If the user names columns, `like` is ignored. If the lines show no format, the format of `like` is assumed, unless
-    it has columns.
+    Named columns override `like`. If the lines show no format, that of `like` is assumed, unless it has columns.
     """
     if format == format_table.ALIGNED:
         raise DataError("expected two aligned files with a comma between them, such as train.en,train.de")

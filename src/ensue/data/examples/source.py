@@ -91,8 +91,7 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
 class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
     """The labeled texts of files, which can be written with other labels.
 
-    `labels` are the possible labels, if they are known. A location may be a folder of classes, which has a folder or a
-    file for each class.
+    `labels` are the possible labels, if known. A folder of classes has a folder or a file for each class.
     """
 
     def __init__(

@@ -28,8 +28,7 @@ def quoted_rows(lines: Iterable[Record], name: str, delimiter: str) -> Iterator[
     """Yield the records of a table, with their fields as written, including quotes.
 
     The fields, joined by the delimiter, are the record without its line end. Empty lines between records belong to the
-    next record. Raises DataError for an unclosed quote (with the line where it opens), and for text after a closing
-    quote.
+    next record. Raises DataError for an unclosed quote (with the line where it opens), and for text after a quote.
     """
     empty_lines: list[str] = []
     record_lines: list[Record] = []  # the lines of an incomplete record

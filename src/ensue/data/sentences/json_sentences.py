@@ -2,8 +2,7 @@
 
 - `{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: each list of strings as long as the tokens is a column.
 - `{"text": "Ann left", "spans": [{"start": 0, "end": 3, "label": "PER"}]}`: the text is split into words. Each list of
-  spans becomes a column of labels of the words that overlap the spans. `[0, 3, "PER"]`, as doccano writes it, is also a
-  span.
+  spans becomes a column of labels of the words that overlap the spans. `[0, 3, "PER"]` (doccano) is also a span.
 
 Consecutive sentences with the same integer at the key "document" belong to one document.
 """
@@ -87,10 +86,7 @@ class JsonSentences(Format):
     has_keys = True
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
-        """Yield the sentences.
-
-        Raises DataError for an invalid object, for another number of labels than of tokens, and for invalid spans.
-        """
+        """Yield the sentences. Raises DataError for invalid objects or spans, and for too few or too many labels."""
         previous: Record | None = None
         recording = RecordingLines(lines)
         recording.split_array()

@@ -14,8 +14,7 @@ from ensue.text.schemes import Scheme, Span
 class SourceText:
     """The name of a sentence's file, and its text in the file.
 
-    The text includes the text between sentences, such as comments, so that the concatenated texts of all sentences are
-    the file.
+    The text includes the text between sentences, so that the concatenated texts of all sentences are the file.
     """
 
     name: str = ""

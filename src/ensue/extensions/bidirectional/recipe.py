@@ -88,9 +88,7 @@ class BidirectionalTrain(TrainRecipe):
     segment_length: Rows = 32
     """The number of words in a segment of truncated back-propagation, or in an independent block."""
     carry_state: bool = True
-    """Whether each segment begins with the state after the previous segment. Otherwise the text is read in independent
-    blocks in a shuffled order.
-    """
+    """Whether a segment begins with the state after the previous one; if not, blocks are in a shuffled order."""
     reset_state: Share = 0.0
     """The probability that the carried state of a row is reset before a segment."""
 

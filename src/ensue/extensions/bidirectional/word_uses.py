@@ -224,10 +224,7 @@ class Senses:
 
 
 def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[np.float64]:
-    """Return the unit vectors (N, d) of N uses; zeros for words without a vector.
-
-    Raises EnsueError for a position outside of the sentence.
-    """
+    """Return the unit vectors (N, d) of uses; zeros for unknown words. Raises EnsueError for an invalid position."""
     if invalid := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
         raise EnsueError(f"no word {invalid.place} in a sentence of {len(invalid.words)} words; the first word is 0")
     blocks = (uses[start : start + BLOCK_SENTENCES] for start in range(0, len(uses), BLOCK_SENTENCES))
@@ -369,10 +366,7 @@ class SenseCoder:
 
 
 def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -> SenseCoder:
-    """Return a tokenizer of senses, from the word vectors of the run `origin`.
-
-    Raises RecipeError if `origin` does not have vectors of words.
-    """
+    """Return a tokenizer of senses, from the word vectors of the run `origin`. Raises RecipeError without vectors."""
     if origin.run.recipe.task != recipe.task:
         raise RecipeError(f"senses.from: {origin.path} is a {origin.run.entry.what}; expected a {recipe.what}")
     if isinstance(origin.run.parts.tokenizer, NumberedTokenizer):

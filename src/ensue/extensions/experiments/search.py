@@ -149,10 +149,7 @@ def run_trial(
     trial: Any, reported: dict[int, float], recipe: Recipe, values: dict[str, Any], run: Path, reporter: Reporter,
     **options: Any,
 ) -> tuple[str, float | None]:  # fmt: skip
-    """Train or resume the run of a trial. Returns the state of the trial and the lowest score.
-
-    After a failure the state is the error message.
-    """
+    """Train or resume the run of a trial; return its state (after a failure the message) and the lowest score."""
     trial_reporter = TrialReporter(trial, reported, run, reporter)
     try:
         chosen = read_recipe(recipe, values)

@@ -87,10 +87,7 @@ class Repository(NamedTuple):
             return Path(hub.hf_hub_download(self.name, name, revision=self.revision))
 
     def package(self, *, uploads: bool = False) -> Any:
-        """Import huggingface_hub.
-
-        Raises EnsueError if the package is not installed, and RunError for uploads if this process is offline.
-        """
+        """Import huggingface_hub. Raises EnsueError if it is not installed, and RunError for uploads while offline."""
         if find_spec("huggingface_hub") is None:
             raise EnsueError(f"{self} needs the package huggingface_hub: pip install 'ensue[hub]'")
         if is_unset := uploads and _OFFLINE_VARIABLE not in os.environ:

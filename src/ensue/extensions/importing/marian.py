@@ -124,10 +124,7 @@ MARIAN = Family(
 
 
 def import_marian(directory: Path, config: Configuration) -> Imported:
-    """Read a directory with config.json, weights, *.spm and vocab.json.
-
-    Raises DataError for missing or unsupported content.
-    """
+    """Read config.json, weights, *.spm and vocab.json. Raises DataError for missing or unsupported content."""
     files = weight_files(directory, "AutoModelForSeq2SeqLM")
     generation = directory / "generation_config.json"
     config = Configuration(config.content | (read_json_object(generation) if generation.exists() else {}), config.path)

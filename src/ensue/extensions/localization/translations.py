@@ -266,8 +266,7 @@ def po_rows(path: Path, encoding: str) -> Iterator[Row]:
 def xliff_rows(path: Path, encoding: str) -> Iterator[Row]:
     """Yield the translated units of XLIFF 1.2 or segments of XLIFF 2, without their inline codes.
 
-    Units with `translate="no"` are skipped. The encoding is declared in the file. Raises DataError (file:line) for
-    invalid files.
+    Units with `translate="no"` are skipped. The file declares its encoding. Raises DataError (file:line).
     """
     reader, has_any = _XliffReader(str(path)), False
     for block in blocks(path):

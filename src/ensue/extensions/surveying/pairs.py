@@ -189,10 +189,7 @@ class PairSummary(Summary):
 def survey_pairs(
     detected: DetectedFormat, location: str, sources: Sequence[str], targets: Sequence[str], encoding: str, against: str
 ) -> PairSummary:
-    """Return the summary of all pairs before the first invalid line.
-
-    Raises DataError if `against`, the location of a test set, cannot be read.
-    """
+    """Summarize the pairs before the first invalid line. Raises DataError if the test set `against` is unreadable."""
     summary = PairSummary(detected, location, encoding)
     columns: dict[str, Any] = {"sources": sources, "targets": targets}
     try:

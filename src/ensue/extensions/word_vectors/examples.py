@@ -138,10 +138,7 @@ Kind = Literal["cbow", "skip-gram"]
 
 @dataclass(frozen=True)
 class NegativeSampling:
-    """The settings of negative sampling.
-
-    `subwords` are the rows of each word's n-grams in the table of vectors; None without n-grams.
-    """
+    """Settings of negative sampling. `subwords`: the rows of each word's n-grams in the table of vectors, or None."""
 
     kind: Kind
     window: int

@@ -130,10 +130,7 @@ def _hash(pairs: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def count_pairs(source: TextSource, tokenizer: WordTokenizer, *, window: int, across_lines: bool) -> NDArray[np.void]:
-    """Return the counts of word pairs in `source`, from the cache if present.
-
-    Raises DataError if the counts cannot be written.
-    """
+    """Return the counts of word pairs in `source`, cached. Raises DataError if the counts cannot be written."""
     name = entry_name(".pairs", source, 0, None, [tokenizer.to_json(), window, across_lines])
     path = cache_directory() / name
     try:

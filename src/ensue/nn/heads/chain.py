@@ -82,10 +82,7 @@ def posterior(
     emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
     end: Float[Tensor, " K"], mask: Mask = None,
 ) -> tuple[Float[Tensor, "B T K"], Float[Tensor, "B T K"]] | None:  # fmt: skip
-    """Return the `marginals` and `suffixes` of a `Posterior` for each row; None if a number may underflow.
-
-    They have no gradients.
-    """
+    """Return the `marginals` and `suffixes` of each row's `Posterior`, without gradients; None if one may underflow."""
     expect_scores("posterior", emissions, start, transitions, end, mask)
     scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False), torch.no_grad():

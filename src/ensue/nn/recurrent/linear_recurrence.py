@@ -168,10 +168,7 @@ class LinearState(NamedTuple):
 
 
 class LinearRecurrence(Recurrent, ABC):
-    """A recurrence `h' = a ⊙ h + b`, in which a and b depend on x only, with `h_0 = 0`.
-
-    Subclasses define `coefficients`.
-    """
+    """A recurrence `h' = a ⊙ h + b` with `h_0 = 0`; a and b depend on x only. Subclasses define `coefficients`."""
 
     def __init__(self, d_in: int, d_out: int, *, gates: tuple[str, ...], forget: int | None = None) -> None:
         """Create the weights of all `gates`, as one matrix; the bias of gate number `forget` starts at 1."""

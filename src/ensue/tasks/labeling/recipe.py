@@ -25,8 +25,7 @@ class LabelingData(DividedData):
     """The column or key of the words; empty: the format's default (column 1, form, "tokens" or "text")."""
     labels: ColumnName | Annotated[list[ColumnName], Field(min_length=1)] = ""
     """The column or key of the labels; empty: the format's default (the last column, upos, "labels" or "spans"). In a
-    list of columns each column has a head; "feats" has a head for each attribute, and "lemma" learns edit scripts of
-    the form.
+    list of columns each column has a head; "feats" has a head for each attribute, and "lemma" learns edit scripts.
     """
     nested: Annotated[int, Field(ge=0, le=10)] = 0
     """The maximum number of layers of a class, for spans that overlap. A layer has spans of one class that do not

@@ -1,7 +1,4 @@
-"""Minimal pairs: the share of pairs whose better text has the higher probability.
-
-`data.corpus.pairs` reads the files.
-"""
+"""Minimal pairs: the share of pairs whose better text is more probable. `data.corpus.pairs` reads the files."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence

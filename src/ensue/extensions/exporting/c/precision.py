@@ -29,8 +29,7 @@ MAX_SOURCE_CHARACTERS = 8_000
 def encode_matrix(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:
     """Return a matrix (rows, columns) in the format of stored.h, or in panels for `multiply`.
 
-    int8 numbers come after the scales of the columns (`axis` 0) or of the rows (1). Raises ValueError for numbers out
-    of range.
+    int8 numbers follow the scales of columns (`axis` 0) or rows (1). Raises ValueError for numbers out of range.
     """
     numbers: NDArray[np.float32] = matrix.detach().cpu().float().numpy()
     scales, elements = b"", numbers.astype(np.dtype("<f4"))

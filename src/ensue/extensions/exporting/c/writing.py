@@ -63,10 +63,7 @@ def export_c(
 def print_c(
     run: RunDirectory, description: ModelDescription, name: str, *, embed: bool = False, precision: str = F32
 ) -> tuple[dict[str, bytes], str, list[str]]:
-    """Return the files of a model without README.md, the usage of the program, and notes.
-
-    Raises EnsueError for an unsupported model.
-    """
+    """Return the files of a model without README.md, its usage, and notes. Raises EnsueError if it is unsupported."""
     if (interface := INTERFACES.get(description.kinds)) is None:
         raise EnsueError(f"{run.path}: a {run.recipe.what} cannot be exported as C; {SUPPORTED}")
     try:

@@ -369,10 +369,7 @@ def export_huggingface(
     run: RunDirectory, description: ModelDescription, out: Path, *, overwrite: bool = False,
     more_files: Callable[[RunDirectory], Mapping[str, Any]] = lambda run: {},
 ) -> list[str]:  # fmt: skip
-    """Write a model and `more_files` of its run as a directory of transformers.
-
-    Raises EnsueError if transformers has no equivalent model.
-    """
+    """Write a model and `more_files` for transformers. Raises EnsueError if it has no equivalent model."""
     convert = CONVERSIONS.get(description.kinds)
     if convert is None:
         raise EnsueError(f"{run.path}: a {run.entry.what} is not a model of transformers; {SUPPORTED_MODELS}")

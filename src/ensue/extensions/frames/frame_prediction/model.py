@@ -102,10 +102,7 @@ class PlainState(NamedTuple):
 
 
 class PlainReader(FrameReader):
-    """A reader without latent variables, `h_t = layers(x_{t-1})`, where x_0 is zeros.
-
-    Raises ValueError for layers that are not causal.
-    """
+    """`h_t = layers(x_{t-1})` with x_0 = 0, without latent variables. Raises ValueError unless layers are causal."""
 
     def __init__(self, layers: SequenceLayer) -> None:
         super().__init__()

@@ -228,8 +228,7 @@ class AnsweringFramesPipeline(FramesPipeline, Generic[AnswerT]):
     def predict(self, texts: Iterable[Any]) -> Answers[AnswerT]:
         """Return the answer to each series: its labels, or its next frame.
 
-        A series is an array (T, d), a series that `source(path)` yields, or the samples (n,) of a sound at the rate of
-        the training data.
+        A series is an array (T, d), a series of `source(path)`, or the samples (n,) of a sound at the rate of training.
         """
         return Answers(self.answers(self._to_series(texts)))
 
