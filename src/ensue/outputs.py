@@ -51,16 +51,10 @@ def check_outputs(
 ) -> None:  # fmt: skip
     """Check the files and folders that will be written, before anything is opened.
 
-    Args:
-        inputs: Files, folders and globs that are read; "-" is stdin. Texts that are not paths are ignored.
-        files: Files that will be written.
-        folders: Folders that will be written, such as run directories.
-        overwrite: Whether existing folders, and files that ensue did not write, may be replaced.
-        are_new: Whether an existing folder is an error without `overwrite`.
-
-    Raises:
-        EnsueError: An output is an input, is inside of an input, or contains an input; two outputs are the same file;
-            the folder of a file is missing; a file exists and may not be replaced.
+    `inputs` are files, folders and globs that are read; "-" is stdin, and texts that are not paths are ignored. With
+    `overwrite`, existing folders, and files that ensue did not write, may be replaced; without, an existing folder is
+    an error if `are_new`. Raises EnsueError for an output that is an input, is inside of one or contains one, for two
+    equal outputs, a missing folder, and a file that may not be replaced.
     """
     names = [name for location in inputs for name in _split(location)]
     out_folders, out_files = [*map(Path, folders)], [*map(Path, files)]

@@ -50,10 +50,8 @@ def memory() -> float:
 def read_cgroups(*names: str, file: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[str]:
     """Return the contents of the files `names` in the control groups of this process, and in their parents.
 
-    Args:
-        names: Names of files, such as `memory.max`, of version 1 or 2 of control groups.
-        file: The file that lists the groups of a process, with a line `NUMBER:CONTROLLER:PATH` for each group.
-        root: The mount point of the groups. In a container the mount point is the container's group.
+    `names` are files of version 1 or 2, such as `memory.max`. `file` lists the groups in lines
+    `NUMBER:CONTROLLER:PATH`, and `root` is their mount point, in a container the mount point of its group.
     """
     paths = set[Path]()
     with suppress(OSError, ValueError):

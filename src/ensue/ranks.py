@@ -105,14 +105,10 @@ def use_process_group(group: ProcessGroup) -> AbstractContextManager[None]:
 
 
 def sharded_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Apply a function to each item, with the items sharded over the ranks.
+    """Apply a function to each item, sharded over the ranks, and yield all results in order, on every rank.
 
-    Args:
-        function: A function that returns a number, string, None, tensor, array, or a list, tuple or dict of these.
-        items: The same items on all ranks.
-
-    Yields:
-        All results in the order of the items, on every rank.
+    All ranks have the same items. Results are numbers, strings, None, tensors, arrays, or lists, tuples or dicts of
+    these.
     """
     group = process_group()
     if group.size == 1:

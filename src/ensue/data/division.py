@@ -44,15 +44,11 @@ def split_rows(
     """Split rows into about `num_train` training rows and validation rows.
 
     Groups are moved to the validation set until it is full. Groups that do not fit are skipped. If no group fits, the
-    smallest group is moved, unless it is the only group.
-
-    Args:
-        groups: The group of each row, or group numbers by first appearance, (N,).
-        num_train: The desired number of training rows.
-        is_random: Whether the validation groups are random (with a fixed seed) or from the end of the data.
-        classes: The frequency rank of the class of each row, (N,); if passed, the split is stratified by class.
-        labels: The distinct pairs of a row and one of its labels, (2, P); if passed, groups are exchanged until each
-            label is in the training set, and labels of several groups are in both sets, if possible.
+    smallest group is moved, unless it is the only group. `groups` (N,) are the groups of rows, or their numbers by
+    first appearance. Validation groups are random (with a fixed seed) or from the end of the data. With `classes` (N,),
+    the frequency ranks of the classes of rows, the split is stratified by class. With `labels` (2, P), the distinct
+    pairs of a row and one of its labels, groups are exchanged until each label is in the training set, and labels of
+    several groups are in both sets, if possible.
     """
     group_of = _number_groups(groups)
     sizes = np.bincount(group_of)

@@ -23,17 +23,11 @@ EXPECTED = 'a path, rows such as ("a text", "label"), as in zip(texts, labels), 
 
 
 def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
-    """Write rows to a file, unless it exists, and return its path.
+    """Write rows to a file, unless it exists, and return its path: in the cache if `is_cached`, else removed at exit.
 
-    Args:
-        data: A DataFrame, a data set, or an iterable of rows. A row is a dict, a text, a text with a label, a list of
-            words with a list of their labels, a list of (word, label), or two texts with a label.
-        name: The name of the argument for messages.
-        is_cached: Whether to store the file in the cache, so that a run can be resumed, or to remove it at exit.
-
-    Raises:
-        TypeError: The data have another type or structure.
-        EnsueError: There are no rows.
+    `data` is a DataFrame, a data set, or an iterable of rows. A row is a dict, a text, a text with a label, a list of
+    words with a list of their labels, a list of (word, label), or two texts with a label. Messages call the data
+    `name`. Raises TypeError for another type or structure, and EnsueError without rows.
     """
     rows = list(_iterate_rows(data, name))
     if not rows:

@@ -61,16 +61,10 @@ class DocumentLayout(JsonLayout):
 
 
 def json_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
-    """Yield the text of a JSON file; if the file is not an array or lines of examples, yield the examples as JSON
-    lines.
+    """Yield the text of a JSON file; if it is not an array or lines of examples, yield the examples as JSON lines.
 
-    Args:
-        blocks: The text of the file.
-        name: The name of the file in messages.
-        numbers: Receives the line of each example.
-
-    Raises:
-        DataError: A value is incomplete or too long, or the file holds several lists of examples.
+    Messages call the file `name`. `numbers` receives the line of each example. Raises DataError for a value that is
+    incomplete or too long, and for several lists of examples.
     """
     first_block = next(blocks, "")
     text = first_block.removeprefix(MARK)

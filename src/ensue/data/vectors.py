@@ -118,18 +118,11 @@ class VectorTable(NamedTuple):
 def read_vectors(path: str | Path, wanted: Collection[str] | None = None, *, num_first: int = 0) -> WordVectors:
     """Return words of a file, in the order of the file, and their vectors (words, d).
 
-    `.xz` and `.gz` files are decompressed. Reading ends with the last wanted word. If a word occurs twice, the first
-    vector is returned. Words that are empty or not UTF-8 are skipped. The number of words in a header is ignored, but
-    a binary file must not have fewer words.
-
-    Args:
-        path: The file.
-        wanted: The words to return; None for all words.
-        num_first: The number of words at the beginning of the file that are also returned.
-
-    Raises:
-        DataError: (file:line) The file has no vectors, a row has another dimension or a number that is not finite, or a
-            binary file is truncated.
+    The words are those in `wanted` (None: all words), and the first `num_first` words. `.xz` and `.gz` files are
+    decompressed. Reading ends with the last wanted word. If a word occurs twice, the first vector is returned. Words
+    that are empty or not UTF-8 are skipped. The number of words in a header is ignored, but a binary file must not have
+    fewer words. Raises DataError (file:line) for a file without vectors, a row of another dimension, a number that is
+    not finite, and a truncated binary file.
     """
     file = file_of(path)
     return _select_rows(open_table(file), wanted, num_first, file)

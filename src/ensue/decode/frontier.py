@@ -162,9 +162,7 @@ class Frontier:
         """Choose the best of the candidates `ids` (R, M) with log-probabilities `values` (R, M).
 
         Complete hypotheses are added to the n-best lists; `coverage` (R,) are the coverage penalties of their parents.
-
-        Returns:
-            The parent rows and the last ids of the live hypotheses.
+        Returns the parent rows and the last ids of the live hypotheses.
         """
         shape = self.live.totals.shape
         coverage = np.zeros(shape) if coverage is None else coverage.reshape(shape)

@@ -76,14 +76,10 @@ def gradients_of(
 
 
 def integrated_gradients(output: Output, x: Float[Tensor, "1 T d"], *, rows: int, points: int = 0) -> Integrated:
-    """Return the integrated gradients of `output` at x, with zeros as the baseline. The model must be in evaluation
-    mode.
+    """Return the integrated gradients of `output` at x, with zeros as the baseline, of a model in evaluation mode.
 
-    Args:
-        output: A function from features (B, T, d) to outputs (B,).
-        x: The features.
-        rows: The number of points in a batch.
-        points: The approximate maximum number of points of the line that are evaluated; 0: by `INTEGRAL_POSITIONS`.
+    `output` is a function from features (B, T, d) to outputs (B,), and `rows` the number of points in a batch. About
+    `points` points of the line are evaluated at most; 0: by `INTEGRAL_POSITIONS`.
     """
     line, points = _Line(output, x.detach(), rows), points or max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // x.shape[1])
     edges = np.linspace(0.0, 1.0, NUM_INTERVALS + 1)

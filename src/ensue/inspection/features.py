@@ -52,15 +52,9 @@ class ReadFeatures(NamedTuple):
 class ReadWords:
     """The words of a text as inputs of a model: distinct `forms`, and their `numbers` (T,) at the T positions.
 
-    Args:
-        features: The feature layer of the model.
-        lexicon: The vocabularies.
-        words: The T words.
-        columns: The values of other columns of the data, by name.
-        contextual: Layers (1, T, L, d) of other runs, by run.
-        subwords: For encoders of subwords, a function from texts to inputs. In a text None is an unknown word.
-        norms: The norms (T,) of the words' vectors in an encoder of subwords.
-        device: The device of the model.
+    `columns` has the values of other columns of the data by name, and `contextual` the layers (1, T, L, d) of other
+    runs by run. For encoders of subwords, `subwords` is a function from texts to inputs, in which None is an unknown
+    word, and `norms` (T,) are the norms of the words' vectors.
     """
 
     def __init__(

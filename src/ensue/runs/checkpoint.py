@@ -35,18 +35,11 @@ def save_checkpoint(
     directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, progress: Progress, *,
     best: Path | None = None, log: FileEntry | None = None, average: nn.Module | None = None,
 ) -> Path:  # fmt: skip
-    """Write a checkpoint on rank 0, then remove older checkpoints. If tensors are sharded, the other ranks must call
-    `gather_shards` meanwhile.
+    """Write a checkpoint on rank 0, then remove older ones from `directory`. `state` is the carried state of all rows.
 
-    Args:
-        directory: The folder of all checkpoints.
-        model: The model with the trained weights.
-        optimizer: The optimizer of these weights.
-        state: The carried state of all rows.
-        progress: The counters of the run.
-        best: The file of the best weights, if an earlier step was the best.
-        log: The manifest entry of `metrics.jsonl`.
-        average: The model with the averaged weights. If present, the averaged weights are the weights of this step.
+    If tensors are sharded, the other ranks must call `gather_shards` meanwhile. `best` is the file of the best weights,
+    if an earlier step was the best, and `log` the manifest entry of `metrics.jsonl`. If there is the model `average`,
+    its averaged weights are the weights of this step.
     """
     target = directory / f"step-{progress.step}"
     if target.exists():

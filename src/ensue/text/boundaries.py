@@ -34,12 +34,10 @@ def last_boundary(text: str) -> int | None:
 
 
 def cut_at_boundaries(chunks: Iterable[str], *, min_length: int = 0, max_length: int = 0) -> Iterator[str]:
-    """Yield the text in chunks that end at boundaries.
+    """Yield the text of `chunks`, which may end anywhere, in chunks that end at boundaries.
 
-    Args:
-        chunks: The text in chunks that may end anywhere.
-        min_length: The minimum number of characters in a chunk. The last chunk may be shorter.
-        max_length: A text with more characters and without a boundary is yielded as it is.
+    All but the last have at least `min_length` characters. A text of more than `max_length` characters without a
+    boundary is yielded as it is.
     """
     rest = ""
     for chunk in chunks:

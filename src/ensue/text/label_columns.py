@@ -72,14 +72,9 @@ class LabelColumns(Stored):
         return list(zip(*columns, strict=True))
 
     def confidence(self, rows: Sequence[Row], marginals: Floats, words: Sequence[str]) -> list[dict[str, float]]:
-        """Return the probability of each value of each word.
+        """Return the probability of each value of each word, given the `marginals` (T, K) of the tags of all heads.
 
         Attributes are treated as independent. The probability of a lemma is the sum over all scripts that yield it.
-
-        Args:
-            rows: The values of each word.
-            marginals: The probabilities of the tags of all heads, concatenated, (T, K).
-            words: The words.
         """
         probabilities = iter(np.split(marginals, np.cumsum([len(head.labels) for head in self.learned])[:-1], axis=1))
         columns: dict[str, list[float]] = {}

@@ -69,13 +69,9 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
     def train(
         cls, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
     ) -> Self:
-        """Return a tokenizer trained by merging the most frequent pairs of pieces.
+        """Return a tokenizer trained by merging the most frequent pairs of pieces, of at least `min_count`.
 
-        Args:
-            chunks: The text.
-            min_count: The minimum frequency of a merged pair.
-            max_size: The size of the vocabulary, at least 256; by default 2,048.
-            lowercase: Whether to lowercase the text first.
+        `max_size` is the size of the vocabulary, at least 256; by default 2,048.
         """
         library = pieces.import_library()
         trainer = library.trainers.BpeTrainer(

@@ -57,13 +57,10 @@ class WordPieceTokenizer(LibraryBacked, VocabularyTokenizer):
     def train(
         cls, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
     ) -> Self:
-        """Return a trained tokenizer. Its vocabulary has special tokens, characters and merged pairs of pieces.
+        """Return a trained tokenizer, with special tokens, characters, and merged pairs that occur `min_count` times.
 
-        Args:
-            chunks: The text.
-            min_count: The minimum frequency of a merged pair.
-            max_size: The size of the vocabulary, which has at least one character; by default 8,192.
-            lowercase: Whether to lowercase the text and drop accents first.
+        `max_size` is the size of the vocabulary, which has at least one character; by default 8,192. `lowercase` also
+        drops accents.
         """
         size = max(max_size or DEFAULT_SIZE, len(SPECIAL) + 2)
         words = _count_words(chunks, lowercase=lowercase)

@@ -247,22 +247,12 @@ def prepare(
     folder: Path, plan: dict[str, Any], texts: dict[str, tuple[TextSource, int, int | None]], tokenizer: Tokenizer,
     to_ids: TextToIds, *, encode: Encode, shard_tokens: int, notify: Callable[[str], object] = lambda line: None,
 ) -> Prepared:  # fmt: skip
-    """Write the ids of the text of each split, in shards.
+    """Write the ids of the text of each split, in shards of about `shard_tokens` ids.
 
-    An incomplete folder is continued. Existing shards are verified, and damaged or missing shards are replaced.
-
-    Args:
-        folder: The folder.
-        plan: The settings as JSON values. They must be equal if a folder is continued.
-        texts: The source of each split, and its first and last character (exclusive).
-        tokenizer: The tokenizer.
-        to_ids: The function from text to ids.
-        encode: The function that encodes chunks, possibly in several processes.
-        shard_tokens: The approximate number of ids in a shard.
-        notify: A function that receives lines about progress.
-
-    Raises:
-        DataError: The folder has another plan or other files, or cannot be written.
+    An incomplete folder of an equal `plan`, its settings as JSON values, is continued. Existing shards are verified,
+    and damaged or missing shards are replaced. `texts` has the source of each split, and its first and last character
+    (exclusive). `notify` receives lines about progress. Raises DataError for a folder that has another plan or other
+    files, or cannot be written.
     """
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

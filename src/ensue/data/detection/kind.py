@@ -79,15 +79,7 @@ class DataKind(ABC):
     def survey(self, detected: DetectedFormat, location: str, words: str, labels: str, encoding: str) -> Any:
         """Return the `Summary` of all data, or of the data before the first invalid line.
 
-        Args:
-            detected: The format of the data.
-            location: The file, folder or glob.
-            words: The column of words chosen by the user.
-            labels: The column of labels chosen by the user.
-            encoding: The encoding of text files.
-
-        Raises:
-            DataError: Nothing can be read.
+        `words` and `labels` are columns chosen by the user. Raises DataError if nothing can be read.
         """
 
 
@@ -102,16 +94,9 @@ def detect(
 ) -> DetectedFormat:  # fmt: skip
     """Detect the kind and the format of a file, a folder or a glob.
 
-    Args:
-        location: The file, folder or glob.
-        format: The format chosen by the user.
-        words: The column or key of words chosen by the user.
-        labels: The column or key of labels chosen by the user.
-        are_pairs: Whether the user has chosen columns of sources or targets.
-        encoding: The encoding of text files.
-
-    Raises:
-        DataError: The format is unknown, the path does not exist, or the first lines cannot be decoded.
+    The user has chosen `format`, and the columns or keys `words` and `labels`; `are_pairs` is whether the user has
+    chosen columns of sources or targets. Raises DataError for an unknown format, a missing path, and first lines that
+    cannot be decoded.
     """
     names = [*(known.name for known in table.all_formats() if known.kinds), *entries("data_kind")]
     if format and format not in names:

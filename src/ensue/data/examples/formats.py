@@ -40,15 +40,9 @@ def detect_documents(
 ) -> layouts.DocumentLayout:  # fmt: skip
     """Detect the layout of a file of labeled texts from its first lines, which are not consumed.
 
-    Args:
-        lines: The lines.
-        choice: The columns chosen by the user.
-        format: The format chosen by the user.
-        like: The layout of a run, whose columns are tried first.
-        labels: The possible labels, if they are known.
-
-    Raises:
-        DataError: The layout is ambiguous; the message suggests a setting.
+    The user has chosen `choice` and `format`. `labels` are the possible labels, if they are known. The columns of
+    `like`, the layout of a run, are tried first. Raises DataError for an ambiguous layout; the message suggests a
+    setting.
     """
     choice = choice or layouts.DocumentChoice()
     run_format, names = (like.format, like.names) if like else ("", choice.texts)

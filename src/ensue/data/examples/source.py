@@ -203,12 +203,8 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
     """The pairs of files. `location` may also be two aligned files, separated by a comma: `train.en,train.de`.
 
     Unless `is_labeled`, targets are not read; if the format is not recognized, each line is a source and may be empty.
-
-    Args:
-        location: The files, or lines of a stream.
-        sources: Names or numbers of columns, keys of JSON, or languages. By default they are detected.
-        targets: The columns of the target, like `sources`; several columns are references.
-        group: The column of groups.
+    `sources` and `targets` are names or numbers of columns, keys of JSON, or languages, by default detected; several
+    columns of targets are references. `group` is the column of groups.
     """
 
     def __init__(

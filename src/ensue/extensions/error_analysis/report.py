@@ -108,14 +108,9 @@ def find_errors(
 ) -> Iterator[tuple[str, Span | None, Span | None]]:
     """Yield the errors of a sentence: the kind, the gold span and the predicted span.
 
-    A gold and a predicted span with a common word are one error. Pairs with the same boundaries come first, then pairs
-    of the same class, then pairs with more common words. The other spans are missed or spurious.
-
-    Args:
-        gold: The gold spans.
-        predicted: The predicted spans.
-        misaligned: The gold spans that begin or end inside of a word. Predicted spans begin and end with words.
-        is_paired: Whether a gold and a predicted span may be one error.
+    If `is_paired`, a gold and a predicted span with a common word are one error. Pairs with the same boundaries come
+    first, then pairs of the same class, then pairs with more common words. The other spans are missed or spurious.
+    `misaligned` are gold spans that begin or end inside of a word. Predicted spans begin and end with words.
     """
 
     def kind(gold: Span, guess: Span) -> str:

@@ -91,14 +91,9 @@ def write_directory(
 ) -> None:
     """Write files to a directory.
 
-    Args:
-        directory: The directory.
-        contents: For each file name, its content, or a function that writes the file to a path.
-        overwrite: Whether files may be replaced that ensue did not write.
-
-    Raises:
-        DataError: The directory has other files, or cannot be written.
-        EnsueError: A file would be replaced that ensue did not write.
+    `contents` has for each file name its content, or a function that writes the file to a path. Raises DataError if the
+    directory has other files or cannot be written, and EnsueError if a file would be replaced that ensue did not write,
+    unless `overwrite`.
     """
     names = {name.partition("/")[0] for name in contents}
     try:

@@ -52,14 +52,9 @@ class Repository(NamedTuple):
     def file(self, name: str, *, size: int | None = None, max_bytes: int | None = None) -> Path:
         """Return the path of a file in the cache, after a download if necessary.
 
-        Args:
-            name: The file's path in the repository.
-            size: The expected size in bytes, if `max_bytes` is None.
-            max_bytes: The maximum size in bytes.
-
-        Raises:
-            MissingFileError: The repository has no such file, or it is not cached and this process is offline.
-            RunError: The file cannot be downloaded, or has another size.
+        `name` is its path in the repository. It has `size` bytes, or at most `max_bytes`. Raises MissingFileError if
+        the repository has no such file, or if it is not cached and this process is offline, and RunError if the file
+        cannot be downloaded or has another size.
         """
         hub = self.package()
         with self.errors_in_one_line(name):

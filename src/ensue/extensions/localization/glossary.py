@@ -125,16 +125,10 @@ class Glossary:
         return [self.terms[number] for number in numbers if self.terms[number].applies_to(texts)]
 
     def constraints(self, texts: Sequence[str], search: BeamSearch, *, limit: int, max_tokens: int) -> "Constraints":
-        """Return the constraints on the output of a source.
+        """Return the constraints on the output of a source with these columns (`texts`).
 
-        Args:
-            texts: The columns of the source.
-            search: The beam search.
-            limit: The maximum length of an output without required terms, in tokens.
-            max_tokens: The maximum length of an output with required terms.
-
-        Raises:
-            EnsueError: No output can satisfy all terms.
+        An output has at most `limit` tokens without required terms, and at most `max_tokens` with them. Raises
+        EnsueError if no output can satisfy all terms.
         """
         check_interrupted()
         terms = self.terms_for(texts)

@@ -294,12 +294,7 @@ def link_units(
 ) -> list[int | None]:  # fmt: skip
     """Return the source unit of each output unit, or None.
 
-    Args:
-        units: The spans of the output units.
-        tokens: The spans of the output tokens.
-        attended: The most attended source token of each output token.
-        source_units: The spans of the source units.
-        source_tokens: The spans of the source tokens.
+    Units and tokens are spans; `attended` are the most attended source tokens of the output tokens.
     """
     ends = [end for _, end in source_units]
     nearest = [bisect_right(ends, start) for start, _ in source_tokens]

@@ -32,19 +32,11 @@ def summarize(
 ) -> Summary:  # fmt: skip
     """Return the summary of all data before the first invalid line.
 
-    Args:
-        location: A file, a folder, a glob, or two files of pairs with a comma between them.
-        format: The format; "" to detect it.
-        words: The column or key of the words or of the text. For texts also several columns with commas between them:
-            two columns are a pair, and more columns are joined.
-        labels: The column or key of the labels.
-        sources: The columns of the sources of pairs, with commas between them.
-        targets: The columns of the targets of pairs, with commas between them.
-        against: The location of a test set of pairs whose overlap with the data is counted.
-        encoding: The encoding of text files.
-
-    Raises:
-        DataError: A file is missing or empty, the format or encoding is unknown, or a column does not fit the data.
+    `location` is a file, a folder, a glob, or two files of pairs with a comma between them. `words` and `labels` are
+    columns or keys of the words or the text, and of the labels. Two columns of texts with a comma between them are a
+    pair, and more columns are joined. `sources` and `targets` are columns of pairs, with commas between them. The
+    overlap of `against`, a test set of pairs, with the data is counted. Raises DataError for a missing or empty file,
+    an unknown format or encoding, and a column that does not fit the data.
     """
     encoding = "utf-8" if checked_encoding(encoding) == "utf-8" else encoding
     are_pairs = bool(sources or targets)

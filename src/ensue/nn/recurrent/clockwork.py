@@ -54,15 +54,9 @@ class ClockworkSchedule:
     def run(self, name: str, rows: int, tensors: dict[str, Tensor], *, sums: Tensor | None = None) -> None:
         """Call a function of the library on slices of `rows` rows in parallel.
 
-        Args:
-            name: The name of the function.
-            rows: The number of rows, which are divided among threads.
-            tensors: The arguments, by the names of `sizes`.
-            sums: A tensor with a row for each thread, to which the function adds.
-
-        Raises:
-            ValueError, TypeError: A tensor has another size, type or layout than the function expects.
-            MemoryError: The packed matrices exceed the memory.
+        `tensors` are the arguments, by the names of `sizes`. `sums` has a row for each thread, to which the function
+        adds. Raises ValueError or TypeError for a tensor of another size, type or layout than the function expects, and
+        MemoryError for packed matrices that exceed the memory.
         """
         dtype = next(iter(tensors.values())).dtype
         function = getattr(functions(dtype), name)

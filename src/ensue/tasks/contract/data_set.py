@@ -96,15 +96,10 @@ class Split(Generic[DataT]):
     ) -> "Split[DataT]":  # fmt: skip
         """Divide examples into training and validation data, unless the table `[data]` has files of validation data.
 
-        Args:
-            all_examples: The examples of the training files.
-            table: The table `[data]` of the recipe.
-            read: Reads the examples of validation and test files.
-            examples: The plural noun for examples in notes, such as "texts".
-            drawn: Whether validation data are drawn at random; False: they are the last examples.
-            classes: The class of each example, for a stratified division (`data.division = "classes"`).
-            labels: The distinct pairs of an example and one of its labels, for a division by labels.
-            parts: Training and validation data that are divided already; None: `all_examples` are divided.
+        Notes call the examples `examples`, such as "texts". Validation data are the last examples, or drawn at random.
+        `classes` are the classes of examples for a stratified division (`data.division = "classes"`), and `labels` the
+        distinct pairs of an example and one of its labels for a division by labels. `parts` are training and validation
+        data that are divided already.
         """
         count = len(all_examples)
         train, valid, valid_from, division = all_examples, None, "none", None

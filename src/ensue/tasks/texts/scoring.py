@@ -112,17 +112,10 @@ def score_text(
 ) -> LanguageScores:  # fmt: skip
     """Return the scores of a text of token ids.
 
-    Args:
-        model: The model.
-        tokens: The text.
-        start_id: The start symbol.
-        parts: The number of parts for a model with a state; by default `default_parts`.
-        warm_up: The number of tokens before a part on which its state is warmed up.
-        progress: Called with numbers of scored tokens, whose sum is the length of the text.
-        collect: Called with positions of tokens and their surprisals in nats, once for each token.
-
-    Raises:
-        EnsueError: The number of parts or the warm-up is out of range.
+    A model with a state reads `parts` parts, by default `default_parts`; its state is warmed up on `warm_up` tokens
+    before a part. `progress` is called with numbers of scored tokens, whose sum is the length of the text, and
+    `collect` with positions of tokens and their surprisals in nats, once for each token. Raises EnsueError if the
+    number of parts or the warm-up is out of range.
     """
     parts = default_parts(len(tokens) * (not model.adapts), warm_up=warm_up) if parts is None else parts
     if model.adapts and parts > 1:

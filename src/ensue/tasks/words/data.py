@@ -192,10 +192,7 @@ class WordsData(DataSet[DataT], Generic[DataT]):
 class EncodedTexts:
     """Texts as indices of word forms. Each distinct form is encoded once.
 
-    Attributes:
-        words: For each text, the indices of its words in `forms`.
-        forms: The encoded distinct words.
-        columns: The ids of the values of other columns, for each text.
+    `words` has the indices of the words of each text in `forms`, and `columns` the ids of the values of other columns.
     """
 
     def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:

@@ -33,13 +33,11 @@ class SubwordWindow(NamedTuple):
 
 
 class SubwordReader:
-    """A thread-safe splitter of words into subwords.
+    """A thread-safe splitter of words into subwords, with the tokenizer and the tokens around a window of `framing`.
 
-    Args:
-        framing: The tokenizer of a language model, and the tokens around a window.
-        pooling: Whether the vector of a word is that of its "first" or "last" subword, or the "mean".
-        has_text_vector: Whether a text also has a vector.
-        with_blanks: Whether words include the blanks before them, so that no blanks are added.
+    The vector of a word is that of its "first" or "last" subword, or the "mean" (`pooling`). `has_text_vector` is
+    whether a text also has a vector. `with_blanks` is whether words include the blanks before them, so that no blanks
+    are added.
     """
 
     def __init__(self, framing: Framing, *, pooling: str, has_text_vector: bool, with_blanks: bool = False) -> None:

@@ -109,13 +109,8 @@ class Shape(NamedTuple):
 class FrameSource:
     """The series of a location in the order of their files, or the series `FILE[n]`.
 
-    Args:
-        location: A file, folder, glob or table of paths.
-        reading: The options for reading.
-        shape: The shape of all series; None takes the shape of the first series.
-
-    Raises:
-        DataError: There is no file, or in the iteration, a series is invalid.
+    `location` is a file, folder, glob or table of paths. All series have the `shape`, by default that of the first one.
+    Raises DataError if there is no file, or in the iteration, if a series is invalid.
     """
 
     def __init__(self, location: Data, reading: SeriesOptions, *, shape: Shape | None = None) -> None:

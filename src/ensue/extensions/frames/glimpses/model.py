@@ -154,17 +154,11 @@ class GlimpseReader(nn.Module):
         self, frames: Frames, *, min_symbols: int, max_symbols: int, paths: int = 1,
         noise: Callable[[], Tensor] | None = None,
     ) -> tuple[Float[Tensor, "B S K"], Float[Tensor, "B S N 2"]]:  # fmt: skip
-        """Read symbols until the stop has been read in all images.
+        """Read `min_symbols` to `max_symbols` symbols (without the stop), until the stop has been read in all images.
 
-        Args:
-            frames: The images.
-            min_symbols: The smallest number of symbols.
-            max_symbols: The largest number of symbols, without the stop.
-            paths: The number of paths of glimpses through each image.
-            noise: A function that returns the noise (B · paths, N, 2) of the next symbol; None for places at means.
-
-        Returns:
-            The logarithms of mean probabilities of symbols and stop over paths, and the places of the first path.
+        `paths` is the number of paths of glimpses through each image. `noise` returns the noise (B · paths, N, 2) of
+        the next symbol; None for places at means. Returns the logarithms of mean probabilities of symbols and stop over
+        paths, and the places of the first path.
         """
         images = self.images(frames)
         steps: list[tuple[Tensor, Tensor]] = []

@@ -139,15 +139,12 @@ def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None
 
 
 class SeriesData(DataSet[LabeledSeries]):
-    """The series of a recipe. Their shape must match the resumed run, or the run whose layers initialize the model.
+    """The series of a recipe. Their shape must match the resumed `run`, or the run whose layers initialize the model.
 
-    Args:
-        recipe: The recipe.
-        run: The run to resume.
-        labels_of: A function that returns the labels of a series. It raises DataError for missing labels.
-        check: A function that raises DataError for a series that the model cannot read. Its second argument is the
-            number of rows of the first image (0 for the first image).
-        has_ends: Whether to validate on the ends of series, if a validation set of complete series would be empty.
+    `labels_of` returns the labels of a series, and raises DataError for missing labels. `check` raises DataError for a
+    series that the model cannot read; its second argument is the number of rows of the first image (0 for the first
+    image). With `has_ends`, the model is validated on the ends of series, if a validation set of complete series would
+    be empty.
     """
 
     unit: ClassVar[str] = "series"
