@@ -1,123 +1,102 @@
-"""Classifiers of 50 to 300 series: `classify-minirocket` and `classify-frames`, and MiniRocket of aeon.
+"""Classifiers of few series: `classify-minirocket`, `classify-frames`, and MiniRocket of aeon.
 
-    python benchmarks/few_series.py DATA FOLDER [--draws 3]
+    python benchmarks/few_series.py DATA OUT --sizes 50 100 300 [--sets NAME ...] [--draws 2] [--methods NAME ...]
 
-DATA is as for `frames.py`. The training series are draws from the training part of spoken digits (recordings from
-number 5 on) and from the first 8,000 images of MNIST (28 frames of 28). The test data are all recordings 0 to 4, and
-the last 1,000 images. A line of FOLDER/results.jsonl is written for each model, and a second call goes on after it.
-aeon's MiniRocket, with scikit-learn's ridge classifier, whose strength is chosen by leaving each series out, reads the
-same frames, as series of one length: the beginnings of recordings, padded with zeros. It is left out if aeon is not
-installed (`pip install aeon`).
+DATA is as for `frames.py`. Sets: spoken digits, trained with recordings from number 5 on and tested with all recordings
+0 to 4; and MNIST row by row (28 frames of 28), trained with draws of the first 8,000 images and tested with the last
+1,000. A draw takes `size` training series at random, the same for all methods. aeon's MiniRocket (`pip install aeon`),
+with scikit-learn's ridge classifier, whose strength is chosen by leaving each series out, reads the same frames, as
+series of one length: the beginnings of recordings, padded with zeros. Each result is a line of OUT/results.jsonl; a
+result that is there is not measured again.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import tempfile
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from frames import OFFICIAL, recordings, said, table
+from few_examples import Result, measure_all, train_recipe
+from frames import OFFICIAL, name_parts, recordings
 
-import ensue
 from ensue.extensions.frames.data.series import LogMel, SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
 
-SIZES = (50, 100, 300)
+PEER = "aeon"
 MAX_FRAMES = 100
 """The number of frames to which recordings are cut or padded for aeon: one second."""
-Series = tuple[list[np.ndarray], list[str], list[Path]]
-"""Frames, labels, and the files of recordings; no files for images."""
 
 
-def read(data: Path, folder: Path) -> dict[str, tuple[Series, Series]]:
-    """Return the series for training and for testing of both sets."""
+class Example(NamedTuple):
+    """A series (T, d), its label, and the file of a recording."""
+
+    frames: np.ndarray
+    label: str
+    path: Path | None
+
+
+def read_digits(data: Path) -> tuple[list[Example], list[Example]]:
+    """Return the recordings for training and for testing."""
     sound = SeriesOptions(LogMel(floor=1e-10, top_db=43.0))
-    spoken: tuple[Series, Series] = ([], [], []), ([], [], [])
-    for path in recordings(data, folder):
-        frames, labels, paths = spoken[said(path)[2] < OFFICIAL]
-        frames.append(next(iter(FrameSource(path, sound))).frames)
-        labels.append(said(path)[0])
-        paths.append(path)
-    images = list(FrameSource(data / "mnist_t10k" / "t10k-images-idx3-ubyte.gz", SeriesOptions()))
-    train, test = (
-        ([image.frames for image in part], [image.labels[0] for image in part], list[Path]())
-        for part in (images[:8000], images[9000:])
-    )
-    return {"digits": spoken, "mnist": (train, test)}
+    parts: tuple[list[Example], list[Example]] = ([], [])
+    for path in recordings(data, Path(tempfile.mkdtemp())):
+        example = Example(next(iter(FrameSource(path, sound))).frames, name_parts(path)[0], path)
+        parts[name_parts(path)[2] < OFFICIAL].append(example)
+    return parts
 
 
-def written(series: Series, out: Path) -> str:
+def read_images(data: Path) -> tuple[list[Example], list[Example]]:
+    """Return the images for training and for testing."""
+    images = FrameSource(data / "mnist_t10k" / "t10k-images-idx3-ubyte.gz", SeriesOptions())
+    examples = [Example(image.frames, image.labels[0], None) for image in images]
+    return examples[:8000], examples[9000:]
+
+
+def write(examples: Sequence[Example], out: Path) -> Path:
     """Write a table of paths for recordings, or the frames of images. Return the path."""
-    frames, labels, paths = series
-    if paths:
-        return table(paths, out.with_suffix(".csv"))
-    np.savez(out, frames=np.concatenate(frames), lengths=[len(array) for array in frames], labels=labels)
-    return str(out)
+    frames, labels, paths = zip(*examples, strict=True)
+    if any(paths):
+        out = out.with_suffix(".csv")
+        out.write_text("\n".join(["path,label", *map(",".join, zip(map(str, paths), labels, strict=True))]))
+    else:
+        out = out.with_suffix(".npz")
+        np.savez(out, frames=np.concatenate(frames), lengths=[*map(len, frames)], labels=labels)
+    return out
 
 
-def of_aeon(train: Series, test: Series) -> float:
-    """Return the accuracy of aeon's MiniRocket."""
+def measure_peer(train: Sequence[Example], test: Sequence[Example]) -> Result:
+    """Fit aeon's MiniRocket, and return its accuracy and seconds."""
     from aeon.transformations.collection.convolution_based import MiniRocket  # noqa: PLC0415
     from sklearn.linear_model import RidgeClassifierCV  # noqa: PLC0415
     from sklearn.pipeline import make_pipeline  # noqa: PLC0415
     from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
 
-    def padded(frames: list[np.ndarray]) -> np.ndarray:
-        length = min(MAX_FRAMES, max(map(len, frames)))
-        return np.stack([np.pad(array[:length], ((0, length - len(array[:length])), (0, 0))).T for array in frames])
+    start, longest = time.process_time(), max(len(example.frames) for example in (*train, *test))
+    series = np.zeros((len(train) + len(test), train[0].frames.shape[1], min(MAX_FRAMES, longest)), np.float32)
+    for row, example in zip(series, (*train, *test), strict=True):
+        frames = example.frames[: row.shape[1]]
+        row[:, : len(frames)] = frames.T
+    classifier = RidgeClassifierCV(alphas=np.logspace(-3, 5, 17))
+    model = make_pipeline(MiniRocket(random_state=0, n_jobs=1), StandardScaler(), classifier)
+    model.fit(series[: len(train)], np.array([example.label for example in train]))
+    seconds = time.process_time() - start
+    right = model.predict(series[len(train) :]) == np.array([example.label for example in test])
+    return {"score": float(right.mean()), "seconds": seconds}
 
-    strengths = np.logspace(-3, 5, 17)
-    model = make_pipeline(MiniRocket(random_state=0, n_jobs=1), StandardScaler(), RidgeClassifierCV(alphas=strengths))
-    both = padded([*train[0], *test[0]]).astype(np.float32)
-    model.fit(both[: len(train[0])], np.array(train[1]))
-    return float((model.predict(both[len(train[0]) :]) == np.array(test[1])).mean())
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--draws", type=int, default=3)
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    results = options.folder / "results.jsonl"
-    done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-    for name, (train, test) in read(options.data, options.folder).items():
-        tested = written(test, options.folder / f"{name}-test.npz")
-        for draw in range(options.draws):
-            order = np.random.default_rng(draw).permutation(len(train[0]))
-            for size in SIZES:
-                frames, labels, paths = train
-                rows = order[:size].tolist()
-                drawn = (
-                    [frames[row] for row in rows],
-                    [labels[row] for row in rows],
-                    [paths[row] for row in rows if paths],
-                )
-                for method in ("classify-minirocket", "classify-frames", *(["aeon"] if find_spec("aeon") else [])):
-                    key = {"data": name, "draw": draw, "size": size, "method": method}
-                    if any(key.items() <= row.items() for row in done):
-                        continue
-                    start = time.process_time()
-                    if method == "aeon":
-                        row: dict[str, Any] = {**key, "accuracy": of_aeon(drawn, test)}
-                    else:
-                        path = written(drawn, options.folder / "train.npz")
-                        model = ensue.train(method, train=path, out=options.folder / "run", overwrite=True, threads=1)
-                        row = {**key, "accuracy": model.evaluate(tested).accuracy}
-                    row["seconds"] = round(time.process_time() - start, 1)
-                    done.append(row)
-                    with results.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-    for name, size, method in sorted({(row["data"], row["size"], row["method"]) for row in done}):
-        rows = [row for row in done if (row["data"], row["size"], row["method"]) == (name, size, method)]
-        accuracy, seconds = (np.mean([row[key] for row in rows]) for key in ("accuracy", "seconds"))
-        print(f"| {name} | {size} | {method} | {100 * accuracy:.1f} % | {seconds:.1f} | {len(rows)} |")
+def measure(name: str, method: str, train: Sequence[Example], test: Sequence[Example], folder: Path) -> Result:
+    """Fit a method, and return its accuracy and seconds."""
+    if method == PEER:
+        return measure_peer(train, test)
+    files = [write(examples, folder / part) for part, examples in (("train", train), ("test", test))]
+    return train_recipe(method, *files, folder / "run", "accuracy")
 
 
 if __name__ == "__main__":
-    main()
+    methods = ["classify-minirocket", "classify-frames", *([PEER] if find_spec(PEER) else [])]
+    sets = {"digits": read_digits, "mnist": read_images}
+    measure_all(__doc__, sets, methods, measure, draws=2, tested=1_000, defaults=methods)

@@ -23,6 +23,8 @@ ORDER = (
 """The order of keys and tables in a written recipe. Other tables come after `encoder`."""
 OPTIMIZER_KEYS = ("accumulate", "optimizer", "weight_decay", "beta1", "beta2", "average", "clip")
 """The keys of `[train]` that an update without gradients does not use."""
+SOLVER_KEYS = (*OPTIMIZER_KEYS, "learning_rate", "schedule", "warmup")
+"""The keys of `[train]` that a solver does not use."""
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
 

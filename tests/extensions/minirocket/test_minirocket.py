@@ -81,7 +81,18 @@ def test_few_series_are_proposed_and_classified(tmp_path: Path, ensue: Ensue) ->
     lines = ensue("predict", tmp_path / "run", test).out.splitlines()
     assert len(lines) == 60
     assert "cannot be exported" in ensue("export", tmp_path / "run", "--format", "onnx", "--out", tmp_path / "x").err
-    assert ensue("inspect", tmp_path / "run", test).status != 0
+    assert "for predict and evaluate" in ensue("inspect", tmp_path / "run", test).err
+    with pytest.raises(EnsueError, match="no page; classify-frames trains one that has"):
+        package.load(tmp_path / "run").inspect(test)
+
+
+def test_a_constant_series_has_the_same_features_in_every_batch() -> None:
+    """Its outputs equal thresholds but for rounding, which depends on the sizes of a product."""
+    x = torch.randn(12, 40, 8, generator=torch.Generator().manual_seed(0))
+    x[:6] = x[:6, :1]
+    layer = MiniRocket(8, length=40, num_features=10 * NUM_KERNELS, seed=1)
+    layer.fit(len(x), lambda rows: (x[rows], None))
+    torch.testing.assert_close(layer(x), torch.cat([layer(row, None) for row in torch.split(x, 1)]), rtol=0, atol=1e-4)
 
 
 def test_too_many_series_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

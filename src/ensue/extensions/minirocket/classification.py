@@ -23,6 +23,7 @@ from ensue.extensions.frames.classification import (
 )
 from ensue.extensions.frames.tasks.data import frames_of
 from ensue.extensions.frames.tasks.model import FrameStatistics
+from ensue.inspection.page import Inspection
 from ensue.models.classifier import Classifier
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of
@@ -39,6 +40,8 @@ MAX_DILATIONS = 32
 """The maximum number of dilations of a kernel."""
 MAX_POSITIONS = 1 << 14
 """The maximum number of positions of a batch, unless it is one series."""
+MARGIN = 1e-5
+"""The margin above thresholds, relative to the largest one, so that rounding does not decide between equal values."""
 GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 
 
@@ -89,9 +92,11 @@ class MiniRocket(nn.Module):
         thresholds = []
         for number, some_levels in enumerate(levels):
             rows = torch.randint(num_series, (NUM_KERNELS,), generator=generator)  # the series of each kernel
-            outputs, is_inside = (values.diagonal().t() for values in self._convolve(number, *read(rows)))
-            quantiles = torch.nanquantile(outputs.masked_fill(~is_inside, math.nan), some_levels, dim=1)
-            thresholds.append(quantiles.t().flatten())
+            pairs = (
+                (v[0, k] for v in self._convolve(number, *read(row))) for k, row in enumerate(torch.split(rows, 1))
+            )
+            quantiles = torch.stack([outputs[is_inside].quantile(some_levels) for outputs, is_inside in pairs])
+            thresholds.append((quantiles + MARGIN * quantiles.abs().max()).flatten())
         self.thresholds.copy_(torch.cat(thresholds))
         shares = torch.cat([self._shares(*read(rows)) for rows in torch.split(torch.arange(num_series), 256)])
         self.mean.copy_(shares.mean(0))
@@ -105,6 +110,9 @@ class MiniRocket(nn.Module):
 
     def _columns(self, x: Tensor, mask: Tensor | None) -> Iterator[Float[Tensor, "B n"]]:
         """Yield the shares for the thresholds of each dilation."""
+        if mask is not None:
+            longest = max(1, int(mask.sum(1).max()))
+            x, mask = x[:, :longest], mask[:, :longest]
         parts = torch.split(self.thresholds, [NUM_KERNELS * count for count in self.counts])
         for number, thresholds in enumerate(parts):
             outputs, is_inside = self._convolve(number, x, mask)
@@ -189,6 +197,9 @@ class MiniRocketJob(FrameClassificationJob):
 
 class MiniRocketPipeline(FrameClassificationPipeline):
     """The pipeline of a classifier by MiniRocket."""
+
+    def inspect(self, series: Any) -> Inspection:
+        raise EnsueError("a classifier by MiniRocket has no page; classify-frames trains one that has")
 
     def describe(self) -> ModelDescription:
         raise EnsueError("a classifier by MiniRocket cannot be exported; classify-frames trains one that can")

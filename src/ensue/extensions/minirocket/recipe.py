@@ -7,13 +7,13 @@ from pydantic import Field, model_validator
 
 from ensue.extensions.frames.recipe import CLASSIFICATION, FrameClassificationRecipe
 from ensue.models.specification import Table
-from ensue.recipe.tables import OPTIMIZER_KEYS
+from ensue.recipe.tables import SOLVER_KEYS
 
 
 class MiniRocketHead(Table):
     """The table `[head]`: the features of a series, and the logistic regression on them."""
 
-    num_features: Annotated[int, Field(ge=84, le=100_000)] = 9_996
+    num_features: Annotated[int, Field(ge=84, le=20_000)] = 9_996
     """The approximate number of features of a series, a multiple of the 84 kernels."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: every label has the same total weight in the loss, however rare it is."""
@@ -24,15 +24,16 @@ class MiniRocketRecipe(FrameClassificationRecipe):
 
     what: ClassVar[str] = "classifier of frames by MiniRocket"
     begins: ClassVar[bool] = False
-    unused_keys: ClassVar[tuple[str, ...]] = OPTIMIZER_KEYS
+    unused_keys: ClassVar[tuple[str, ...]] = SOLVER_KEYS
 
     task: Literal["frame-classification-minirocket"] = "frame-classification-minirocket"  # type: ignore[assignment]
     head: MiniRocketHead = MiniRocketHead()  # type: ignore[assignment]
 
     @model_validator(mode="after")
     def _check_steps(self) -> Self:
-        if self.train.steps != 1 or self.encoder.kind != "none":
-            raise ValueError(f'expected train.steps = 1 and encoder.kind = "none", since a {self.what} has no layers')
+        is_random = any(getattr(self.features, key) for key in ("noise", "dropout", "shift", "stretch", "filter"))
+        if self.train.steps != 1 or self.encoder.kind != "none" or is_random:
+            raise ValueError(f'needs train.steps = 1, encoder.kind = "none" and no noise: a {self.what} is solved')
         return self
 
     def describe(self) -> str:

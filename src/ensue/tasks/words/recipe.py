@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from ensue.models.specification import ENCODER_KEYS, Directions, OriginEncoder, WordsEncoderSpecification
 from ensue.models.word_specification import FeatureSpecification
-from ensue.recipe.tables import OPTIMIZER_KEYS, Recipe, Rows, TrainRecipe, TuningRecipe
+from ensue.recipe.tables import SOLVER_KEYS, Recipe, Rows, TrainRecipe, TuningRecipe
 from ensue.tasks.contract.chunks import check_num_units, max_positions
 
 Splitter = Literal["whitespace", "simple", "treebank", "treebank-1", "characters"]
@@ -57,7 +57,7 @@ class WordsRecipe(Recipe):
     @property
     def unused_keys(self) -> tuple[str, ...]:
         is_solved = getattr(getattr(self, "head", None), "solver", "") == "lbfgs"
-        return (*OPTIMIZER_KEYS, "learning_rate", "schedule", "warmup") if is_solved else ()
+        return SOLVER_KEYS if is_solved else ()
 
     def continuing(self, run: str) -> dict[str, Any]:
         return {"encoder.from": run, "tuning.keep_labels": True, "tuning.rehearse": True}
