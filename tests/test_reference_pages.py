@@ -3,9 +3,11 @@
 import inspect
 import re
 import runpy
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from inspect import get_annotations
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from pydantic import BaseModel
@@ -154,3 +156,46 @@ def test_every_file_says_what_it_is() -> None:
     sources = (path for path in (REPOSITORY / "src" / "ensue").rglob("*.py") if "libraries" not in path.parts)
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources}
     assert not [name for name, text in texts.items() if text and not text.startswith('"""')]
+
+
+KEPT_NAMES = Path(__file__).parent / "kept_names.txt"
+"""The interface that users have: functions and classes with their parameters, and result types with their fields."""
+
+
+def interface() -> dict[str, set[str]]:
+    """Return the parameters of what the pages of the interface list, except of pipelines, which `ensue.load` makes, and
+    the attributes of the types that it returns.
+    """
+    names_of: dict[str, set[str]] = defaultdict(set)
+    for path, members in (public() | public(LAYERS_PAGE)).items():
+        for name, thing in [(path, named(path)), *((f"{path}.{name}", getattr(named(path), name)) for name in members)]:
+            names_of[name] |= set()
+            if callable(thing) and not hasattr(thing, "of"):
+                names_of[name] |= {*inspect.signature(thing).parameters} - {"self"}
+            for kind in returned_types(thing) if callable(thing) else ():
+                names_of[f"{kind.__module__}.{kind.__name__}"] |= fields_of(kind)
+    return names_of
+
+
+def returned_types(function: Any) -> Iterator[type]:
+    """Yield the types of the package in the return annotation of a function, also inside of other types."""
+    waiting = [] if isinstance(function, type) else [get_type_hints(function).get("return")]
+    while waiting:
+        kind = waiting.pop()
+        waiting += get_args(kind)
+        if isinstance(kind, type) and kind.__module__.startswith("ensue.") and not hasattr(kind, "of"):
+            yield kind
+
+
+def fields_of(kind: type) -> set[str]:
+    """Return the public attributes of a result type."""
+    return {name for name in {*dir(kind), *get_annotations(kind)} if name[0] != "_"} - {*dir(tuple)}
+
+
+def test_no_public_name_is_lost() -> None:
+    """Names may be added without a change of `kept_names.txt`."""
+    present, lines = interface(), KEPT_NAMES.read_text(encoding="utf-8").splitlines()
+    kept = {path: set(names.split()) for path, _, names in (line.partition(":") for line in lines)}
+    assert kept.keys() - present.keys() == set()
+    assert {path: lost for path, names in kept.items() if (lost := names - present[path])} == {}
+    assert len(kept) > 400

@@ -53,7 +53,7 @@ from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.pooling import AttentionPooling, FirstPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
 from ensue.nn.recurrent.context import ContextState, FromContext, WithContext
-from ensue.nn.recurrent.delta_rule import HGRN2, RWKV7, GatedDeltaNet, LastState, MatrixState
+from ensue.nn.recurrent.delta_rule import HGRN2, RWKV7, DeltaState, GatedDeltaNet, LastState, MatrixState
 from ensue.nn.recurrent.gru import GRU, LEM, Elman, ElmanState, GRUState, LEMState
 from ensue.nn.recurrent.linear_recurrence import (
     LRU,
@@ -88,18 +88,18 @@ __all__ = [
     "AttentionBefore", "AttentionOptions", "AttentionPooling", "AttentionalLayer", "BeforeState", "Bidirectional",
     "BilinearAttention", "BlockOptions", "ChainScores", "CharacterCNN", "CharacterLSTM", "Clockwork", "ClockworkState",
     "ContextState", "CopyingHead", "CopyingNats", "CopyingSource", "CopyingState", "CoupledLSTM", "CrossAttention",
-    "DecoderBlockState", "DepthGatedLSTM", "DotAttention", "Dropout", "ElementDropout", "Elman", "ElmanState",
-    "FeedForward", "FirstPooling", "FromContext", "GRUState", "GatedDeltaNet", "GridLSTM", "HardAttention", "Highway",
-    "HighwayCharacterCNN", "ImageGrid", "InputFeeding", "InputFeedingState", "KVState", "LEMState", "LRUState",
-    "LSTMState", "LastPooling", "LastState", "LayerNormLSTM", "LearnedPositions", "LegalTags", "LinearChainCRF",
-    "LinearRecurrence", "LinearState", "MLSTMState", "MatrixState", "MaxPooling", "MeanPooling", "MinGRU", "MinLSTM",
-    "Mixture", "MixtureHead", "MogrifierLSTM", "MultiHeadAttention", "MultiHeadCrossAttention", "Parallel",
-    "PeepholeLSTM", "Pointwise", "Pooling", "Poolings", "PositionState", "PostNormBlock", "PostNormDecoderBlock",
-    "Posterior", "PreNormBlock", "PreNormDecoderBlock", "ProjectedLSTM", "ProjectedLSTMState", "QRNNState", "Recurrent",
-    "Residual", "Rotary", "SLSTMState", "ScalarMix", "SequenceLayer", "SinusoidalPositions", "SoftmaxHead", "Source",
-    "Stack", "Tap", "Taps", "TiedSoftmaxHead", "TokenEmbedding", "TransformedSoftmaxHead", "Transformer",
-    "TransformerOptions", "VariationalDropout", "VariationalRecurrent", "VariationalState", "WeightDrop", "Window",
-    "WindowState", "WithContext", "WordSample", "Zoneout", "joined_steps", "k_best", "linear_cross_entropy",
+    "DecoderBlockState", "DeltaState", "DepthGatedLSTM", "DotAttention", "Dropout", "ElementDropout", "Elman",
+    "ElmanState", "FeedForward", "FirstPooling", "FromContext", "GRUState", "GatedDeltaNet", "GridLSTM",
+    "HardAttention", "Highway", "HighwayCharacterCNN", "ImageGrid", "InputFeeding", "InputFeedingState", "KVState",
+    "LEMState", "LRUState", "LSTMState", "LastPooling", "LastState", "LayerNormLSTM", "LearnedPositions", "LegalTags",
+    "LinearChainCRF", "LinearRecurrence", "LinearState", "MLSTMState", "MatrixState", "MaxPooling", "MeanPooling",
+    "MinGRU", "MinLSTM", "Mixture", "MixtureHead", "MogrifierLSTM", "MultiHeadAttention", "MultiHeadCrossAttention",
+    "Parallel", "PeepholeLSTM", "Pointwise", "Pooling", "Poolings", "PositionState", "PostNormBlock",
+    "PostNormDecoderBlock", "Posterior", "PreNormBlock", "PreNormDecoderBlock", "ProjectedLSTM", "ProjectedLSTMState",
+    "QRNNState", "Recurrent", "Residual", "Rotary", "SLSTMState", "ScalarMix", "SequenceLayer", "SinusoidalPositions",
+    "SoftmaxHead", "Source", "Stack", "Tap", "Taps", "TiedSoftmaxHead", "TokenEmbedding", "TransformedSoftmaxHead",
+    "Transformer", "TransformerOptions", "VariationalDropout", "VariationalRecurrent", "VariationalState", "WeightDrop",
+    "Window", "WindowState", "WithContext", "WordSample", "Zoneout", "joined_steps", "k_best", "linear_cross_entropy",
     "log_partition", "marginals", "marginals_of_one", "posterior", "replace", "sampled_cross_entropy", "scan",
     "tap_names", "viterbi", "viterbi_path", "watch",
 ]  # fmt: skip

@@ -223,10 +223,9 @@ def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
         is_checked = _checked.is_inside or is_transformed()
         if not is_checked:
             _check(self, "update", h, state, mask, ("rows", "positions"))
-        if h.shape[1] == 0:
-            return self.init_state(len(h)) if state is None else state
         with nullcontext() if is_checked else unchecked():
-            return function(self, state, h, mask)
+            state = self.init_state(len(h)) if state is None else state
+            return function(self, state, h, mask) if h.shape[1] else state
 
     return update
 

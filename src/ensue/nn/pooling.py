@@ -87,7 +87,7 @@ class LastPooling(Pooling):
         return EndsState(last, first, torch.zeros(batch_size, dtype=torch.bool, device=self.zero.device))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> EndsState:
-        last, first, started = state or self.init_state(len(h))
+        last, first, started = state
         counts = _count_positions(h, mask)
         has_any = counts > 0
         index = (counts - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_last)
@@ -119,7 +119,6 @@ class FirstPooling(Pooling):
         return FirstState(first, torch.zeros(batch_size, dtype=torch.bool, device=first.device))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> FirstState:
-        state = state or self.init_state(len(h))
         has_any = _count_positions(h, mask) > 0
         starts = has_any & ~state.started
         return FirstState(torch.where(starts.unsqueeze(1), h[:, 0], state.first), state.started | has_any)
@@ -144,7 +143,7 @@ class MeanPooling(Pooling):
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> MeanState:
         total, positions = mask_padding(h, mask).sum(1, dtype=self.zero.dtype), _count_positions(h, mask)
-        return MeanState(*((total, positions) if state is None else (state.total + total, state.positions + positions)))
+        return MeanState(state.total + total, state.positions + positions)
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return state.total / state.positions.clamp(min=1).unsqueeze(1)
@@ -165,8 +164,7 @@ class MaxPooling(Pooling):
     def update(self, state: State, h: Inputs, mask: Mask = None) -> MaxState:
         h = h if mask is None else h.masked_fill(~mask.unsqueeze(-1), -torch.inf)
         newest = h.max(1).values.to(self.zero.dtype)
-        before = -torch.inf if state is None else state.maximum
-        return MaxState(torch.where(newest > before, newest, before))
+        return MaxState(torch.where(newest > state.maximum, newest, state.maximum))
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return state.maximum.masked_fill(state.maximum == -torch.inf, 0.0)
@@ -200,7 +198,6 @@ class AttentionPooling(Pooling):
         return AttentionState(zeros - torch.inf, zeros, zeros.expand(-1, self.d_in))
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> AttentionState:
-        state = state or self.init_state(len(h))
         h = mask_padding(h, mask)
         scores = self.vector(torch.tanh(self.linear(h))).squeeze(2).to(state.maximum.dtype)
         scores = self.scores(scores if mask is None else scores.masked_fill(~mask, -torch.inf))
@@ -237,8 +234,7 @@ class Poolings(Pooling):
         return tuple(pooling.init_state(batch_size) for pooling in self)
 
     def update(self, state: State, h: Inputs, mask: Mask = None) -> State:
-        states = state or [None] * len(self.poolings)
-        return tuple(pooling.update(before, h, mask) for pooling, before in zip(self, states, strict=True))
+        return tuple(pooling.update(before, h, mask) for pooling, before in zip(self, state, strict=True))
 
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
         return torch.cat([pooling.result(inner) for pooling, inner in zip(self, state, strict=True)], dim=1)

@@ -6,7 +6,7 @@ input gate, the candidate, the forget gate and the output gate. bilm-tf adds 1 t
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -135,13 +135,18 @@ class ElmoOptions(BaseModel):
     char_cnn: CharacterOptions
 
 
-def from_elmo(
-    arrays: Mapping[str, Array], options: Any
-) -> tuple[BidirectionalRecipe, BidirectionalParts, dict[str, Tensor]]:
+class Elmo(NamedTuple):
+    """An imported model: recipe, vocabulary, and weights by the names of parameters."""
+
+    recipe: BidirectionalRecipe
+    parts: BidirectionalParts
+    weights: dict[str, Tensor]
+
+
+def from_elmo(arrays: Mapping[str, Array], options: Any) -> Elmo:
     """Convert the arrays of an hdf5 file, with their paths as keys, and the values of options.json.
 
-    Returns the recipe, the vocabulary, and the weights by the names of parameters. Raises DataError for
-    invalid options, and for arrays that are missing, not finite, or of an unexpected shape.
+    Raises DataError for invalid options, and for arrays that are missing, not finite, or of an unexpected shape.
     """
     try:
         valid = TypeAdapter(ElmoOptions).validate_python(options)
@@ -149,7 +154,7 @@ def from_elmo(
         problem = error.errors()[0]
         raise DataError(f"options of ELMo: {'.'.join(map(str, problem['loc']))}: {problem['msg'].lower()}") from None
     parts = BidirectionalParts(WordTokenizer([UNKNOWN, LINE_END]))
-    return _convert_options(valid), parts, _WeightConverter(arrays, valid).convert()
+    return Elmo(_convert_options(valid), parts, _WeightConverter(arrays, valid).convert())
 
 
 def _convert_options(options: ElmoOptions) -> BidirectionalRecipe:

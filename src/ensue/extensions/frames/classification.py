@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -130,21 +130,29 @@ class ClassifiedSeries(Classified):
         return {"series": values.pop("texts")[0], **values}
 
 
+class LabelsOfSeries(NamedTuple):
+    """A series with its predicted labels, and the probabilities (K,) of all labels."""
+
+    series: Series
+    labels: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+
+
 class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[ClassifiedSeries]):
     """The pipeline of a classifier of frames."""
 
     recipe: FrameClassificationRecipe
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
-        for item, probabilities in self.classify(series):
-            labels = self.labels.chosen(probabilities, at_least=self.at_least)
+        for item, labels, probabilities in self.classify(series):
             yield ClassifiedSeries((item.name,), labels, self.labels.by_name(probabilities))
 
-    def classify(self, series: Iterable[Series]) -> Iterator[tuple[Series, NDArray[np.float32]]]:
-        """Yield a stream of series with the probabilities (K,) of all labels, in order and in constant memory."""
+    def classify(self, series: Iterable[Series]) -> Iterator[LabelsOfSeries]:
+        """Yield the labels of a stream of series, in order and in constant memory."""
         for chunk in chunked(series):
             probabilities = ClassifiedFrames(FrameRows.of_series(chunk), []).probabilities(self.model)
-            yield from zip(chunk, probabilities, strict=True)
+            for item, row in zip(chunk, probabilities, strict=True):
+                yield LabelsOfSeries(item, self.labels.chosen(row, at_least=self.at_least), row)
 
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""
@@ -161,7 +169,7 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
         return tally_of(self.labels).items_of(self._score(location, encoding), "series")
 
     def _score(self, location: Data, encoding: str) -> Iterator[ScoredLabels]:
-        for series, probabilities in self.classify(self._read_labeled(location, encoding)):
+        for series, _, probabilities in self.classify(self._read_labeled(location, encoding)):
             labels = class_labels(series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield ScoredLabels(labels, probabilities, self.labels.chosen(probabilities))
 

@@ -61,9 +61,7 @@ class FrameFeatureSpecification(Table):
     below the range are set to its lower end. 0: features are absolute.
     """
     shift: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """For sounds, in training: the largest shift of a recording in bands, which imitates other lengths of the vocal
-    tract (Jaitly & Hinton 2013).
-    """
+    """For sounds, in training: the largest shift of a recording in bands, as by vocal tracts (Jaitly & Hinton 2013)."""
     stretch: Annotated[float, Field(ge=0, le=1)] = 0.0
     """For sounds, in training: the logarithm of the largest factor by which the axis of bands is stretched."""
     filter: Annotated[float, Field(ge=0, le=1000)] = 0.0

@@ -28,6 +28,9 @@ class MatrixState(NamedTuple):
     s: Float[Tensor, "B k d d"]
 
 
+DeltaState = MatrixState  # the former name
+
+
 class MatrixRecurrence(Recurrent):
     """The recurrence of a `MatrixLayer`; a subclass defines `step`."""
 
@@ -46,7 +49,7 @@ class MatrixRecurrence(Recurrent):
 class MatrixLayer(Wrapper):
     """A stack of `layers`, which map the input, of the recurrence `rule` and of a linear map.
 
-    So the loop over positions, which updates matrices, contains no products with weights.
+    Products with weights depend on the input only, so that the loop over positions, which updates matrices, has none.
     """
 
     @abstractmethod

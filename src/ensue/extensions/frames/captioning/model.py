@@ -212,10 +212,7 @@ class Captioned(NamedTuple):
 
 
 def captions_of(series: Series, separator: str) -> tuple[str, ...]:
-    """Return the captions of a series. Raises DataError for a missing or an empty caption.
-
-    Captions are separated by `separator`; "": a series has one caption.
-    """
+    """Return the captions of a series, split at `separator`. Raises DataError for a missing or empty caption."""
     if series.per_frame:
         raise series.error("a label for each frame; expected a caption of the series")
     if not series.labels:

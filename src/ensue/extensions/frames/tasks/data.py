@@ -127,10 +127,7 @@ def check_frames(series: Series, recipe: FramesRecipe) -> None:
 
 
 def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None:
-    """Raise DataError unless the frames are `rows` rows (0: any number) of pixels with `colors` values.
-
-    `key` is the key of the recipe that sets `colors`, for the message.
-    """
+    """Raise DataError unless frames are `rows` rows (0: any number) of pixels with `colors` values, by `key`."""
     count, width = series.frames.shape
     if width % colors:
         raise series.error(f"rows of {width:,} numbers are not pixels of {colors:,} numbers each ({key})")

@@ -80,10 +80,7 @@ class FramesPipeline(Predictor):
             yield self._check_series(item if isinstance(item, Series) else self._array_to_series(item, str(number)))
 
     def only(self, series: Any) -> Series:
-        """Return the series of a location with a single series, or an array as a series.
-
-        Raises EnsueError for a location without series, or with several series.
-        """
+        """Return an array, or the series of a location, as a series. Raises EnsueError unless it has one series."""
         if not isinstance(series, str | Path | FrameSource):
             return next(self._to_series([series]))
         if is_stream(str(series)):
