@@ -82,7 +82,7 @@ class EnsueError(UserMessage, Exception):
 class DataError(EnsueError):
     """A file that cannot be read in its format; the message begins with `file:line:`.
 
-    `options` maps settings of a recipe in the message to the corresponding options of `ensue data`.
+    `options` maps settings of a recipe in the message to the corresponding options of commands.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class DataError(EnsueError):
         super().__init__(self.place + message)
 
     def with_options(self) -> "DataError":
-        """Return the error with options of `ensue data` in place of settings of a recipe."""
+        """Return the error for commands without `--set`, with options in place of settings, or without the advice."""
         message = self.message
         for setting, option in {**self.options, "--set data.labels=": "--labels "}.items():
             message = message.replace(setting, option)
-        return DataError(self.place + message)
+        return DataError(self.place + re.sub(r"; --set [^;]*", "", message))
 
 
 class IncompleteError(DataError):

@@ -141,7 +141,6 @@ PAIRS = [
 ]
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize("command", WRITERS, ids=lambda command: command.__name__)
 def test_an_output_is_never_an_input(command: Callable[..., Any], refused: Callable[..., str], tmp_path: Path) -> None:
     for _, output, read in (pair for pair in PAIRS if pair[0] is command):

@@ -186,7 +186,7 @@ TEXTS = {
 """Sentences of other people's files, by encoding."""
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("encoding", TEXTS)
 def test_the_proposed_encoding_is_that_of_the_file(encoding: str, tmp_path: Path) -> None:
     """Also with a header and labels in ASCII, after a long beginning, and where the sample ends in a character."""

@@ -141,7 +141,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_compiler_that_fails(text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it says, and also if it says that all went well and has made nothing, or cannot be started."""
+    """The notice names the compiler's first error, its exit status, or the missing library."""
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "cc"
     with_compiler(monkeypatch, (str(path) if text is None else script(path, text),))

@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue.models.build_text import build_lexicon, build_tagger
 from ensue.models.specification import Directions, NoEncoder
 from ensue.models.tagger import Tagger, WindowSum
-from ensue.models.word_features import REACH, EncodedForms, Words
+from ensue.models.word_features import REACH, EncodedForms, WindowScores, Words
 from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
 from ensue.tasks.labeling.task import Labeling, LinearObjective, TaggedBatch, label_pairs, tally_of
 from ensue.text.labels import Labels
@@ -23,6 +23,14 @@ STRENGTH, ROWS = 2.0, ([0, 1, 2], [3])
 SHORT = {"<unk>": "<unk>", "xxx": "x", "Xx": "Xx", "Xxx": "Xx"}
 OWN_VARIANCES, SHORT_VARIANCES = (0, 0.5, 2, 0.5, 0), (0.5, 1, 4, 1, 0.5)
 """The prior variances of the scores of a shape of its own, and of those of all shapes with the same short shape."""
+
+
+def test_shapes_of_another_size_have_scores_in_three_blocks() -> None:
+    for size, blocks in ((1, 3), (REACH, 2 * REACH + 1), (20, 3)):
+        features = SentenceFeatureSpecification(d_shape=size, min_count=1)
+        scores = WindowScores(features, build_lexicon(features, {"Ann": 1}), num_tags=7)
+        assert scores.shapes is not None
+        assert scores.shapes.d_out == 7 * blocks
 
 
 def trained_weights(model: Tagger) -> list[Tensor]:

@@ -236,6 +236,6 @@ def test_other_stems_are_for_training_alone(tmp_path: Path) -> None:
     found = job("transduce-lstm", tmp_path / "a.tsv", format="sigmorphon", other_stems=4)
     assert (len(found.task.train), len(found.valid_pairs)) == (9 * 5, 1)
     assert found.valid_pairs[0].sources[0] in LEMMAS
-    for setting in ("tokenizer.kind=words", "data.names=[1]"):
+    for setting in ("tokenizer.kind=words", "target_tokenizer.kind=words", "data.names=[1]"):
         with pytest.raises(RecipeError, match="needs words as the first source column"):
             read_recipe("transduce-lstm", ["data.other_stems=1", setting])

@@ -150,7 +150,7 @@ def with_checked_outputs(command: Command) -> Command:
             values["columns"] = options
         if "settings" in values:
             options |= {name: options[name].split(",") for name in ("sources", "targets") if name in options}
-            settings = (f"data.{name}={json.dumps(value)}" for name, value in options.items())
+            settings = (f"data.{name}={json.dumps(value, ensure_ascii=False)}" for name, value in options.items())
             values["settings"] = [*(values["settings"] or []), *settings]
         if known:
             _check_paths(known, values)
@@ -245,13 +245,13 @@ def load_for(
     values = {"vectors": vectors, "with": others or None, **search, **adaptation, **(columns or {}), **options}
     names = {name for name, value in values.items() if value not in (None, "")}
     known = entry.options(command) | {*entry.pipeline_class.column_options} if command in entry.commands else names
-    unknown = names - known
+    unknown = {DATA_OPTIONS.get(name, (f"--{name.replace('_', '-')}",))[0] for name in names - known}
     if command not in entry.commands or unknown:
         *most, last = entry.commands
         commands = f"{', '.join(most)} and {last}" if most else last
         raise EnsueError(
             f"{run}: the model is a {entry.what}, for {commands}"
-            + (f"; its {command} has no --{min(unknown).replace('_', '-')}" if unknown else "")
+            + (f"; its {command} has no {min(unknown)}" if unknown else "")
         )
     torch.set_num_threads(threads or 1)  # before any computation
     pipeline: Any = load(path, device=device, vectors=vectors, precision=precision)

@@ -243,11 +243,11 @@ def _convert_list(values: list[Any], name: str, text: str, numbers: deque[int]) 
 
 def _find_lines(values: list[Any], text: str, name: str) -> list[int]:
     """Return the lines on which the values of a list of a JSON document begin."""
-    for match in re.finditer(r"\[", text):
+    for match in re.finditer(r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"|\[', text):  # a string, or a bracket outside of strings
         start = match.start()
-        with suppress(ValueError):  # a bracket in a string
-            found = EXACT_FLOATS.raw_decode(text, start)[0]
-            if found == values or str(found) == str(values):  # NaN differs from itself
+        if match[0] == "[":
+            value = EXACT_FLOATS.raw_decode(text, start)[0]
+            if len(value) == len(values) and str(value) == str(values):  # as strings, since NaN differs from itself
                 parts = islice(array_chunks([text[start:]], name), len(values))
                 return [text.count("\n", 0, start) + line for line, _ in parts]
     raise AssertionError("the list is in the text")
@@ -280,7 +280,8 @@ def _convert_values(
                 rows = None
             if rows is None:
                 raise DataError(f"expected {layout.what}", name, number)
-            lines = [*(lines if layout.is_buffered else ()), number]
+            lines = lines if layout.is_buffered else []
+            lines.append(number)
             if examples := [*rows]:
                 is_one_each = len(examples) == len(lines)
                 numbers += lines if is_one_each else lines[:1] * len(examples)

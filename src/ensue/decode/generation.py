@@ -190,9 +190,7 @@ def generate_ids(
     model: Any, prompts: Sequence[ArrayLike], *, max_tokens: int, start_id: int, sampling: Sampling | None = None,
     seed: int | None = None, end_id: int | None = None, state: State = None,
 ) -> Iterator[Int[Tensor, " B"]]:  # fmt: skip
-    """Yield one sampled token for each of B prompts at a time; after `end_id` a row has only `end_id`. The same `seed`
-    gives the same tokens.
-    """
+    """Yield a sampled token for each of B prompts at a time; after `end_id`, only `end_id`. A `seed` repeats them."""
     assert len(prompts) > 0, "no prompt"
     check_integer("max_tokens", max_tokens, 0, MAX_TOKENS)
     if seed is not None:

@@ -389,7 +389,7 @@ def solve(
             that of the n-grams of a text, or one of `OTHER_NORMS`; `ONLY_NORM` without n-grams.
 
     Returns:
-        The factor C, then the norm, with the least cross-entropy of the logits of left-out texts, and these logits.
+        The `Solution` with the least cross-entropy of left-out texts; C is chosen first, then the norm.
     """
     if dense is not None:
         (values, layer), (centered, scaled) = dense, _standardize(dense[0])

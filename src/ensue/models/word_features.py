@@ -259,8 +259,8 @@ class WindowScores(WordFeatures):
     """The features of a linear tagger: scores (B, T, W K) of K tags for the words in a window around each word.
 
     Block p of the W = 2 `REACH` + 1 blocks has the scores that the word at t adds to the word at t + p - `REACH`.
-    The scores of all features of a word are added up. Words, columns and, with `d_shape` > 1, shapes have scores in all
-    blocks, shapes with `d_shape` = 1 in the three middle blocks, and affixes in the middle block. A complete word
+    The scores of all features of a word are added up. Words, columns and, with `d_shape` = 2, shapes have scores in all
+    blocks, shapes with another `d_shape` in the three middle blocks, and affixes in the middle block. A complete word
     counts once as a prefix and once as a suffix. The scores of a shape are a sum, of its own and of those of its short
     shape, such as `Xx-d` for `Xxxx-dd`. Short shapes have rows while the weights are solved, and none in the tables.
     """
@@ -270,11 +270,12 @@ class WindowScores(WordFeatures):
     def __init__(self, specification: FeatureSpecification, lexicon: Lexicon, num_tags: int) -> None:
         wide = (2 * REACH + 1) * num_tags
         sizes = {"d_words": wide if specification.d_words else 0, "d_affix": num_tags, "d_column": wide}
-        sizes["d_shape"] = (2 * min(specification.d_shape, REACH) + 1) * num_tags if specification.d_shape else 0
+        sizes["d_shape"] = (5 if specification.d_shape == REACH else 3 if specification.d_shape else 0) * num_tags
         super().__init__(specification.model_copy(update=sizes), lexicon)
         self.num_tags, self.d_forms, self.d_out = num_tags, wide, wide
         shorts = [re.sub(r"(.)\1+", r"\1", shape) for shape in lexicon.shapes.symbols] if lexicon.shapes else []
-        self.short_shapes = torch.tensor([shorts.index(short) for short in shorts])
+        first = {short: number for number, short in reversed([*enumerate(shorts)])}
+        self.short_shapes = torch.tensor([first[short] for short in shorts])
         """For each shape, the first shape with the same short shape."""
         self.set_rows(torch.zeros(len(self.variances), num_tags))
 

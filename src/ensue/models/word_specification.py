@@ -63,7 +63,7 @@ class FeatureSpecification(ContextualSpecification):
     d_affix: Size = 16
     """Size of the vector of a prefix or suffix; a word has one of each length, and their vectors are concatenated."""
     d_shape: SizeOrZero = 0
-    """Size of the trained vector of a word's shape (`Xxxx`, `dd-dd`); 0: none."""
+    """Size of a shape's vector (`Xxxx`); 0: none. In a linear tagger, 2: shapes in windows of 5 words; others: of 3."""
     vectors: str = ""
     """A file of pretrained vectors (GloVe, word2vec, or the text format of fastText), a run of word vectors, or the
     name of an installed model of word vectors, such as `en-vectors`.

@@ -1,6 +1,4 @@
-"""The tasks. A task is a folder of this package with a line in `TASKS`, or an entry of an extension. No other file of
-the core names a task.
-"""
+"""The tasks. A task is a folder with a line in `TASKS`, or an extension's entry. The core names no task elsewhere."""
 
 from collections.abc import Iterator
 from importlib import import_module

@@ -50,7 +50,7 @@ def _find_script(case: str, form: str, result: str) -> tuple[int, str] | None:
     return num_first + num_last + len(prefix) + len(suffix), script
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def apply_script(script: str, form: str) -> str:
     """Return the result of applying a script to a form; the lowercased form if the script cannot be applied."""
     if script.startswith(RESULT_PREFIX) and len(script) > len(RESULT_PREFIX):

@@ -301,7 +301,7 @@ def failures(path: Path, every: int) -> Iterator[str]:
 LISTS = {name: value * 3 for name, value in SENTENCES.items() if isinstance(value, list)}
 LISTS |= {f"texts, {name}": value for name, value in LABELED.items() if isinstance(value, list)}
 CONTAINERS = {
-    "array": ("[", ",", "]"), "object": ('{"meta": [1, "["], "x": [', ",", "]}"), "objects": ("", "", ""),
+    "array": ("[", ",", "]"), "object": (f'{{"meta": [1, "{"[" * 2_000}"], "x": [', ",", "]}"), "objects": ("", "", ""),
     "lines": ("", "", ""),
 }  # fmt: skip
 """What is before, between and after the values of a file."""

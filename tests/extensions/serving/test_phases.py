@@ -106,7 +106,7 @@ BEHIND = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("behind", BEHIND)
 @pytest.mark.parametrize("leave", LEAVES)
 @pytest.mark.parametrize("is_streamed", [False, True])

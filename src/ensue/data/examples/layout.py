@@ -132,9 +132,7 @@ BOOLEAN_VALUES = (("0", "1"), ("0.0", "1.0"), ("false", "true"), ("False", "True
 
 
 def split_labels(field: str, separator: str) -> tuple[str, ...]:
-    """Return the distinct labels of a field: the entries of a list as JSON or in Python, or else the parts of the field
-    between separators ("": one label).
-    """
+    """Return the distinct labels of a field: entries of a list, or parts between separators ("": one label)."""
     field = field.strip()
     entries = list_in(field)
     if entries is None:

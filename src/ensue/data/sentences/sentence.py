@@ -161,9 +161,9 @@ class Format(ABC):
 
 def missing_column(name: str, names: Sequence[str]) -> str:
     """Return the error message for a missing column, with a similar name or all names."""
-    if all(map(str.isdecimal, names)):
+    if names and all(map(str.isdecimal, names)):
         return f'no column "{name}"; the file has columns 1 to {len(names)}'
-    advice = nearest(name, names) or f"; expected one of {', '.join(names)}"
+    advice = nearest(name, names) or (f"; expected one of {', '.join(names)}" if names else "")
     return f'no column "{name}"{advice}'
 
 

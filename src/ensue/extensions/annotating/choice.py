@@ -46,7 +46,7 @@ def choose(
     pipeline: ClassificationPipeline | LabelingPipeline, location: Data, count: int, *,
     without: Sequence[str | Path] = (), seed: int = 0, format: str | None = None, encoding: str = "utf-8",
 ) -> list[Prediction]:  # fmt: skip
-    """Return at most `count` texts of a pool to label next, without those in files of the columns of training."""
+    """Return at most `count` texts of a pool to label next. `without` are files in the format of the training data."""
     check_integer("count", count, 1, 1_000_000)
     check_integer("seed", seed, 0, 2**32 - 1)
     trained: Any = changed(pipeline, chosen_columns={})

@@ -220,8 +220,7 @@ def _predict_tags(pipeline: LabelingPipeline, source: Any, locator: _TextLocator
         meta = _read_meta(lines.sentence_text) if source.format.name == "json" else {}
         origin = {"document": name, "line": line, **meta}
         confidences = [] if answer.confidence is None else answer.confidence.labels
-        values = [value for item in confidences if item is not None
-                  for value in (item.values() if isinstance(item, dict) else [item])]  # fmt: skip
+        values = [value for item in confidences for value in (item.values() if isinstance(item, dict) else [item])]
         probability = float(np.exp(np.mean(np.log(np.maximum(values or [1.0], 1e-9)))))
         yield Prediction((tagged.text,), (), spans, probability, origin, start, answer=answer, **shared)
 

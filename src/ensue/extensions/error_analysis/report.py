@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ensue.console.tables import table_of
 from ensue.data.files import Data, as_location, named_locations
+from ensue.data.sentences.conllu import EMPTY_FIELD
 from ensue.errors import EnsueError, check_fraction
 from ensue.metrics.classification import ClassificationScores, by_threshold
 from ensue.metrics.confusion import LabelScore
@@ -286,10 +287,11 @@ def _match_words(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.
     if isinstance(labels, LabelColumns) or confidence is None or posterior is None:
         return _ComparedSpans(pair.place, words)
 
-    def spans(tags: Sequence[str], confidence: Confidence) -> dict[Span, float]:
+    def spans(tags: Sequence[str], confidence: Confidence) -> dict[Span, Any]:
         if labels.has_spans:
             return dict(zip(labels.spans(tags), confidence.spans, strict=True))
-        return {Span(tag, n, n + 1): value for n, (tag, value) in enumerate(zip(tags, confidence.labels, strict=True))}
+        pairs = enumerate(zip(tags, confidence.labels, strict=True))
+        return {Span(tag, n, n + 1): None if tag == EMPTY_FIELD else value for n, (tag, value) in pairs}
 
     by_span = spans(pair.gold, Confidence.of(labels, pair.gold, posterior, words))
     misaligned = pair.misaligned.get("", ())

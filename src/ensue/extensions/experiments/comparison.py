@@ -177,7 +177,7 @@ def compare(
     def open_run(directory: RunDirectory) -> Any:
         return load(directory.path, device=device).with_columns(**columns or {})
 
-    scored = _score(directories, data, notes, open_run, is_requested=bool(requested), **options)
+    scored = _score(directories, data, notes, open_run, is_requested=bool(requested or columns or format), **options)
     base_items = scored[0][1]
     compared = [
         run if items is None or base_items is None else replace(run, differences=differences(items, base_items))

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, number_rows
 from ensue.data.examples import Document, DocumentSource
 from ensue.data.parallel import batched, ordered_map
-from ensue.errors import DataError
+from ensue.data.vectors import propose_vectors
+from ensue.errors import DataError, counted
 from ensue.ranks import process_group
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification import model as classification
@@ -184,7 +185,10 @@ class DocumentData(WordsData[Documents]):
     @property
     def notes(self) -> list[str]:
         empty = self.split.train.count("empty")
-        return [f"{empty:,} {'text is' if empty == 1 else 'texts are'} empty"] if empty else []
+        notes = [f"{counted(empty, 'text is', 'texts are')} empty"] if empty else []
+        if self.recipe.is_gradient_free and not self.recipe.features.vectors:
+            notes += propose_vectors(Counter(self.split.train.texts[0].words.counts()))
+        return notes
 
     def protocol(self) -> str:
         """Return a sentence about truncation and segments."""

@@ -1,6 +1,5 @@
 """The training of a classifier: weights of n-grams, temperature, threshold, scores."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -10,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.cached_columns import cached_array
-from ensue.data.vectors import propose_vectors
 from ensue.errors import DataError, RecipeError, listed
 from ensue.metrics.classification import ClassificationScores, best_temperature
 from ensue.models.classifier import Classifier
@@ -80,8 +78,6 @@ class ClassificationJob(LabelsJob[Classifier]):
         if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
             count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
             notes.insert(0, f"only one {self.data_set.unit_singular} to learn {count} from: {listed(rare)}")
-        if self.recipe.is_gradient_free and getattr(self.recipe.features, "vectors", None) == "":
-            notes += propose_vectors(Counter(self.split.train.texts[0].words.counts()))
         return notes
 
     def prepare(self, model: Classifier) -> None:

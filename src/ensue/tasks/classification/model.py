@@ -28,15 +28,14 @@ def document_source(
     data: ClassificationData, location: Data | Lines, *, like: DocumentLayout | None = None,
     is_labeled: bool = True, labels: Collection[str] = (), group: str = "", columns: Mapping[str, str] | None = None,
 ) -> DocumentSource:  # fmt: skip
-    """Return the reader of a file of texts. Its columns are those of the recipe, or of the training layout `like`; the
-    user's choice `columns` replaces them.
-    """
+    """Return the reader of a file of texts, with the user's `columns`, else those of `like`, else of the recipe."""
     header = {"auto": None, "yes": True, "no": False}[data.header]
     choice = DocumentChoice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)
     if columns:
         trained, like = (choice if like is None or not like.names else like.with_columns(choice)), None
         texts = tuple(columns["words"].split(",")) if "words" in columns else trained.texts
-        choice = replace(trained, texts=texts, labels=columns.get("labels", trained.labels), header=None)
+        choice = replace(trained, texts=texts, labels=columns.get("labels", trained.labels))
+        choice = replace(choice, header=None if choice.has_names else header)
     format = "" if data.format == "auto" else data.format
     return DocumentSource(
         location, choice, format=format, like=like, encoding=data.encoding, labels=labels,

@@ -14,7 +14,7 @@ import torch
 from ensue.data.files import Data, as_location, locations_in
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource, encoding_like, is_stream, is_typed, stream_lines, stream_name, text_lines
-from ensue.errors import DataError, EnsueError, RunError
+from ensue.errors import DataError, EnsueError, RunError, check_type
 from ensue.extension import pipeline_methods, run_name
 from ensue.inspection.notebook import Shown, curve_section, scores_section
 from ensue.inspection.page import Section
@@ -99,6 +99,8 @@ class Pipeline(Shown, ABC):
         if unknown := sorted(columns.keys() - {*self.column_options}):
             expected = " or ".join(self.column_options) or "no columns"
             raise EnsueError(f"{self.run}: unknown columns {unknown[0]}; the data of this model have {expected}")
+        for name, value in columns.items():
+            check_type(name, value, str, "a string")
         return changed(self, chosen_columns={**self.chosen_columns, **columns})
 
     @property

@@ -26,9 +26,7 @@ batch, and the number of words of each sentence.
 def describe(
     pipeline: WordPipeline, labels: TaggerLabels, context_words: int, data_set: Callable[[Any, Any], Any]
 ) -> ModelDescription:
-    """Return the description of a tagger. If `context_words` (`data.context_words` of the recipe) is 0, the function
-    does not have the inputs `SENTENCES`.
-    """
+    """Return the description of a tagger, without the inputs `SENTENCES` if `context_words` of the recipe is 0."""
     words = WordExportInputs(pipeline, keys=pipeline.model.repeats)
 
     def tag_sentences(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:

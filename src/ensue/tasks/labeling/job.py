@@ -20,7 +20,7 @@ from ensue.text.schemes import tags_of
 
 MAX_SOLVED_WORDS = 100_000
 MAX_FOLD_WORDS = {5: 10_000, 3: MAX_SOLVED_WORDS}
-"""The maximum numbers of training words of a linear tagger: of all, and for numbers of folds, which cost time."""
+"""The maximum number of training words of a linear tagger for each number of folds: more folds take more time."""
 
 
 class LabelingJob(LabelsJob[Tagger]):

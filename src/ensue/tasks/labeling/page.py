@@ -192,9 +192,7 @@ def inspect_sentence(
 def path_sections(
     view: TagsView, columns: WordColumns, names: Sequence[str], *, has_spans: bool, unit: str = "word"
 ) -> list[Section]:
-    """Return sections with emissions, transitions and the best paths. `names` are the names of all positions. Only the
-    first positions, `columns`, are drawn.
-    """
+    """Return sections with emissions, transitions, best paths of positions `names`; the first `columns` are drawn."""
     tags = drawn_tags(view, len(columns), has_spans=has_spans)
     lattice = _draw_lattice(view, columns, tags, unit)
     sections = [Section("Emission scores and the best path", "tasks/labeling/lattice.html", lattice)]

@@ -322,7 +322,10 @@ class LabelingPipeline(WordPipeline):
         else:
             labeled = tuple(LabeledWord(word, label, *place) for word, label, place in words)
         tagged = TaggedSentence(surface.text, labeled, self.labels.has_spans, overlap=self.nested)
-        return tagged if answer.confidence is None else tagged.with_confidence(answer.confidence)
+        confidence = answer.confidence
+        if confidence is not None and not self.labels.has_spans:
+            confidence = confidence._replace(labels=[*map(self._remove_below, confidence.labels)])
+        return tagged if confidence is None else tagged.with_confidence(confidence)
 
     def _label_chunk(
         self, passages: list[list[Sentence]], forms: FormTable, words: Ragged, confidence: bool,
@@ -364,8 +367,6 @@ class LabelingPipeline(WordPipeline):
             labels = self._remove_improbable(labels, confidence)
             if self.labels.has_spans:
                 confidence = Confidence.of(self.labels, labels, posterior, sentence.words, self.n_best)
-            else:
-                confidence = confidence._replace(labels=[*map(self._remove_below, confidence.labels)])
         return LabelsOfSentence(sentence, labels, confidence, posterior)
 
     def _remove_below(self, shares: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -117,14 +117,14 @@ class TaggedSentence:
     """The joint probability of all labels of a path; None for the prediction itself."""
     overlap: bool = False
     """Whether the labels encode spans that may overlap."""
-    labels_of_paths: Sequence[tuple[list[Any], float]] = ()
+    labels_of_paths: Sequence[tuple[list[Any], float]] = field(default=(), hash=False)
     """The labels of the words and the probability of each of the `n_best` paths, the most probable first."""
 
     def with_confidence(self, confidence: Confidence) -> TaggedSentence:
         """Return the sentence with its probabilities and paths."""
         pairs = zip(self.words, confidence.labels, strict=True)
         words = tuple([LabeledWord(*word[:4], probability, word.columns) for word, probability in pairs])
-        return replace(self, words=words, span_probabilities=confidence.spans, labels_of_paths=confidence.paths)
+        return replace(self, words=words, span_probabilities=tuple(confidence.spans), labels_of_paths=confidence.paths)
 
     @property
     def labels(self) -> list[str]:

@@ -255,8 +255,8 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         items = tally.items_of(label_pairs(paths, self.train, self.labels), "sentences")
         # the factor of the bootstrap variance is for other training sentences (Nadeau & Bengio 2003)
         deviation = items.samples()[self.judged_by].std() * math.sqrt(1 + num_folds / (num_folds - 1))
-        scores = tally.scores()
-        return replace(scores, expected=1 - ratio * (1 - scores.f1), standard_error=float(ratio * deviation))
+        scores, error = tally.scores(), float(ratio * deviation)
+        return replace(scores, expected=scores.f1 and 1 - ratio * (1 - scores.f1), standard_error=error)
 
     def _batches(self, mask: NDArray[np.bool_]) -> list[TaggedBatch]:
         """Return the passages in a mask (N,) in batches of similar length."""

@@ -211,9 +211,7 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
 
 @dataclass(frozen=True)
 class TextPairBatch(Batch):
-    """A batch of B pairs. The N texts of the batch are the B first texts, and N - B candidates: the B similar texts,
-    then further negatives.
-    """
+    """A batch of B pairs. Its N texts are the B first texts, the B similar texts, and further negatives."""
 
     excluded: Tensor
     """A mask (B, N - B) of candidates that are similar or equal to a first text, so that they are not negatives."""

@@ -15,7 +15,7 @@ from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.decode.search import BeamSearch
-from ensue.errors import EnsueError, by_option_names, checked_texts
+from ensue.errors import EnsueError, by_option_names, checked_texts, counted
 from ensue.extension import with_options
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
@@ -167,6 +167,8 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         if columns and self.layout.names:
             trained = self.layout.with_columns(PairChoice())
             columns = {"sources": trained.sources, "targets": trained.targets} | columns
+        if (number := len(columns.get("sources", ()))) not in (0, self.num_texts):
+            raise EnsueError(f"the model reads {counted(self.num_texts, 'source column')}; found {number:,}")
         return PairSource(
             location, format=format or "", like=None if are_unnamed(self.recipe.data.train) else self.layout,
             encoding=encoding, is_labeled=is_labeled,

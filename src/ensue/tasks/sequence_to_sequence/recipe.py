@@ -88,7 +88,8 @@ class SequenceToSequenceRecipe(Recipe):
 
     @model_validator(mode="after")
     def _check_stems(self) -> Self:
-        if self.data.other_stems and (self.tokenizer.kind not in ("characters", "bytes") or 1 in self.data.names):
+        kinds = {self.tokenizer.kind, (self.target_tokenizer or self.tokenizer).kind}
+        if self.data.other_stems and (kinds - {"characters", "bytes"} or 1 in self.data.names):
             raise ValueError(
                 "has data.other_stems, which needs words as the first source column, and tokens of characters or bytes"
             )

@@ -264,9 +264,7 @@ class Writer(Predictor, Generic[ItemT]):
                 yield item, target, float(total), int(tokens)
 
     def score_pairs(self, pairs: Sequence[ItemT], *, compare: Self | None = None) -> GenerationScores:
-        """Return the scores of the outputs for sources, whose targets are references. With another model `compare`, the
-        difference of the scores is tested.
-        """
+        """Return the scores of outputs for sources with references, and of a test against another model, `compare`."""
         texts, references, nats = self._generate_outputs(pairs)
         tokenize = self._choose_tokenization(references)
         scores = score_texts(texts, references, tokenize=tokenize, nats=nats)

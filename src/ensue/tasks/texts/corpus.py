@@ -159,7 +159,7 @@ def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
 
 
 class CorpusJob(Job[ModelT]):
-    """The job of a model of running text. A subclass reads the `corpus` and creates the `parts`."""
+    """The job of a model of running text. A subclass calls `read_corpus`, and creates the task."""
 
     data_name: ClassVar[str] = "corpus"
     examples: ClassVar[str] = "tokens"

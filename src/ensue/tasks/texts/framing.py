@@ -70,9 +70,7 @@ class SplitWords(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Framing:
-    """The tokens around texts: a text is read as `begin`, the tokens of its words, `end`. A pair has the tokens
-    `between` after its first text.
-    """
+    """The tokens around texts: `begin`, the tokens of words, `end`. A pair has `between` after its first text."""
 
     tokenizer: Tokenizer
     begin: tuple[int, ...] = ()
