@@ -141,8 +141,8 @@ class FastText(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = []
         for texts in x:
             answers = self.model.f.predict(_words(texts) + "\n", -1, 0.0, "strict")
-            found = {label.removeprefix("__label__"): p for p, label in answers}
-            rows.append([found.get(str(label), 0.0) for label in self.classes_])
+            probabilities = {label.removeprefix("__label__"): p for p, label in answers}
+            rows.append([probabilities.get(str(label), 0.0) for label in self.classes_])
         return np.array(rows)
 
     def predict(self, x: Texts) -> Any:

@@ -110,7 +110,7 @@ def recordings(data: Path, folder: Path) -> list[Path]:
     return sorted((folder / "recordings").glob("*.wav"))
 
 
-def said(path: Path) -> tuple[str, str, int]:
+def name_parts(path: Path) -> tuple[str, str, int]:
     """Digit, speaker and number of a recording."""
     digit, speaker, number = path.stem.split("_")
     return digit, speaker, int(number)
@@ -119,14 +119,14 @@ def said(path: Path) -> tuple[str, str, int]:
 def divided(files: Sequence[Path], name: str) -> tuple[list[Path], list[Path]]:
     """The files for training and for testing."""
     speaker = name.partition("-")[2] if name.startswith("speaker") else ""
-    is_test = [said(path)[1] == speaker if speaker else said(path)[2] < OFFICIAL for path in files]
+    is_test = [name_parts(path)[1] == speaker if speaker else name_parts(path)[2] < OFFICIAL for path in files]
     parts = [[path for path, test in zip(files, is_test, strict=True) if test == wanted] for wanted in (False, True)]
     return parts[0], parts[1]
 
 
 def table(files: Sequence[Path], out: Path) -> str:
     """A table of paths and labels."""
-    rows = [f"{path.relative_to(out.parent)},{said(path)[0]}" for path in files]
+    rows = [f"{path.relative_to(out.parent)},{name_parts(path)[0]}" for path in files]
     out.write_text("\n".join(["path,label", *rows, ""]))
     return str(out)
 
@@ -138,7 +138,7 @@ def joined(files: Sequence[Path], out: Path, rounds: int) -> str:
         parts = [next(iter(FrameSource(path, SeriesOptions()))).frames for path in group]
         frames += parts
         lengths.append(sum(map(len, parts)))
-        labels += [said(path)[0] for path, part in zip(group, parts, strict=True) for _ in part]
+        labels += [name_parts(path)[0] for path, part in zip(group, parts, strict=True) for _ in part]
     np.savez(out, frames=np.concatenate(frames), lengths=lengths, labels=labels)
     return str(out)
 
@@ -148,7 +148,7 @@ def groups(files: Sequence[Path], rounds: int) -> Iterator[list[Path]]:
     choose = random.Random(0)
     for _ in range(rounds):
         for speaker in SPEAKERS:
-            rest = [path for path in files if said(path)[1] == speaker]
+            rest = [path for path in files if name_parts(path)[1] == speaker]
             choose.shuffle(rest)
             while len(rest) > 1:
                 size = choose.randint(2, 5)

@@ -235,7 +235,7 @@ def steps(run: str, data: Path) -> None:
             seconds: list[list[float]] = [[], []]
             with CachedWeights().used():
                 for number in range(rounds):
-                    some = rows[number % 40 :][:count]
+                    some = (rows[number % 40 :] + rows[: number % 40])[:count]
 
                     def by_ensue(some: Any = some, pipeline: Any = pipeline) -> object:
                         return pipeline.hypotheses(Sources(Ragged.of(some)))

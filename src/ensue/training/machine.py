@@ -304,11 +304,7 @@ def _required_speedup(mode: ComputeMode) -> float:
 
 
 def medium_is_exact() -> bool:
-<<<<<<< HEAD
     """Return whether oneDNN's products are as exact as the BLAS's; some processors round "medium" to bfloat16."""
-=======
-    """Return whether oneDNN's products are as exact as the BLAS's. Some processors compute "medium" in bfloat16."""
->>>>>>> 943cc6df (wip2)
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
     with use_products("medium"):
