@@ -4,7 +4,7 @@
 has a class with its keys; kinds with the same keys share a class. Unknown keys, and keys of other kinds, are errors.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from inspect import signature
 from itertools import pairwise
 from pkgutil import resolve_name
@@ -40,6 +40,16 @@ class Table(BaseModel):
     """The base of the tables of a recipe: immutable, with strict types and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True, serialize_by_alias=True)
+
+    def problems(self) -> Iterator[str]:
+        """Yield the problems of values that exclude each other, those of the base class first."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _check_values(self) -> Self:
+        for problem in self.problems():
+            raise ValueError(problem)
+        return self
 
 
 class Encoder(Table):
@@ -157,15 +167,11 @@ class ClockworkEncoder(HiddenEncoder):
     periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
     """The positions between updates of each module, an equal share of `d_model`; each period divides the next."""
 
-    @model_validator(mode="after")
-    def _check_periods(self) -> Self:
+    def problems(self) -> Iterator[str]:
         if self.d_model % len(self.periods):
-            raise ValueError(
-                f"has d_model {self.d_model}, which is not divisible by the number of periods, {len(self.periods)}"
-            )
+            yield f"has d_model {self.d_model}, which is not divisible by the number of periods, {len(self.periods)}"
         if any(slow <= fast or slow % fast for fast, slow in pairwise(self.periods)):
-            raise ValueError(f"has periods that do not each divide the next: {self.periods}")
-        return self
+            yield f"has periods that do not each divide the next: {self.periods}"
 
 
 class StackEncoder(RecurrentEncoder):
@@ -178,11 +184,9 @@ class StackEncoder(RecurrentEncoder):
     }
     is_stack = True
 
-    @model_validator(mode="after")
-    def _check_residual(self) -> Self:
+    def problems(self) -> Iterator[str]:
         if self.residual:
-            raise ValueError(f"has residual, but {self.kind} has other connections between layers")
-        return self
+            yield f"has residual, but {self.kind} has other connections between layers"
 
 
 class PlainEncoder(RecurrentEncoder):
@@ -208,11 +212,9 @@ class HeadsEncoder(RecurrentEncoder):
     num_heads: Size = 4
     """Heads of a layer; their number divides `d_model`."""
 
-    @model_validator(mode="after")
-    def _check_heads(self) -> Self:
+    def problems(self) -> Iterator[str]:
         if self.d_model % self.num_heads:
-            raise ValueError(f"has d_model {self.d_model}, which is not divisible by num_heads, {self.num_heads}")
-        return self
+            yield f"has d_model {self.d_model}, which is not divisible by num_heads, {self.num_heads}"
 
 
 class QRNNEncoder(RecurrentEncoder):

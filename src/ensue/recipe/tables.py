@@ -1,10 +1,10 @@
 """The tables of recipes of all tasks."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import tomli_w
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.files import as_location, locations_in
@@ -160,18 +160,16 @@ class TrainRecipe(Table):
     sharded: bool = False
     """Whether parameters, gradients and moments are sharded over processes. A step is slower and takes less memory."""
 
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
+    def problems(self) -> Iterator[str]:
         budgets = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(budgets) != 1:
-            raise ValueError(f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(budgets) or 'none'}")
+            yield f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(budgets) or 'none'}"
         if self.deterministic and self.sharded:
-            raise ValueError("has deterministic and sharded; sharded gradients are not added in a fixed order")
+            yield "has deterministic and sharded; sharded gradients are not added in a fixed order"
         if self.sharded and self.optimizer == "muon":
-            raise ValueError('has sharded and the optimizer "muon", which needs full matrices')
+            yield 'has sharded and the optimizer "muon", which needs full matrices'
         if self.schedule == "inverse-sqrt" and not self.warmup:
-            raise ValueError('needs a warmup above 0 for the schedule "inverse-sqrt"')
-        return self
+            yield 'needs a warmup above 0 for the schedule "inverse-sqrt"'
 
     @property
     def budget(self) -> str:
@@ -249,19 +247,17 @@ class Recipe(Table):
         """Whether weights are updated without gradients. Then training runs on the CPU, by default in one thread."""
         return bool(self.unused_keys)
 
-    @model_validator(mode="after")
-    def _check_support(self) -> Self:
+    def problems(self) -> Iterator[str]:
         for name in ("encoder", "decoder"):
             origin = getattr(getattr(self, name, None), "origin", "")
             if origin and origin not in self.origins:
-                raise ValueError(f"has {name}.from, which a {self.what} does not support")
+                yield f"has {name}.from, which a {self.what} does not support"
         default = TuningRecipe(rehearse=self.tuning.rehearse)  # rehearsal adds data, and is allowed
         if self.is_gradient_free and any(getattr(self.tuning, key) != value for key, value in default):
-            raise ValueError(f"has a table [tuning], which a {self.what} does not support")
+            yield f"has a table [tuning], which a {self.what} does not support"
         for name in self.unused_keys:
             if getattr(self.train, name) != type(self.train).model_fields[name].default:
-                raise ValueError(f"has train.{name}, which the training of this {self.what} does not use")
-        return self
+                yield f"has train.{name}, which the training of this {self.what} does not use"
 
     def continuing(self, run: str) -> dict[str, Any]:
         """Return the settings with which training begins from all weights of a run; {} if the task lacks support."""

@@ -11,13 +11,13 @@ import datetime
 import hashlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
 from ensue import processor
@@ -185,13 +185,11 @@ class Profile(Table):
     """The number of other runnable processes per core, before the measurement."""
     steps: dict[Workload, list[Timing]]
 
-    @model_validator(mode="after")
-    def _check_workloads(self) -> Self:
+    def problems(self) -> Iterator[str]:
         for workload, timings in self.steps.items():
             modes = {timing.mode for timing in timings}
             if DEFAULT_MODE not in modes or len(modes) < len(timings):
-                raise ValueError(f"incomplete or duplicate timings of {workload}")
-        return self
+                yield f"incomplete or duplicate timings of {workload}"
 
     @property
     def id(self) -> str:

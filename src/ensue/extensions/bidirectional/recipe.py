@@ -1,8 +1,9 @@
 """The recipe of bidirectional language models and context2vec."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ensue.models.specification import EncoderSpecification, RecurrentEncoder, Share, Size, Table, WordHead
 from ensue.recipe.tables import CorpusRecipe, Recipe, Rows, TokenizerRecipe, TrainRecipe
@@ -38,11 +39,9 @@ class CharacterWords(Table):
     longest: Annotated[int, Field(ge=3, le=10_000)] = 50
     """The largest length of a word in bytes, including the marks of its beginning and end. Longer words are cut."""
 
-    @model_validator(mode="after")
-    def _check_widths(self) -> Self:
+    def problems(self) -> Iterator[str]:
         if (widest := max(width for width, _ in self.filters)) > self.longest:
-            raise ValueError(f"has a filter over {widest} characters, more than the longest word ({self.longest})")
-        return self
+            yield f"has a filter over {widest} characters, more than the longest word ({self.longest})"
 
 
 class SoftmaxOutput(WordHead):
@@ -92,11 +91,10 @@ class BidirectionalTrain(TrainRecipe):
     reset_state: Share = 0.0
     """The probability that the carried state of a row is reset before a segment."""
 
-    @model_validator(mode="after")
-    def _check_reset(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if self.reset_state and not self.carry_state:
-            raise ValueError("has reset_state, but no state is carried")
-        return self
+            yield "has reset_state, but no state is carried"
 
 
 class BidirectionalRecipe(Recipe):
@@ -113,13 +111,12 @@ class BidirectionalRecipe(Recipe):
     head: OutputSpecification
     train: BidirectionalTrain
 
-    @model_validator(mode="after")
-    def _check_encoder(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if not isinstance(self.encoder, RecurrentEncoder):
-            raise ValueError(f'has the encoder "{self.encoder.kind}"; expected a recurrent one, such as "projected"')
+            yield f'has the encoder "{self.encoder.kind}"; expected a recurrent one, such as "projected"'
         if isinstance(self.head, ContextOutput) and self.train.carry_state:
-            raise ValueError('has the head "context", which needs both sides of a word: train.carry_state = false')
-        return self
+            yield 'has the head "context", which needs both sides of a word: train.carry_state = false'
 
     @property
     def d_words(self) -> int:

@@ -1,8 +1,9 @@
 """The tables, recipes and entries of the tasks of frames. This module does not import torch."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ensue.models.specification import (
     ONE_WAY,
@@ -128,13 +129,11 @@ class CaptionAttention(Attention):
     entropy: Weight = 0.01
     """For hard attention: the weight of the entropy of α, a bonus against early concentration."""
 
-    @model_validator(mode="after")
-    def _check_combination(self) -> Self:
+    def problems(self) -> Iterator[str]:
         if self.hard and not (self.before and self.kind == "additive"):
-            raise ValueError('attention.hard needs attention.kind = "additive" and attention.before = true')
+            yield 'attention.hard needs attention.kind = "additive" and attention.before = true'
         if self.before and self.feeding:
-            raise ValueError("attention.before and attention.feeding exclude each other")
-        return self
+            yield "attention.before and attention.feeding exclude each other"
 
 
 class GlimpseSpecification(Table):
@@ -285,11 +284,10 @@ class OneWayRecipe(FramesRecipe):
 
     directions: Directions = ONE_WAY
 
-    @model_validator(mode="after")
-    def _check_directions(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if self.directions.bidirectional:
-            raise ValueError(f"has directions.bidirectional, but a {self.what} reads from left to right")
-        return self
+            yield f"has directions.bidirectional, but a {self.what} reads from left to right"
 
 
 class FramePredictionRecipe(OneWayRecipe):
@@ -303,11 +301,10 @@ class FramePredictionRecipe(OneWayRecipe):
     head: MixtureHeadSpecification = MixtureHeadSpecification()
     train: FramePredictionTrain
 
-    @model_validator(mode="after")
-    def _check_latent(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if self.latent.kind == "vrnn" and not isinstance(self.encoder, RecurrentEncoder):
-            raise ValueError(f'has latent.kind "vrnn", which needs a recurrent encoder, not {self.encoder.kind}')
-        return self
+            yield f'has latent.kind "vrnn", which needs a recurrent encoder, not {self.encoder.kind}'
 
 
 PREDICTION = TaskEntry(
@@ -410,16 +407,15 @@ class DrawingRecipe(Recipe):
     decoder: CellsSpecification
     train: DrawingTrain
 
-    @model_validator(mode="after")
-    def _check_dropout(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         """Raise ValueError for dropout with one mask per sequence, which `step` of a cell does not support."""
         for name in ("encoder", "decoder"):
             cells = getattr(self, name)
             if cells.dropout_kind == "variational":
-                raise ValueError(f'has {name}.dropout_kind "variational", unsupported in cells run step by step')
+                yield f'has {name}.dropout_kind "variational", unsupported in cells run step by step'
             if getattr(cells, "dropout_recurrent", 0.0):
-                raise ValueError(f"has {name}.dropout_recurrent, unsupported in cells run step by step")
-        return self
+                yield f"has {name}.dropout_recurrent, unsupported in cells run step by step"
 
     def describe(self) -> str:
         canvas = self.canvas
@@ -445,11 +441,10 @@ class GlimpsesRecipe(OneWayRecipe):
     task: Literal["glimpses"] = "glimpses"
     glimpses: GlimpseSpecification = GlimpseSpecification()
 
-    @model_validator(mode="after")
-    def _check_encoder(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if self.encoder.kind == "none":
-            raise ValueError(f'has encoder.kind "none", but a {self.what} needs recurrent layers')
-        return self
+            yield f'has encoder.kind "none", but a {self.what} needs recurrent layers'
 
     def describe(self) -> str:
         table = self.glimpses

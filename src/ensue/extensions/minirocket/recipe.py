@@ -1,9 +1,10 @@
 """The recipe and the entry of the task. This module does not import torch."""
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ensue.extensions.frames.recipe import CLASSIFICATION, FrameClassificationRecipe
 from ensue.models.specification import Table
@@ -29,12 +30,11 @@ class MiniRocketRecipe(FrameClassificationRecipe):
     task: Literal["frame-classification-minirocket"] = "frame-classification-minirocket"  # type: ignore[assignment]
     head: MiniRocketHead = MiniRocketHead()  # type: ignore[assignment]
 
-    @model_validator(mode="after")
-    def _check_steps(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         is_random = any(getattr(self.features, key) for key in ("noise", "dropout", "shift", "stretch", "filter"))
         if self.train.steps != 1 or self.encoder.kind != "none" or is_random:
-            raise ValueError(f'needs train.steps = 1, encoder.kind = "none" and no noise: a {self.what} is solved')
-        return self
+            yield f'needs train.steps = 1, encoder.kind = "none" and no noise: a {self.what} is solved'
 
     def describe(self) -> str:
         return f"MiniRocket with {self.head.num_features:,} features"

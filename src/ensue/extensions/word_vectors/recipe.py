@@ -1,8 +1,9 @@
 """The recipe of word vectors."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ensue.models.specification import Path, Share, Table
 from ensue.recipe.tables import OPTIMIZER_KEYS, Count, DataRecipe, Recipe, Rows, TokenizerRecipe, TrainRecipe
@@ -28,11 +29,9 @@ class StaticVectorsTable(Table):
     unit_length: bool = False
     """Whether the vector of a text is scaled to norm 1."""
 
-    @model_validator(mode="after")
-    def _check_lengths(self) -> Self:
+    def problems(self) -> Iterator[str]:
         if 0 < self.longest_ngram < self.shortest_ngram:
-            raise ValueError(f"has a longest_ngram of {self.longest_ngram} below shortest_ngram {self.shortest_ngram}")
-        return self
+            yield f"has a longest_ngram of {self.longest_ngram} below shortest_ngram {self.shortest_ngram}"
 
 
 class SampledVectorsTable(StaticVectorsTable):
@@ -143,12 +142,11 @@ class WordVectorsRecipe(Recipe):
     senses: SensesTable = SensesTable()
     train: WordVectorsTrain
 
-    @model_validator(mode="after")
-    def _check_senses(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         has_ngrams = not isinstance(self.vectors, StaticVectorsTable) or self.vectors.longest_ngram
         if self.senses.origin and has_ngrams:
-            raise ValueError("has senses.from, which is for cbow and skip-gram without n-grams")
-        return self
+            yield "has senses.from, which is for cbow and skip-gram without n-grams"
 
     @property
     def origins(self) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """The recipe of a classifier of texts."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from ensue.data.detection.format_table import TEXTS, format_choices
 from ensue.models.specification import Path
@@ -75,8 +76,8 @@ class ClassificationRecipe(WordsRecipe):
         needs_pooling = has_vectors and head.solver == "lbfgs" and not head.pooling
         return head.model_copy(update={"pooling": ["mean"]}) if needs_pooling else head
 
-    @model_validator(mode="after")
-    def _check_solver(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         head, features = self.head, self.features
         others = not features.model_copy(update={"vectors": ""}).is_empty or self.encoder.kind != "none"
         errors = (  # ngram_weights = "ratio" would use the labels of held-out texts in cross-validation
@@ -86,5 +87,4 @@ class ClassificationRecipe(WordsRecipe):
         )  # fmt: skip
         if self.is_gradient_free and (any(errors) or self.train.steps != 1):
             needs = 'ngrams, ngram_weights = "idf", no dropout, no smoothing, train.steps = 1, and no layers'
-            raise ValueError(f'has head.solver = "lbfgs", which needs {needs} or features but features.vectors')
-        return self
+            yield f'has head.solver = "lbfgs", which needs {needs} or features but features.vectors'

@@ -1,8 +1,9 @@
 """The recipes of taggers of words, and of cutters."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from ensue.data.detection.format_table import SENTENCES, format_choices
 from ensue.models.specification import Path
@@ -44,13 +45,11 @@ class LabelingData(DividedData):
     context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
     """The maximum number of words of consecutive sentences that are read together; 0: each sentence is read alone."""
 
-    @model_validator(mode="after")
-    def _check_columns(self) -> Self:
+    def problems(self) -> Iterator[str]:
         if self.nested and self.label_columns:
-            raise ValueError("has nested for several columns of labels; expected one column of spans")
+            yield "has nested for several columns of labels; expected one column of spans"
         if self.teacher and (self.nested or self.label_columns):
-            raise ValueError("has a teacher, which is for one column of labels whose spans do not overlap")
-        return self
+            yield "has a teacher, which is for one column of labels whose spans do not overlap"
 
     @property
     def label_columns(self) -> list[str]:
@@ -89,16 +88,15 @@ class LabelingRecipe(WordsRecipe):
     def continuing(self, run: str) -> dict[str, Any]:  # the solver's weights do not depend on initial weights
         return {"tuning.rehearse": True} if self.is_gradient_free else super().continuing(run)
 
-    @model_validator(mode="after")
-    def _check_solver(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         features = self.features
         misfits = [features.characters != "none", features.vectors, features.contextual, features.dropout]
         misfits += [features.dropout_words, not features.d_words, self.head.repeats, self.tuning.keep_labels]
         misfits.append(self.encoder.kind != "none")
         if self.is_gradient_free and (any(misfits) or self.train.steps != 1):
             needs = "no encoder, train.steps = 1, words, and no characters, vectors, dropout, repeats or earlier run"
-            raise ValueError(f'has head.solver = "lbfgs", which needs {needs}')
-        return self
+            yield f'has head.solver = "lbfgs", which needs {needs}'
 
 
 class CuttingData(LabelingData):

@@ -1,8 +1,9 @@
 """The recipe of language models."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ensue.models.specification import EncoderSpecification, Share, Tokens, WordHead
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, Rows, TokenizerRecipe, TrainRecipe
@@ -18,11 +19,10 @@ class LanguageModelingTrain(TrainRecipe):
     sample_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 160
     """The number of tokens of the sample at each validation; 0: no sample."""
 
-    @model_validator(mode="after")
-    def _check_accumulate(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if self.batch_size % self.accumulate:
-            raise ValueError(f"batch_size {self.batch_size} cannot be split into {self.accumulate} equal parts")
-        return self
+            yield f"batch_size {self.batch_size} cannot be split into {self.accumulate} equal parts"
 
 
 class LanguageModelingRecipe(Recipe):

@@ -1,8 +1,9 @@
 """The recipes of masked language models and of sentence vectors."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ensue.models.specification import Table, TransformerEncoder
 from ensue.models.word_specification import ColumnName
@@ -45,11 +46,9 @@ class MaskingTable(Table):
     whole_words: bool = False
     """Whether all tokens of a word are hidden together."""
 
-    @model_validator(mode="after")
-    def _check_shares(self) -> Self:
+    def problems(self) -> Iterator[str]:
         if self.masked + self.random > 1 + 1e-9:  # the sum may have a rounding error
-            raise ValueError(f"has masked {self.masked} and random {self.random}, together more than 1")
-        return self
+            yield f"has masked {self.masked} and random {self.random}, together more than 1"
 
 
 class InputTable(Table):
@@ -97,15 +96,14 @@ class MaskedLanguageModelingRecipe(Recipe):
     train: TrainRecipe
     tuning: CorpusTuning = CorpusTuning()
 
-    @model_validator(mode="after")
-    def _check_sizes(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if self.encoder.context < MIN_CONTEXT:
-            raise ValueError(f"has an encoder.context of {self.encoder.context}; expected at least {MIN_CONTEXT}")
+            yield f"has an encoder.context of {self.encoder.context}; expected at least {MIN_CONTEXT}"
         if self.data.next_sentence and self.input.segments < 2:
-            raise ValueError("has data.next_sentence, which needs input.segments = 2")
+            yield "has data.next_sentence, which needs input.segments = 2"
         if self.data.next_sentence and self.data.documents == "lines":
-            raise ValueError('has data.next_sentence and documents = "lines"; expected data.documents = "blank-lines"')
-        return self
+            yield 'has data.next_sentence and documents = "lines"; expected data.documents = "blank-lines"'
 
     def continuing(self, run: str) -> dict[str, Any]:
         return super().continuing(run) | {"tuning.vocabulary": "both"}
@@ -153,14 +151,11 @@ class SentenceVectorsRecipe(MaskedLanguageModelingRecipe):
 
     continuing = Recipe.continuing
 
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if self.head.masked:
-            raise ValueError("has head.masked = true, but learns only vectors; expected head.masked = false")
+            yield "has head.masked = true, but learns only vectors; expected head.masked = false"
         if self.data.next_sentence:
-            raise ValueError("has data.next_sentence, which is for running text")
+            yield "has data.next_sentence, which is for running text"
         if self.train.accumulate > 1 or self.train.deterministic:
-            raise ValueError(
-                "has train.accumulate or train.deterministic, which split batches; the loss compares a whole batch"
-            )
-        return self
+            yield "has train.accumulate or train.deterministic, which split batches; the loss compares a whole batch"

@@ -1,8 +1,9 @@
 """The recipe of sequence-to-sequence models."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ensue.data.detection.format_table import PAIRS, format_choices
 from ensue.models import specification
@@ -86,23 +87,18 @@ class SequenceToSequenceRecipe(Recipe):
     search: SearchTable = SearchTable()
     train: PairTrain
 
-    @model_validator(mode="after")
-    def _check_stems(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         kinds = {self.tokenizer.kind, (self.target_tokenizer or self.tokenizer).kind}
         if self.data.other_stems and (kinds - {"characters", "bytes"} or 1 in self.data.names):
-            raise ValueError(
+            yield (
                 "has data.other_stems, which needs words as the first source column, and tokens of characters or bytes"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_words(self) -> Self:
         if self.features.contextual and self.tokenizer.kind != "words":
-            raise ValueError(
+            yield (
                 f"has features.contextual, which need words, but the tokens of the source are {self.tokenizer.kind}; "
                 'expected tokenizer.kind = "words"; [target_tokenizer] can be of another kind'
             )
-        return self
 
     @property
     def origins(self) -> tuple[str, ...]:

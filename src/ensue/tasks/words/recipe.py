@@ -1,6 +1,7 @@
 """The recipes of tasks that read texts as words, in batches of similar length."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -73,17 +74,16 @@ class WordsRecipe(Recipe):
             self.unit, words, self.max_words, self.encoder, table="encoder", advice=self.too_long, path=path, line=line,
         )  # fmt: skip
 
-    @model_validator(mode="after")
-    def _check_tuning(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
         if self.tuning.rehearse and not (self.tuning.keep_labels or self.is_gradient_free):
-            raise ValueError("has tuning.rehearse, which requires tuning.keep_labels")
+            yield "has tuning.rehearse, which requires tuning.keep_labels"
         if self.tuning.keep_labels and not getattr(self.encoder, "origin", ""):
-            raise ValueError("has tuning.keep_labels, but no encoder.from, the run whose labels are kept")
+            yield "has tuning.keep_labels, but no encoder.from, the run whose labels are kept"
         if self.tuning.keep_labels and self.features.vectors:
-            raise ValueError("has tuning.keep_labels, which excludes features.vectors")
+            yield "has tuning.keep_labels, which excludes features.vectors"
         if self.train.adversarial and getattr(getattr(self, "head", None), "pooling", None) == []:
-            raise ValueError("has train.adversarial without head.pooling: a bag of n-grams has no vectors to perturb")
-        return self
+            yield "has train.adversarial without head.pooling: a bag of n-grams has no vectors to perturb"
 
     @model_validator(mode="before")
     @classmethod
