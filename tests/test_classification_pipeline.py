@@ -19,24 +19,10 @@ from ensue.recipe import Recipe, read_recipe
 from ensue.runs.directory import continuing_recipe
 from ensue.tasks.classification import pipeline as module
 from ensue.tasks.classification.pipeline import ClassificationPipeline, Classified
+from training import tiny_texts
 from training.tiny import run_tiny, some_slow
-from training.tiny_texts import (
-    ENCODERS,
-    FILLERS,
-    TOPICS,
-    Topical,
-    classifying,
-    documents,
-    fasttext,
-    first_word,
-    folders,
-    json_lines,
-    pairs,
-    quoted_csv,
-    tsv,
-)
 
-POOL = [*FILLERS, *(word for words in TOPICS.values() for word in words), "unheard", "of"]
+POOL = [*tiny_texts.FILLERS, *(word for words in tiny_texts.TOPICS.values() for word in words), "unheard", "of"]
 RUNS = ["lstm", "segments", "ngrams", "several", "transformer"]
 
 
@@ -44,10 +30,10 @@ RUNS = ["lstm", "segments", "ngrams", "several", "transformer"]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the classifiers that `trained` makes."""
     folder = tmp_path_factory.mktemp("classifiers")
-    texts = documents(120)
-    (folder / "topics.tsv").write_text(tsv(texts))
-    (folder / "several.txt").write_text(fasttext(documents(120, most_labels=3)))
-    (folder / "pairs.tsv").write_text(pairs(60))
+    texts = tiny_texts.documents(120)
+    (folder / "topics.tsv").write_text(tiny_texts.tsv(texts))
+    (folder / "several.txt").write_text(tiny_texts.fasttext(tiny_texts.documents(120, most_labels=3)))
+    (folder / "pairs.tsv").write_text(tiny_texts.pairs(60))
     return folder
 
 
@@ -57,15 +43,17 @@ def trained(run: Path) -> Path:
         return run
     folder = run.parent
     all_poolings = {"pooling": ["last", "mean", "max", "attention"]}
-    one_way = ENCODERS["gru"] | {"bidirectional": False}
+    one_way = tiny_texts.ENCODERS["gru"] | {"bidirectional": False}
     bag = all_poolings | {"ngrams": 2, "ngram_buckets": 256}
     recipes = {
-        "lstm": classifying(folder / "topics.tsv", head=all_poolings, features={"characters": "cnn"}),
-        "segments": classifying(folder / "topics.tsv", encoder=one_way, head=all_poolings, data={"segment_tokens": 4}),
-        "ngrams": classifying(folder / "topics.tsv", encoder="window", head=bag),
-        "several": classifying(folder / "several.txt", head={"pooling": ["max"]}),
-        "transformer": classifying(folder / "topics.tsv", encoder="transformer", head=all_poolings),
-        "pairs": classifying(folder / "pairs.tsv", steps=3),
+        "lstm": tiny_texts.classifying(folder / "topics.tsv", head=all_poolings, features={"characters": "cnn"}),
+        "segments": tiny_texts.classifying(
+            folder / "topics.tsv", encoder=one_way, head=all_poolings, data={"segment_tokens": 4}
+        ),
+        "ngrams": tiny_texts.classifying(folder / "topics.tsv", encoder="window", head=bag),
+        "several": tiny_texts.classifying(folder / "several.txt", head={"pooling": ["max"]}),
+        "transformer": tiny_texts.classifying(folder / "topics.tsv", encoder="transformer", head=all_poolings),
+        "pairs": tiny_texts.classifying(folder / "pairs.tsv", steps=3),
     }
     run_tiny(recipes[run.name], run)
     return run
@@ -144,7 +132,7 @@ def test_pairs_and_single_texts_are_not_taken_for_each_other(runs: Path, tmp_pat
     with pytest.raises(DataError, match="the model reads pairs of texts; found 3"):
         pair.predict([("a", "b", "c")])  # type: ignore[list-item]
     assert pair.predict([("salt", "oven")])[0].texts == ("salt", "oven")
-    (tmp_path / "lines.txt").write_text(first_word(documents(20)))
+    (tmp_path / "lines.txt").write_text(tiny_texts.first_word(tiny_texts.documents(20)))
     with pytest.raises(DataError, match=r"lines.txt:1: the model reads pairs of texts; found 1"):
         pair.evaluate(tmp_path / "lines.txt")
     with pytest.raises(DataError, match=r"topics.tsv:1: no \"sentence1\""):
@@ -174,9 +162,9 @@ def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
 
 
 def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
-    texts = documents(60, seed=8)
+    texts = tiny_texts.documents(60, seed=8)
     path = tmp_path / "test.tsv"
-    path.write_text(tsv(texts))
+    path.write_text(tiny_texts.tsv(texts))
     pipeline = loaded(runs / "lstm")
     answers = pipeline.predict([d.text for d in texts])
     scores = pipeline.evaluate(path)
@@ -201,49 +189,51 @@ def json_without_label(text: str) -> list[dict[str, object]]:
 def test_a_file_comes_out_as_it_went_in_but_for_the_labels(runs: Path, tmp_path: Path) -> None:
     """The labels of what went in are all wrong; blank lines, line ends, quotes, and other columns stay."""
     pipeline = loaded(runs / "lstm")
-    texts = documents(40, seed=6)
+    texts = tiny_texts.documents(40, seed=6)
     right = [answer.label for answer in pipeline.predict([d.text for d in texts])]
     wrong = [
-        Topical(d.text, ["music" if label == "sports" else "sports"]) for d, label in zip(texts, right, strict=True)
+        tiny_texts.Topical(d.text, ["music" if label == "sports" else "sports"])
+        for d, label in zip(texts, right, strict=True)
     ]
-    expected = [Topical(d.text, [label]) for d, label in zip(texts, right, strict=True)]
+    expected = [tiny_texts.Topical(d.text, [label]) for d, label in zip(texts, right, strict=True)]
     for name, of in (
-        ("a.tsv", tsv), ("b.txt", fasttext), ("c.txt", first_word), ("d.jsonl", json_lines),
-        ("e.tsv", lambda texts: tsv(texts).replace("\n", "\r\n")),
-        ("f.tsv", lambda texts: tsv(texts).removesuffix("\n")),
-        ("g.txt", lambda texts: fasttext(texts).replace("\n", "\n\n").removesuffix("\n")),
+        ("a.tsv", tiny_texts.tsv), ("b.txt", tiny_texts.fasttext), ("c.txt", tiny_texts.first_word),
+        ("d.jsonl", tiny_texts.json_lines),
+        ("e.tsv", lambda texts: tiny_texts.tsv(texts).replace("\n", "\r\n")),
+        ("f.tsv", lambda texts: tiny_texts.tsv(texts).removesuffix("\n")),
+        ("g.txt", lambda texts: tiny_texts.fasttext(texts).replace("\n", "\n\n").removesuffix("\n")),
     ):  # fmt: skip
         path = tmp_path / name
         path.write_text(of(wrong), newline="")
         # the label before a text is not known to be one by its looks
-        assert predicted_file(pipeline, path, "first-word" if of is first_word else "") == of(expected), name
+        assert predicted_file(pipeline, path, "first-word" if of is tiny_texts.first_word else "") == of(expected), name
 
 
 def test_quoted_line_breaks_survive(runs: Path, tmp_path: Path) -> None:
     pipeline = loaded(runs / "lstm")
-    path, texts = tmp_path / "a.csv", documents(20, seed=7)
-    path.write_text(quoted_csv(texts), newline="")
+    path, texts = tmp_path / "a.csv", tiny_texts.documents(20, seed=7)
+    path.write_text(tiny_texts.quoted_csv(texts), newline="")
     out = predicted_file(pipeline, path)
-    before, after = (list(csv.reader(io.StringIO(text, newline=""))) for text in (quoted_csv(texts), out))
+    before, after = (list(csv.reader(io.StringIO(text, newline=""))) for text in (tiny_texts.quoted_csv(texts), out))
     assert [row[:2] for row in after] == [row[:2] for row in before]
     assert any("\n" in row[1] for row in after)
     assert [row[2] for row in after[1:]] == [a.label for a in pipeline.predict([row[1] for row in before[1:]])]
-    assert re.sub(r",[a-z]+\r\n", ",\r\n", out) == re.sub(r",[a-z]+\r\n", ",\r\n", quoted_csv(texts))
+    assert re.sub(r",[a-z]+\r\n", ",\r\n", out) == re.sub(r",[a-z]+\r\n", ",\r\n", tiny_texts.quoted_csv(texts))
 
 
 def test_several_labels_come_out_as_a_list(runs: Path, tmp_path: Path) -> None:
-    pipeline, texts = loaded(runs / "several"), documents(30, seed=5, most_labels=3)
+    pipeline, texts = loaded(runs / "several"), tiny_texts.documents(30, seed=5, most_labels=3)
     path = tmp_path / "a.jsonl"
-    path.write_text(json_lines(texts))
+    path.write_text(tiny_texts.json_lines(texts))
     out = predicted_file(pipeline, path)
-    assert json_without_label(out) == json_without_label(json_lines(texts))
+    assert json_without_label(out) == json_without_label(tiny_texts.json_lines(texts))
     said = [list(answer.labels) for answer in pipeline.predict([d.text for d in texts])]
     assert [json.loads(line)["label"] for line in out.splitlines()] == said
 
 
 def test_folders_are_answered_file_by_file(runs: Path, tmp_path: Path) -> None:
-    pipeline, texts = loaded(runs / "lstm"), documents(12, seed=4)
-    root = folders(texts, tmp_path / "texts")
+    pipeline, texts = loaded(runs / "lstm"), tiny_texts.documents(12, seed=4)
+    root = tiny_texts.folders(texts, tmp_path / "texts")
     lines = predicted_file(pipeline, root).splitlines()
     assert [line.split("\t")[0] for line in lines] == sorted(map(str, root.rglob("*.txt")))
     for line in lines:
@@ -265,7 +255,7 @@ def linear_recipe(runs: Path, name: str = "topics.tsv", **settings: object) -> R
 def test_a_linear_classifier_learns_from_all_texts_and_is_scored_by_cross_validation(linear: Path) -> None:
     pipeline = load(linear)
     assert isinstance(pipeline, ClassificationPipeline)
-    texts = documents(120)
+    texts = tiny_texts.documents(120)
     labels = [answer.label for answer in pipeline.predict([d.text for d in texts])]
     assert np.mean([[label] == d.labels for label, d in zip(labels, texts, strict=True)]) == 1
     records = map(json.loads, (linear / "metrics.jsonl").read_text().splitlines())
@@ -308,15 +298,15 @@ def test_a_solver_is_for_ngrams_of_few_texts(
 
 def test_a_linear_classifier_is_continued_with_the_old_data_alone(linear: Path, tmp_path: Path) -> None:
     """Its weights are solved anew, so without the old data it would forget them."""
-    texts = [Topical(f"bow string {n}", ["archery"]) for n in range(12)] + documents(4)
-    (tmp_path / "new.tsv").write_text(tsv(texts))
-    (tmp_path / "only.tsv").write_text(tsv([*texts[:12], Topical("a bar of gold", ["metals"])]))
+    texts = [tiny_texts.Topical(f"bow string {n}", ["archery"]) for n in range(12)] + tiny_texts.documents(4)
+    (tmp_path / "new.tsv").write_text(tiny_texts.tsv(texts))
+    (tmp_path / "only.tsv").write_text(tiny_texts.tsv([*texts[:12], tiny_texts.Topical("a bar of gold", ["metals"])]))
     with pytest.warns(Notice, match="is read again"):
         recipe = continuing_recipe(linear, None, [], train=tmp_path / "new.tsv")
     run_tiny(recipe, tmp_path / "run")
     pipeline = load(tmp_path / "run")
     assert isinstance(pipeline, ClassificationPipeline)
-    old = documents(40)
+    old = tiny_texts.documents(40)
     answers = pipeline.predict([*(d.text for d in old), "bow string"])
     assert [[answer.label] for answer in answers] == [*(d.labels for d in old), ["archery"]]
     with pytest.warns(Notice, match="is not read again"):

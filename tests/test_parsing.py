@@ -6,23 +6,12 @@ import time
 
 import pytest
 
-from ensue.parsing import (
-    EXACT,
-    MAX_DEPTH,
-    MAX_TOML_CHARACTERS,
-    YIELDING,
-    ParseError,
-    parse_json,
-    parse_toml,
-    quote,
-    read_bounded,
-    to_json,
-)
+from ensue import parsing
 
 
 @pytest.mark.parametrize("text", ["{}", '{"a": [1, 2.5, null, "[[["]}', "3", '"x"', b'{"a": "\xc3\xa9"}'])
 def test_json_is_what_python_reads(text):
-    assert parse_json(text) == json.loads(text)
+    assert parsing.parse_json(text) == json.loads(text)
 
 
 @pytest.mark.parametrize(
@@ -30,10 +19,10 @@ def test_json_is_what_python_reads(text):
 )
 def test_others_may_run_between_numbers(text):
     found = []
-    for decoder in (None, YIELDING):
+    for decoder in (None, parsing.YIELDING):
         try:
-            found.append(repr(parse_json(text, decoder)))
-        except ParseError as error:
+            found.append(repr(parsing.parse_json(text, decoder)))
+        except parsing.ParseError as error:
             found.append(str(error))
     assert found[0] == found[1]
 
@@ -43,25 +32,29 @@ def test_exact_numbers_and_texts_of_all_characters(escaped):
     """The texts of numbers are restored, and no string becomes a number."""
     lone = [f"{before}{chr(code)}1" for code in range(0xD800, 0xE000) for before in ("", 'a"')]
     text = json.dumps([*lone, {key: key for key in lone}], ensure_ascii=escaped)[:-1] + ', 1e5, -0, 1.10, {"1": 1E+2}]'
-    assert to_json(EXACT.decode(text), ensure_ascii=escaped) == text
+    assert parsing.to_json(parsing.EXACT.decode(text), ensure_ascii=escaped) == text
 
 
 def test_brackets_inside_strings_are_not_depth():
-    assert parse_json(json.dumps(["[" * 500])) == ["[" * 500]
+    assert parsing.parse_json(json.dumps(["[" * 500])) == ["[" * 500]
 
 
-@pytest.mark.parametrize("parse", [parse_json, lambda text: parse_toml(f"x = {text}")], ids=["json", "toml"])
+@pytest.mark.parametrize(
+    "parse", [parsing.parse_json, lambda text: parsing.parse_toml(f"x = {text}")], ids=["json", "toml"]
+)
 def test_depth_has_a_bound(parse):
-    inside = MAX_DEPTH - 1  # the TOML document is a level itself
+    inside = parsing.MAX_DEPTH - 1  # the TOML document is a level itself
     parse("[" * inside + "]" * inside)
-    for depth in (MAX_DEPTH + 1, 400, 100_000):
-        with pytest.raises(ParseError, match=f"nested more than {MAX_DEPTH} deep"):
+    for depth in (parsing.MAX_DEPTH + 1, 400, 100_000):
+        with pytest.raises(parsing.ParseError, match=f"nested more than {parsing.MAX_DEPTH} deep"):
             parse("[" * depth + "]" * depth)
 
 
-@pytest.mark.parametrize("parse", [parse_json, lambda text: parse_toml(f"x = {text}")], ids=["json", "toml"])
+@pytest.mark.parametrize(
+    "parse", [parsing.parse_json, lambda text: parsing.parse_toml(f"x = {text}")], ids=["json", "toml"]
+)
 def test_digits_have_a_bound(parse):
-    with pytest.raises(ParseError, match=r"more than 4,300 digits$"):
+    with pytest.raises(parsing.ParseError, match=r"more than 4,300 digits$"):
         parse("9" * 5000)
 
 
@@ -75,15 +68,15 @@ def test_digits_have_a_bound(parse):
     ],
 )
 def test_what_is_no_json(text, message):
-    with pytest.raises(ParseError) as caught:
-        parse_json(text)
+    with pytest.raises(parsing.ParseError) as caught:
+        parsing.parse_json(text)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("text", ["a = ", "= 1", "a = 1\na = 2", "a = 2020-13-45", b"a = '\xff'", "[a]\n[a]"])
 def test_what_is_no_toml(text):
-    with pytest.raises(ParseError, match=r"^not (TOML|UTF-8)") as caught:
-        parse_toml(text)
+    with pytest.raises(parsing.ParseError, match=r"^not (TOML|UTF-8)") as caught:
+        parsing.parse_toml(text)
     assert "\n" not in str(caught.value)
 
 
@@ -91,36 +84,36 @@ def test_what_is_no_toml(text):
 @pytest.mark.parametrize("document", ["{} = 1", "[{}]", "x = {{{} = 1}}", "x = {{y = 1, {} = 1}}"])
 def test_keys_of_many_parts_are_refused_at_once(key, document):
     started = time.process_time()
-    with pytest.raises(ParseError, match="deep"):
-        parse_toml(document.format(key))
+    with pytest.raises(parsing.ParseError, match="deep"):
+        parsing.parse_toml(document.format(key))
     assert time.process_time() - started < 1
 
 
 def test_sentences_are_no_keys():
     text = "It ends. " * 500
-    assert parse_toml(f'about = "{text}"\na.b.c = 1')["about"] == text
-    assert parse_toml(f'about = """\n{"." * 500}\n{text}"""') == {"about": "." * 500 + "\n" + text}
+    assert parsing.parse_toml(f'about = "{text}"\na.b.c = 1')["about"] == text
+    assert parsing.parse_toml(f'about = """\n{"." * 500}\n{text}"""') == {"about": "." * 500 + "\n" + text}
 
 
 def test_toml_has_a_bound_on_size():
-    with pytest.raises(ParseError, match=f"more than {MAX_TOML_CHARACTERS:,} characters"):
-        parse_toml("#" * (MAX_TOML_CHARACTERS + 1))
+    with pytest.raises(parsing.ParseError, match=f"more than {parsing.MAX_TOML_CHARACTERS:,} characters"):
+        parsing.parse_toml("#" * (parsing.MAX_TOML_CHARACTERS + 1))
 
 
 def test_files_are_read_up_to_a_limit(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
-    assert read_bounded(path, 5) == b"12345"
-    with pytest.raises(ParseError, match="more than 4 bytes"):
-        read_bounded(path, 4)
+    assert parsing.read_bounded(path, 5) == b"12345"
+    with pytest.raises(parsing.ParseError, match="more than 4 bytes"):
+        parsing.read_bounded(path, 4)
     with pytest.raises(FileNotFoundError):
-        read_bounded(tmp_path / "none", 4)
+        parsing.read_bounded(tmp_path / "none", 4)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ParseError, match="not a file"):
-        read_bounded(tmp_path / "pipe", 4)
+    with pytest.raises(parsing.ParseError, match="not a file"):
+        parsing.read_bounded(tmp_path / "pipe", 4)
 
 
 def test_values_are_shown_short():
-    assert quote("a\nb") == r"'a\nb'"
-    assert len(quote(10**400)) == 60
-    assert quote(10**5000) == "a very large int"
+    assert parsing.quote("a\nb") == r"'a\nb'"
+    assert len(parsing.quote(10**400)) == 60
+    assert parsing.quote(10**5000) == "a very large int"

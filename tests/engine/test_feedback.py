@@ -5,21 +5,8 @@ import torch
 from torch import Tensor
 
 from engine.twins import needs_compiler
+from ensue import nn as layers
 from ensue.engine import Execution, executing, explain
-from ensue.nn import (
-    GRU,
-    LSTM,
-    AdditiveAttention,
-    AttentionalLayer,
-    BilinearAttention,
-    CrossAttention,
-    DotAttention,
-    FromContext,
-    InputFeeding,
-    MultiHeadCrossAttention,
-    SequenceLayer,
-    Stack,
-)
 from ensue.nn.attention import scores as module
 from ensue.types import Memory, leaves, select_rows
 
@@ -28,20 +15,22 @@ MASK = torch.arange(T) < torch.tensor([[3], [6], [0], [1], [6]])
 SOURCE = torch.arange(S) < torch.tensor([[4], [1], [3], [0], [2]])
 
 
-def feeding(attention: CrossAttention, cell: SequenceLayer | None = None) -> InputFeeding:
-    cell = FromContext(LSTM(3 + 4, attention.d_in), D_MEMORY) if cell is None else cell
-    return InputFeeding(cell, AttentionalLayer(attention, d_out=4)).double()
+def feeding(attention: layers.CrossAttention, cell: layers.SequenceLayer | None = None) -> layers.InputFeeding:
+    cell = layers.FromContext(layers.LSTM(3 + 4, attention.d_in), D_MEMORY) if cell is None else cell
+    return layers.InputFeeding(cell, layers.AttentionalLayer(attention, d_out=4)).double()
 
 
 KINDS = {
-    "dot": lambda: feeding(DotAttention(5, 5)),
-    "bilinear": lambda: feeding(BilinearAttention(7, D_MEMORY)),
-    "additive": lambda: feeding(AdditiveAttention(7, D_MEMORY, d_attention=3)),
-    "stack": lambda: feeding(AdditiveAttention(6, D_MEMORY), Stack([GRU(7, 5), LSTM(5, 6)])),
+    "dot": lambda: feeding(layers.DotAttention(5, 5)),
+    "bilinear": lambda: feeding(layers.BilinearAttention(7, D_MEMORY)),
+    "additive": lambda: feeding(layers.AdditiveAttention(7, D_MEMORY, d_attention=3)),
+    "stack": lambda: feeding(
+        layers.AdditiveAttention(6, D_MEMORY), layers.Stack([layers.GRU(7, 5), layers.LSTM(5, 6)])
+    ),
 }
 
 
-def results(layer: InputFeeding, mask: Tensor | None, *, twice: bool = False) -> list[Tensor]:
+def results(layer: layers.InputFeeding, mask: Tensor | None, *, twice: bool = False) -> list[Tensor]:
     """Outputs, final state, and the gradient of both at the input, the memory and every parameter."""
     torch.manual_seed(1)
     x = torch.randn(B, T, layer.d_in, dtype=torch.float64, requires_grad=True)
@@ -57,11 +46,11 @@ def results(layer: InputFeeding, mask: Tensor | None, *, twice: bool = False) ->
     return [*found, *torch.autograd.grad(total, sources)]
 
 
-def same(layer: InputFeeding, execution: Execution, mask: Tensor | None, **options: bool) -> None:
+def same(layer: layers.InputFeeding, execution: Execution, mask: Tensor | None, **options: bool) -> None:
     with executing("fold"):
         expected = results(layer, mask)
     with executing(execution), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InputFeeding, "fold", None)  # it must not be needed
+        patch.setattr(layers.InputFeeding, "fold", None)  # it must not be needed
         found = results(layer, mask, **options)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -100,9 +89,9 @@ def test_how_it_runs_is_said() -> None:
         told = explain(KINDS["dot"]())
         assert told.startswith("in torch operations, position by position")
         assert told.endswith("; the feedback to its cell runs in torch operations")
-        assert explain(feeding(MultiHeadCrossAttention(6, D_MEMORY, num_heads=2))).startswith("step by step")
-        assert explain(feeding(DotAttention(5, 5, dropout=0.1)).train()).startswith("step by step")
-        assert explain(feeding(DotAttention(5, 5, dropout=0.1)).eval()) == told
+        assert explain(feeding(layers.MultiHeadCrossAttention(6, D_MEMORY, num_heads=2))).startswith("step by step")
+        assert explain(feeding(layers.DotAttention(5, 5, dropout=0.1)).train()).startswith("step by step")
+        assert explain(feeding(layers.DotAttention(5, 5, dropout=0.1)).eval()) == told
 
 
 @pytest.mark.sampled(1)

@@ -9,26 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ensue import nn as layers
 from ensue.engine import explain, unroll
 from ensue.engine.c_library import compiler
-from ensue.nn import (
-    GRU,
-    LEM,
-    LRU,
-    LSTM,
-    MLSTM,
-    SLSTM,
-    CoupledLSTM,
-    Elman,
-    LayerNormLSTM,
-    MinGRU,
-    MinLSTM,
-    MogrifierLSTM,
-    PeepholeLSTM,
-    ProjectedLSTM,
-    Recurrent,
-    Zoneout,
-)
 from ensue.nn.recurrent.clockwork import ClockworkUnits
 from ensue.nn.recurrent.delta_rule import GatedDeltaInputs, GatedDeltaRule, HGRN2Recurrence, RWKV7Inputs, RWKV7Rule
 from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, LSTMWithCellOutput
@@ -45,28 +28,32 @@ def compiles() -> bool:
 
 needs_compiler = pytest.mark.skipif(not compiles(), reason="no C compiler that works")
 
-CELLS: dict[str, Callable[[int, int], Recurrent]] = {
-    "lstm": LSTM, "gru after": GRU, "gru before": lambda d_in, d: GRU(d_in, d, reset="before"), "elman tanh": Elman,
-    "elman relu": lambda d_in, d: Elman(d_in, d, activation="relu"), "peephole": PeepholeLSTM, "coupled": CoupledLSTM,
-    "layer norm": LayerNormLSTM, "projected": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1),
-    "clipped": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1, clip_cell=0.3, clip_output=0.2),
+CELLS: dict[str, Callable[[int, int], layers.Recurrent]] = {
+    "lstm": layers.LSTM, "gru after": layers.GRU, "gru before": lambda d_in, d: layers.GRU(d_in, d, reset="before"),
+    "elman tanh": layers.Elman,
+    "elman relu": lambda d_in, d: layers.Elman(d_in, d, activation="relu"), "peephole": layers.PeepholeLSTM,
+    "coupled": layers.CoupledLSTM,
+    "layer norm": layers.LayerNormLSTM, "projected": lambda d_in, d: layers.ProjectedLSTM(d_in, d, d_cell=2 * d + 1),
+    "clipped": lambda d_in, d: layers.ProjectedLSTM(d_in, d, d_cell=2 * d + 1, clip_cell=0.3, clip_output=0.2),
     "lstm with cell output": LSTMWithCellOutput, "depth-gated": lambda d_in, d: DepthGatedLayer(d),
-    "grid": lambda d_in, d: GridLayer(d), "mingru": MinGRU, "minlstm": MinLSTM, "lru": LRU, "mogrifier": MogrifierLSTM,
-    "mogrifier of two rounds": lambda d_in, d: MogrifierLSTM(d_in, d, rounds=2), "lem": LEM,
-    "slstm": lambda d_in, d: SLSTM(d_in, 3 * d, num_heads=3), "mlstm": lambda d_in, d: MLSTM(d_in, 2 * d, num_heads=2),
+    "grid": lambda d_in, d: GridLayer(d), "mingru": layers.MinGRU, "minlstm": layers.MinLSTM, "lru": layers.LRU,
+    "mogrifier": layers.MogrifierLSTM,
+    "mogrifier of two rounds": lambda d_in, d: layers.MogrifierLSTM(d_in, d, rounds=2), "lem": layers.LEM,
+    "slstm": lambda d_in, d: layers.SLSTM(d_in, 3 * d, num_heads=3),
+    "mlstm": lambda d_in, d: layers.MLSTM(d_in, 2 * d, num_heads=2),
     "what a gated deltanet reads": lambda d_in, d: GatedDeltaInputs(d_in, 2 * d, num_heads=2),
     "recurrence of an hgrn2": lambda d_in, d: HGRN2Recurrence(d_in, 2 * d, num_heads=2),
     "gated delta rule": lambda d_in, d: GatedDeltaRule(8 * d + 4, 2 * d, num_heads=2),
     "what an rwkv-7 reads": lambda d_in, d: RWKV7Inputs(d_in, d, rank=2),
     "rule of an rwkv-7": lambda d_in, d: RWKV7Rule(6 * 3 * d, 3 * d, num_heads=3),
-    "zoneout": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6),
-    "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).with_masks,
+    "zoneout": lambda d_in, d: layers.Zoneout(layers.LSTM(d_in, d), hidden=0.3, cell=0.6),
+    "zoneout, masks given": lambda d_in, d: layers.Zoneout(layers.LSTM(d_in, d), hidden=0.3, cell=0.6).with_masks,
     "clockwork units": lambda d_in, d: ClockworkUnits(d),
 }  # fmt: skip
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
-def built(name: str, d_in: int, d: int, dtype: torch.dtype = torch.float64) -> Recurrent:
+def built(name: str, d_in: int, d: int, dtype: torch.dtype = torch.float64) -> layers.Recurrent:
     """In `eval`, every parameter far from where training begins. A new layer, which has not run.
 
     In float32 they are half as large: what amplifies its state amplifies the rounding of both sides.
@@ -96,7 +83,7 @@ class Given(NamedTuple):
     mask: Tensor | None
 
 
-def given(layer: Recurrent, batch: int, positions: int, *, is_ragged: bool = False) -> Given:
+def given(layer: layers.Recurrent, batch: int, positions: int, *, is_ragged: bool = False) -> Given:
     """Something to differentiate by; the lengths of ragged rows go from `positions` down to 0 and round again."""
     dtype = next(layer.parameters()).dtype
     x = random_like(torch.empty(batch, positions, layer.d_in, dtype=dtype), 1).requires_grad_()
@@ -110,11 +97,11 @@ def without_padding(y: Tensor, mask: Tensor | None) -> Tensor:
     return y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
-def naive(layer: Recurrent, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+def naive(layer: layers.Recurrent, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
     return layer.fold(x, state, mask=mask)
 
 
-def engine(layer: Recurrent, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+def engine(layer: layers.Recurrent, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
     found = unroll(layer, x, state, mask)
     assert found is not None, explain(layer)
     return found
@@ -127,12 +114,12 @@ def total_of(results: list[Tensor]) -> Tensor:
     return total
 
 
-def run(how: Callable[..., tuple[Tensor, State]], layer: Recurrent, args: Given) -> list[Tensor]:
+def run(how: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent, args: Given) -> list[Tensor]:
     y, final = how(layer, *args)
     return [without_padding(y, args.mask), *leaves(final)]
 
 
-def everything(how: Callable[..., tuple[Tensor, State]], layer: Recurrent, args: Given) -> list[Tensor]:
+def everything(how: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent, args: Given) -> list[Tensor]:
     """Outputs, final state, and the gradients of both by x, the state and the parameters."""
     results = run(how, layer, args)
     sources = [args.x, *leaves(args.state), *layer.parameters()]
@@ -153,7 +140,7 @@ def close(found: list[Tensor], expected: list[Tensor], tolerance: float | None =
 class Unrolled(nn.Module):
     """A layer, run by the engine, as a function of its parameters too."""
 
-    def __init__(self, layer: Recurrent) -> None:
+    def __init__(self, layer: layers.Recurrent) -> None:
         super().__init__()
         self.layer = layer
 

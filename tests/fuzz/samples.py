@@ -8,21 +8,8 @@ from random import Random
 from typing import NamedTuple, get_args
 
 from ensue.text.schemes import Scheme
+from training import tiny_texts
 from training.tiny import words
-from training.tiny_texts import (
-    columns,
-    conllu,
-    documents,
-    fasttext,
-    first_word,
-    json_lines,
-    json_spans,
-    json_tokens,
-    pairs,
-    quoted_csv,
-    sentences,
-    tsv,
-)
 
 
 class Sample(NamedTuple):
@@ -123,11 +110,11 @@ def _pair_objects(rows: list[tuple[str, str]]) -> str:
 
 
 def _tagged(write: object, choose: Random) -> str:
-    return write(sentences(choose.randint(1, 12), seed=choose.randint(0, 99)))  # type: ignore[operator]
+    return write(tiny_texts.sentences(choose.randint(1, 12), seed=choose.randint(0, 99)))  # type: ignore[operator]
 
 
 def _topical(write: object, choose: Random) -> str:
-    return write(documents(choose.randint(4, 30), seed=choose.randint(0, 99)))  # type: ignore[operator]
+    return write(tiny_texts.documents(choose.randint(4, 30), seed=choose.randint(0, 99)))  # type: ignore[operator]
 
 
 def array(lines: str, choose: Random) -> str:
@@ -141,11 +128,11 @@ def _tagged_array(write: object, choose: Random) -> str:
 
 
 def _topical_array(choose: Random) -> str:
-    return array(_topical(json_lines, choose), choose)
+    return array(_topical(tiny_texts.json_lines, choose), choose)
 
 
 def _any_scheme(choose: Random) -> str:
-    return _tagged(partial(columns, scheme=choose.choice(get_args(Scheme))), choose)
+    return _tagged(partial(tiny_texts.columns, scheme=choose.choice(get_args(Scheme))), choose)
 
 
 def _running(choose: Random) -> str:
@@ -154,16 +141,20 @@ def _running(choose: Random) -> str:
 
 SAMPLES = {
     "sentences": [
-        (".txt", partial(_tagged, columns)), (".conll", partial(_tagged, partial(columns, separator="\t"))),
-        (".conllu", partial(_tagged, conllu)), (".jsonl", partial(_tagged, json_tokens)),
-        (".jsonl", partial(_tagged, json_spans)), (".conll", _any_scheme),
-        (".json", partial(_tagged_array, json_tokens)), (".json", partial(_tagged_array, json_spans)),
+        (".txt", partial(_tagged, tiny_texts.columns)),
+        (".conll", partial(_tagged, partial(tiny_texts.columns, separator="\t"))),
+        (".conllu", partial(_tagged, tiny_texts.conllu)), (".jsonl", partial(_tagged, tiny_texts.json_tokens)),
+        (".jsonl", partial(_tagged, tiny_texts.json_spans)), (".conll", _any_scheme),
+        (".json", partial(_tagged_array, tiny_texts.json_tokens)),
+        (".json", partial(_tagged_array, tiny_texts.json_spans)),
     ],
     "texts": [
-        (".tsv", partial(_topical, tsv)), (".csv", partial(_topical, quoted_csv)),
-        (".csv", partial(_topical, partial(quoted_csv, delimiter=";"))), (".jsonl", partial(_topical, json_lines)),
-        (".json", _topical_array), (".txt", partial(_topical, fasttext)), (".txt", partial(_topical, first_word)),
-        (".tsv", lambda choose: pairs(choose.randint(2, 20), seed=choose.randint(0, 99))),
+        (".tsv", partial(_topical, tiny_texts.tsv)), (".csv", partial(_topical, tiny_texts.quoted_csv)),
+        (".csv", partial(_topical, partial(tiny_texts.quoted_csv, delimiter=";"))),
+        (".jsonl", partial(_topical, tiny_texts.json_lines)),
+        (".json", _topical_array), (".txt", partial(_topical, tiny_texts.fasttext)),
+        (".txt", partial(_topical, tiny_texts.first_word)),
+        (".tsv", lambda choose: tiny_texts.pairs(choose.randint(2, 20), seed=choose.randint(0, 99))),
     ],
     "text": [(".txt", _running), ("", _running)],
     "pairs": [(".jsonl", blimp), (".tab", table_of_pairs), (".text", gold_sentences)],

@@ -8,22 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ensue.nn import (
-    GRU,
-    LSTM,
-    Bidirectional,
-    BilinearAttention,
-    CrossAttention,
-    Elman,
-    ElmanState,
-    LearnedPositions,
-    MultiHeadAttention,
-    MultiHeadCrossAttention,
-    Pointwise,
-    SequenceLayer,
-    SinusoidalPositions,
-    Window,
-)
+from ensue import nn as layers
 from ensue.testing import laws
 from ensue.testing.laws import EVERY_LAYER, OF_CALLS, REMEMBERING, STEPPING, Law, Subject
 from ensue.types import Memory, Shared, State, detach
@@ -33,14 +18,14 @@ from .table import D_MEMORY, D_OUT, D
 Result = tuple[Tensor, State]
 
 
-def as_kind(kind: type[SequenceLayer], layer: SequenceLayer) -> SequenceLayer:
+def as_kind(kind: type[layers.SequenceLayer], layer: layers.SequenceLayer) -> layers.SequenceLayer:
     """A layer with the same parameters that runs as `kind` does, whatever `layer` has made of it."""
     other = copy.copy(layer)
     other.__class__ = kind
     return other
 
 
-class PeekingAttention(MultiHeadAttention):
+class PeekingAttention(layers.MultiHeadAttention):
     """Each position sees the one after it in its own place."""
 
     def _split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -48,20 +33,20 @@ class PeekingAttention(MultiHeadAttention):
         return queries, keys.roll(-1, 2), values.roll(-1, 2)
 
 
-class ShortSighted(GRU):
+class ShortSighted(layers.GRU):
     """Says that it looks ahead, and does not."""
 
     is_causal = False
 
 
-class AttentionToPadding(MultiHeadAttention):
+class AttentionToPadding(layers.MultiHeadAttention):
     """Takes padding for real."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().forward(x, state)
 
 
-class ForgetfulOfPadding(MultiHeadAttention):
+class ForgetfulOfPadding(layers.MultiHeadAttention):
     """Masks padding in the call in which it comes, and takes it for real afterwards."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
@@ -69,7 +54,7 @@ class ForgetfulOfPadding(MultiHeadAttention):
         return y, state._replace(real=torch.ones_like(state.real))
 
 
-class NotHeld(GRU):
+class NotHeld(layers.GRU):
     """Goes on computing its state over padding."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
@@ -77,7 +62,7 @@ class NotHeld(GRU):
         return super().forward(x, state)
 
 
-class EmptyRowsReadAZero(LSTM):
+class EmptyRowsReadAZero(layers.LSTM):
     """Cannot do with a row without a real position, gives it one, and keeps the state that comes of it."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
@@ -88,7 +73,7 @@ class EmptyRowsReadAZero(LSTM):
         return super().forward(x, state, mask=mask)
 
 
-class DetachedState(LSTM):
+class DetachedState(layers.LSTM):
     """Cuts the gradient between two calls of `forward`."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
@@ -96,17 +81,17 @@ class DetachedState(LSTM):
         return y, detach(state)
 
 
-class DetachedStep(LSTM):
+class DetachedStep(layers.LSTM):
     """Cuts the gradient between two steps."""
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
         return super().step(x_t, detach(state))
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
-        return as_kind(LSTM, self)(x, state, mask=mask)
+        return as_kind(layers.LSTM, self)(x, state, mask=mask)
 
 
-class AnotherStep(GRU):
+class AnotherStep(layers.GRU):
     """Steps by other equations than those of `forward`."""
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
@@ -114,41 +99,41 @@ class AnotherStep(GRU):
         return h, after if state is None else after._replace(h=0.9 * h + 0.1 * state.h)
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
-        return as_kind(GRU, self)(x, state, mask=mask)
+        return as_kind(layers.GRU, self)(x, state, mask=mask)
 
 
-class BatchOnDim1(Elman):
+class BatchOnDim1(layers.Elman):
     """Keeps its state as (1, B, d), as the vendors' kernels do."""
 
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
-        return ElmanState(super().init_state(batch_size).h.unsqueeze(0))
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> layers.ElmanState:
+        return layers.ElmanState(super().init_state(batch_size).h.unsqueeze(0))
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         (h,) = self.init_state(len(x)) if state is None else state
-        y, (h,) = as_kind(Elman, self)(x, ElmanState(h[0]), mask=mask)
-        return y, ElmanState(h.unsqueeze(0))
+        y, (h,) = as_kind(layers.Elman, self)(x, layers.ElmanState(h[0]), mask=mask)
+        return y, layers.ElmanState(h.unsqueeze(0))
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
         (h,) = self.init_state(len(x_t)) if state is None else state
-        y_t, (h,) = super().step(x_t, ElmanState(h[0]))
-        return y_t, ElmanState(h.unsqueeze(0))
+        y_t, (h,) = super().step(x_t, layers.ElmanState(h[0]))
+        return y_t, layers.ElmanState(h.unsqueeze(0))
 
 
-class RestartedPositions(SinusoidalPositions):
+class RestartedPositions(layers.SinusoidalPositions):
     """Counts from 0 in every call."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().forward(x, None, mask=mask)[0], state
 
 
-class ColumnsAsClock(LearnedPositions):
+class ColumnsAsClock(layers.LearnedPositions):
     """Counts columns, padding too, where it ought to count each row's real positions."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().forward(x, state)
 
 
-class OneClockForAllRows(LearnedPositions):
+class OneClockForAllRows(layers.LearnedPositions):
     """Every row goes by the clock of the first."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
@@ -157,7 +142,7 @@ class OneClockForAllRows(LearnedPositions):
         return super().forward(x, state, mask=mask)
 
 
-class InPlace(Elman):
+class InPlace(layers.Elman):
     """Writes the new state over the old one."""
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
@@ -167,7 +152,7 @@ class InPlace(Elman):
         return y_t, after
 
 
-class DeadParameter(LSTM):
+class DeadParameter(layers.LSTM):
     """Has a parameter that nothing reads."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
@@ -175,7 +160,7 @@ class DeadParameter(LSTM):
         self.peephole = nn.Parameter(torch.zeros(d_out))
 
 
-class ReversesPadding(Bidirectional):
+class ReversesPadding(layers.Bidirectional):
     """Its backward layer begins with the padding, whatever that is."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
@@ -191,7 +176,7 @@ class ReversesBlankPadding(ReversesPadding):
         return super().forward(x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0), state, mask=mask)
 
 
-class MixesRows(Pointwise):
+class MixesRows(layers.Pointwise):
     """Subtracts the mean over the batch."""
 
     def __init__(self) -> None:
@@ -201,7 +186,7 @@ class MixesRows(Pointwise):
         return x - x.mean(0), None
 
 
-class OutsideTheStateDict(Pointwise):
+class OutsideTheStateDict(layers.Pointwise):
     """Keeps a trained number where no state dict finds it."""
 
     def __init__(self) -> None:
@@ -212,7 +197,7 @@ class OutsideTheStateDict(Pointwise):
         return self.scale * self.module(x), None
 
 
-class DropsInEvaluation(Pointwise):
+class DropsInEvaluation(layers.Pointwise):
     """Forgets to ask whether it is training."""
 
     def __init__(self) -> None:
@@ -222,14 +207,14 @@ class DropsInEvaluation(Pointwise):
         return F.dropout(x, 0.5), None
 
 
-class AttentionToPaddingOfMemory(BilinearAttention):
+class AttentionToPaddingOfMemory(layers.BilinearAttention):
     """Takes the padding of its memory for real."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
         return super().init_state(batch_size, None if memory is None else Memory(memory.values))
 
 
-class SpreadsPaddingOfMemory(BilinearAttention):
+class SpreadsPaddingOfMemory(layers.BilinearAttention):
     """Masks the scores at padding of its memory, and multiplies what stands there by zero."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
@@ -239,7 +224,7 @@ class SpreadsPaddingOfMemory(BilinearAttention):
         return state._replace(content=state.content._replace(values=memory.values))
 
 
-class CommonMemory(BilinearAttention):
+class CommonMemory(layers.BilinearAttention):
     """Subtracts the mean of all memories from each."""
 
     def keys_and_values(self, h: Tensor) -> tuple[Tensor, Tensor]:
@@ -247,14 +232,14 @@ class CommonMemory(BilinearAttention):
         return keys, values - values.mean(0)
 
 
-class DetachedMemory(MultiHeadCrossAttention):
+class DetachedMemory(layers.MultiHeadCrossAttention):
     """Lets no gradient through to the memory."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
         return super().init_state(batch_size, None if memory is None else Memory(memory.values.detach(), memory.mask))
 
 
-class RowsInOrder(BilinearAttention):
+class RowsInOrder(layers.BilinearAttention):
     """Takes every batch for beams in order."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
@@ -265,7 +250,7 @@ class RowsInOrder(BilinearAttention):
         return super().forward(x, state, mask=mask)
 
 
-class RowsInTurn(BilinearAttention):
+class RowsInTurn(layers.BilinearAttention):
     """Takes the rows of a beam for the texts in turn: 0, 1, 2, 0, 1, 2."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
@@ -275,7 +260,7 @@ class RowsInTurn(BilinearAttention):
         return super().forward(x, state, mask=mask)
 
 
-class MarksPadding(BilinearAttention):
+class MarksPadding(layers.BilinearAttention):
     """Keeps where padding is, not where it is not, so that what is added in joining states counts as real."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
@@ -290,7 +275,7 @@ class MarksPadding(BilinearAttention):
         return state._replace(content=state.content._replace(real=~state.content.real))
 
 
-class NothingIsAZero(MultiHeadCrossAttention):
+class NothingIsAZero(layers.MultiHeadCrossAttention):
     """Reads a zero where there is no memory."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
@@ -299,7 +284,7 @@ class NothingIsAZero(MultiHeadCrossAttention):
         return super().init_state(batch_size, zero if memory is None else memory)
 
 
-class DrawsAtFirst(Pointwise):
+class DrawsAtFirst(layers.Pointwise):
     """Takes a random number at its first call."""
 
     def __init__(self) -> None:
@@ -311,7 +296,7 @@ class DrawsAtFirst(Pointwise):
         return x, None
 
 
-class ShowsZerosAtFirst(Window):
+class ShowsZerosAtFirst(layers.Window):
     """Calls its tap once with numbers of its own."""
 
     is_new = True
@@ -323,7 +308,7 @@ class ShowsZerosAtFirst(Window):
         return super().forward(x, state, mask=mask)
 
 
-class KeepsItsFirstMode(Pointwise):
+class KeepsItsFirstMode(layers.Pointwise):
     """Goes on as it began, in training or in evaluation."""
 
     mode: bool | None = None
@@ -336,7 +321,7 @@ class KeepsItsFirstMode(Pointwise):
         return F.dropout(x, 0.5, self.mode), None
 
 
-class KeepsWeights(Pointwise):
+class KeepsWeights(layers.Pointwise):
     """Keeps what it made of its weight as long as the weight has the same address and version."""
 
     def __init__(self) -> None:
@@ -351,7 +336,7 @@ class KeepsWeights(Pointwise):
         return F.linear(x, weight + self.kept[1][0], self.module.bias), None
 
 
-class KeepsANumber(Pointwise):
+class KeepsANumber(layers.Pointwise):
     """Reads the number in an attribute once."""
 
     read: str | None = None
@@ -365,34 +350,34 @@ class KeepsANumber(Pointwise):
         return float(self.read) * x, None
 
 
-class FoldsOverPadding(Elman):
+class FoldsOverPadding(layers.Elman):
     """Gives what its steps give at padding."""
 
     def fold(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().fold(x, state)[0], super().fold(x, state, mask=mask)[1]
 
 
-class KeepsTheSequence(Elman):
+class KeepsTheSequence(layers.Elman):
     """Its state is a part of its outputs, whose memory it keeps."""
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
         y_t, (h,) = super().step(x_t, state)
-        return y_t, ElmanState(torch.cat((h, h), dim=1)[:, : self.d_out])
+        return y_t, layers.ElmanState(torch.cat((h, h), dim=1)[:, : self.d_out])
 
 
-def attention(kind: type[MultiHeadAttention], *, is_causal: bool = True) -> SequenceLayer:
+def attention(kind: type[layers.MultiHeadAttention], *, is_causal: bool = True) -> layers.SequenceLayer:
     return kind(D, num_heads=2, is_causal=is_causal)
 
 
-def remembering(kind: type[CrossAttention]) -> SequenceLayer:
+def remembering(kind: type[layers.CrossAttention]) -> layers.SequenceLayer:
     return kind(D, D_MEMORY)  # type: ignore[call-arg]
 
 
-def both_ways(kind: type[Bidirectional]) -> SequenceLayer:
-    return kind(LSTM(D, D_OUT), LSTM(D, D_OUT))
+def both_ways(kind: type[layers.Bidirectional]) -> layers.SequenceLayer:
+    return kind(layers.LSTM(D, D_OUT), layers.LSTM(D, D_OUT))
 
 
-PLANTED: list[tuple[Callable[[], SequenceLayer], Law]] = [
+PLANTED: list[tuple[Callable[[], layers.SequenceLayer], Law]] = [
     (lambda: attention(PeekingAttention), laws.causality_is_as_declared),
     (lambda: ShortSighted(D, D_OUT), laws.causality_is_as_declared),
     (lambda: attention(AttentionToPadding, is_causal=False), laws.padding_changes_no_value),
@@ -435,7 +420,7 @@ PLANTED: list[tuple[Callable[[], SequenceLayer], Law]] = [
 
 
 @pytest.mark.parametrize(("make", "law"), PLANTED)
-def test_bug_is_caught(make: Callable[[], SequenceLayer], law: Law) -> None:
+def test_bug_is_caught(make: Callable[[], layers.SequenceLayer], law: Law) -> None:
     with pytest.raises(AssertionError):
         law(Subject("planted", make))
 

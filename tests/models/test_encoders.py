@@ -7,45 +7,12 @@ from typing import Any
 import pytest
 import torch
 from pydantic import TypeAdapter
-from torch import Tensor, nn
+from torch import Tensor
 
+from ensue import nn
 from ensue.models.build_text import build_language_model
 from ensue.models.encoders import build_encoder
 from ensue.models.specification import ENCODER_KINDS, EncoderSpecification
-from ensue.nn import (
-    GRU,
-    HGRN2,
-    LEM,
-    LRU,
-    LSTM,
-    MLSTM,
-    QRNN,
-    RWKV7,
-    SLSTM,
-    Bidirectional,
-    Clockwork,
-    CoupledLSTM,
-    DepthGatedLSTM,
-    ElementDropout,
-    Elman,
-    GatedDeltaNet,
-    GridLSTM,
-    LayerNormLSTM,
-    MinGRU,
-    MinLSTM,
-    MogrifierLSTM,
-    MultiHeadAttention,
-    PeepholeLSTM,
-    Pointwise,
-    ProjectedLSTM,
-    SequenceLayer,
-    Stack,
-    Transformer,
-    VariationalDropout,
-    WeightDrop,
-    Window,
-    Zoneout,
-)
 from ensue.training.optimizer import AdamW
 from layer_tables import layers
 from models import ENCODERS, REPRESENTATIVE, one_way, reader, some_slow
@@ -56,10 +23,13 @@ D_IN = 5
 MERGES = ["concatenate", "sum", "product", "mean"]
 READERS = [name for name in ENCODERS if name != "none"]
 CELLS = {
-    "elman": Elman, "lstm": LSTM, "peephole": PeepholeLSTM, "coupled": CoupledLSTM, "layer-norm": LayerNormLSTM,
-    "projected": ProjectedLSTM, "gru": GRU, "clockwork": Clockwork, "depth-gated": DepthGatedLSTM, "grid": GridLSTM,
-    "mingru": MinGRU, "minlstm": MinLSTM, "lru": LRU, "mogrifier": MogrifierLSTM, "lem": LEM, "slstm": SLSTM,
-    "mlstm": MLSTM, "hgrn2": HGRN2, "gated-deltanet": GatedDeltaNet, "rwkv7": RWKV7, "qrnn": QRNN,
+    "elman": nn.Elman, "lstm": nn.LSTM, "peephole": nn.PeepholeLSTM, "coupled": nn.CoupledLSTM,
+    "layer-norm": nn.LayerNormLSTM,
+    "projected": nn.ProjectedLSTM, "gru": nn.GRU, "clockwork": nn.Clockwork, "depth-gated": nn.DepthGatedLSTM,
+    "grid": nn.GridLSTM,
+    "mingru": nn.MinGRU, "minlstm": nn.MinLSTM, "lru": nn.LRU, "mogrifier": nn.MogrifierLSTM, "lem": nn.LEM,
+    "slstm": nn.SLSTM,
+    "mlstm": nn.MLSTM, "hgrn2": nn.HGRN2, "gated-deltanet": nn.GatedDeltaNet, "rwkv7": nn.RWKV7, "qrnn": nn.QRNN,
 }  # fmt: skip
 RECURRENT, STACKS = list(CELLS), ["depth-gated", "grid"]
 WITH_A_CELL = ["lstm", "peephole", "coupled", "layer-norm", "projected"]
@@ -69,7 +39,7 @@ DROPPED = [*HELD, "clockwork"]
 """Those that take dropout on their recurrent weights."""
 
 
-def build(specification: dict[str, Any], d_in: int = D_IN) -> SequenceLayer:
+def build(specification: dict[str, Any], d_in: int = D_IN) -> nn.SequenceLayer:
     torch.manual_seed(0)
     return build_encoder(**specification, d_in=d_in)
 
@@ -78,7 +48,7 @@ def inputs(d_in: int = D_IN, seed: int = 1) -> Tensor:
     return torch.randn(3, 7, d_in, generator=torch.Generator().manual_seed(seed))
 
 
-def modules_of(layers: nn.Module, kind: type[nn.Module]) -> list[Any]:
+def modules_of(layers: torch.nn.Module, kind: type[torch.nn.Module]) -> list[Any]:
     return [module for module in layers.modules() if isinstance(module, kind)]
 
 
@@ -96,8 +66,8 @@ def words_of_the_core() -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("cell", [cell for cell in CELLS.values() if cell not in (LSTM, GRU, Elman)])
-def test_a_cell_with_its_keys_is_named_in_two_files(cell: type[SequenceLayer]) -> None:
+@pytest.mark.parametrize("cell", [cell for cell in CELLS.values() if cell not in (nn.LSTM, nn.GRU, nn.Elman)])
+def test_a_cell_with_its_keys_is_named_in_two_files(cell: type[nn.SequenceLayer]) -> None:
     """Its file and the table of encoders, and a third one for the public name in `ensue.nn`."""
     named = {path for path, words in words_of_the_core().items() if cell.__name__ in words}
     file = cell.__module__.removeprefix("ensue.").replace(".", "/") + ".py"
@@ -159,7 +129,7 @@ def test_no_encoder_gives_the_features_as_they_are() -> None:
 @pytest.mark.parametrize("name", ["window", "elman", "gru"])
 def test_the_merge_is_the_recipes(name: str, merge: str, formula: Any) -> None:
     layers, x = build(reader(name, merge=merge)), inputs()
-    (both,) = modules_of(layers, Bidirectional)
+    (both,) = modules_of(layers, nn.Bidirectional)
     rightward, leftward = both.rightward(x)[0], both.leftward(x.flip(1))[0].flip(1)
     same(layers(x)[0], formula(rightward, leftward))
 
@@ -167,34 +137,38 @@ def test_the_merge_is_the_recipes(name: str, merge: str, formula: Any) -> None:
 def test_a_window_of_several_layers_is_a_feed_forward_network() -> None:
     """The layers above the window see one position each."""
     layers, x = build(one_way("windows")), inputs()
-    assert isinstance(layers, Stack)
+    assert isinstance(layers, nn.Stack)
     window, *above = layers
-    assert isinstance(window, Window)
+    assert isinstance(window, nn.Window)
     h = window(x)[0]
     assert len(above) == 2
     for layer in above:
-        assert isinstance(layer, Pointwise)
-        (linear,) = modules_of(layer, nn.Linear)
+        assert isinstance(layer, nn.Pointwise)
+        (linear,) = modules_of(layer, torch.nn.Linear)
         h = torch.tanh(h @ linear.weight.T + linear.bias)
     same(layers(x)[0], h)
 
 
 def test_keys_of_one_encoder_reach_it() -> None:
-    assert [layer.reset for layer in modules_of(build(reader("gru", reset="after")), GRU)] == ["after"] * 2
-    assert [layer.reset for layer in modules_of(build(reader("gru", reset="before")), GRU)] == ["before"] * 2
-    assert [layer.activation for layer in modules_of(build(reader("elman", activation="relu")), Elman)] == ["relu"] * 2
-    assert [layer.size for layer in modules_of(build(reader("windows")), Window)] == [3, 3]
-    (transformer,) = modules_of(build(reader("rotary", d_feedforward=9, norm="post", activation="relu")), Transformer)
+    assert [layer.reset for layer in modules_of(build(reader("gru", reset="after")), nn.GRU)] == ["after"] * 2
+    assert [layer.reset for layer in modules_of(build(reader("gru", reset="before")), nn.GRU)] == ["before"] * 2
+    assert [layer.activation for layer in modules_of(build(reader("elman", activation="relu")), nn.Elman)] == [
+        "relu"
+    ] * 2
+    assert [layer.size for layer in modules_of(build(reader("windows")), nn.Window)] == [3, 3]
+    (transformer,) = modules_of(
+        build(reader("rotary", d_feedforward=9, norm="post", activation="relu")), nn.Transformer
+    )
     for part in ("num_heads=2", "num_layers=2", "d_feedforward=9", "'rotary'", "'post'", "'relu'", "is_causal=False"):
         assert part in repr(transformer)
-    (projected,) = modules_of(build(one_way("projected")), ProjectedLSTM)
+    (projected,) = modules_of(build(one_way("projected")), nn.ProjectedLSTM)
     assert (projected.d_cell, projected.d_out) == (8, 6)
-    assert [layer.d_cell for layer in modules_of(build(reader("projected", d_cell=None)), ProjectedLSTM)] == [12, 12]
-    (clockwork,) = modules_of(build(one_way("clockwork", periods=[1, 3])), Clockwork)
+    assert [layer.d_cell for layer in modules_of(build(reader("projected", d_cell=None)), nn.ProjectedLSTM)] == [12, 12]
+    (clockwork,) = modules_of(build(one_way("clockwork", periods=[1, 3])), nn.Clockwork)
     assert list(clockwork.periods) == [1, 3]
-    assert [layer.size for layer in modules_of(build(reader("qrnn")), QRNN)] == [3, 3]
-    assert [layer.num_layers for layer in modules_of(build(reader("grid", num_layers=3)), GridLSTM)] == [3, 3]
-    assert "max_positions=50" in repr(modules_of(build(reader("learned", context=50)), Transformer)[0])
+    assert [layer.size for layer in modules_of(build(reader("qrnn")), nn.QRNN)] == [3, 3]
+    assert [layer.num_layers for layer in modules_of(build(reader("grid", num_layers=3)), nn.GridLSTM)] == [3, 3]
+    assert "max_positions=50" in repr(modules_of(build(reader("learned", context=50)), nn.Transformer)[0])
 
 
 @pytest.mark.sampled(3)
@@ -203,7 +177,7 @@ def test_keys_of_one_encoder_reach_it() -> None:
 def test_a_name_is_its_cell(name: str, bidirectional: bool) -> None:
     """As many layers as are asked for in each direction; a stack is one layer that has them."""
     layers = build(reader(name, num_layers=3, bidirectional=bidirectional))
-    cells = [layer for layer in modules_of(layers, SequenceLayer) if type(layer) is CELLS[name]]
+    cells = [layer for layer in modules_of(layers, nn.SequenceLayer) if type(layer) is CELLS[name]]
     assert len(cells) == (1 if name in STACKS else 3) * (2 if bidirectional else 1)
     assert {cell.d_out for cell in cells} == {6}
 
@@ -238,26 +212,26 @@ def test_a_language_model_learns_and_is_read_back(name: str) -> None:
 def test_a_transformer_with_a_window_and_blocks_that_start_as_the_identity(bidirectional: bool) -> None:
     """Its output is the normalized `x + tanh(W [x_{t-1}; x_t] + b)`, and in both directions a sum of two such terms."""
     layers = build(reader("rotary", bidirectional=bidirectional, num_layers=2, window=2, zero_writes=True), 4).double()
-    assert "zero_writes=True, window=2" in repr(modules_of(layers, Transformer)[0])
+    assert "zero_writes=True, window=2" in repr(modules_of(layers, nn.Transformer)[0])
     x = inputs(4).double()
-    windows = modules_of(layers, Window)
+    windows = modules_of(layers, nn.Window)
     assert len(windows) == 1 + bidirectional
     expected = x
     for window, earlier in zip(windows, (1, -1), strict=False):
-        nn.init.normal_(window.linear.bias)
+        torch.nn.init.normal_(window.linear.bias)
         beside = torch.zeros_like(x)
         for t in range(7):
             if 0 <= t - earlier < 7:
                 beside[:, t] = x[:, t - earlier]
         expected = expected + torch.tanh(torch.cat((beside, x), 2) @ window.linear.weight.T + window.linear.bias)
-    same(layers(x)[0], nn.functional.layer_norm(expected, (4,)))
-    assert not any(m.project_out.weight.any() for m in modules_of(layers, MultiHeadAttention))
+    same(layers(x)[0], torch.nn.functional.layer_norm(expected, (4,)))
+    assert not any(m.project_out.weight.any() for m in modules_of(layers, nn.MultiHeadAttention))
 
 
 @pytest.mark.parametrize("d_in", [4, 6])
 def test_a_transformer_reads_features_of_any_size(d_in: int) -> None:
     layers = build(reader("rotary"), d_in)
-    assert isinstance(layers, Transformer) == (d_in == 4)
+    assert isinstance(layers, nn.Transformer) == (d_in == 4)
     assert layers(inputs(d_in))[0].shape == (3, 7, 4)
 
 
@@ -267,17 +241,17 @@ def test_a_transformer_reads_features_of_any_size(d_in: int) -> None:
 def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str) -> None:
     recurrent = {"dropout_recurrent": 0.2} if name in DROPPED else {}
     layers = build(reader(name, num_layers=2, dropout=0.3, dropout_input=0.4, dropout_kind=kind, **recurrent))
-    assert isinstance(layers, Stack)
+    assert isinstance(layers, nn.Stack)
     shares = []
     for layer in layers:
-        if isinstance(layer, Bidirectional):
+        if isinstance(layer, nn.Bidirectional):
             shares.append("layer")
-            assert [part.p for part in modules_of(layer, WeightDrop)] == [0.2, 0.2] * len(recurrent)
+            assert [part.p for part in modules_of(layer, nn.WeightDrop)] == [0.2, 0.2] * len(recurrent)
         elif kind == "variational":
-            assert isinstance(layer, VariationalDropout)
+            assert isinstance(layer, nn.VariationalDropout)
             shares.append(str(layer.p))
         else:
-            shares += [str(part.p) for part in modules_of(layer, ElementDropout)]
+            shares += [str(part.p) for part in modules_of(layer, nn.ElementDropout)]
     assert shares == ["0.4", "layer", "0.3"] + ([] if name in STACKS else ["layer", "0.3"])
 
 
@@ -306,7 +280,7 @@ def test_each_kind_of_dropout_alone_is_in_training_alone(name: str, key: str) ->
 ])  # fmt: skip
 def test_zoneout_is_around_every_layer(name: str, cell: float) -> None:
     keys = {"zoneout_cell": cell} if cell else {}
-    around = modules_of(build(reader(name, num_layers=2, zoneout_hidden=0.1, **keys)), Zoneout)
+    around = modules_of(build(reader(name, num_layers=2, zoneout_hidden=0.1, **keys)), nn.Zoneout)
     assert len(around) == 4
     for layer in around:
         assert type(layer.layer) is CELLS[name]
@@ -317,8 +291,8 @@ def test_zoneout_is_around_every_layer(name: str, cell: float) -> None:
 @pytest.mark.parametrize("name", HELD)
 def test_zoneout_and_dropped_weights_go_together(name: str) -> None:
     layers, x = build(one_way(name, num_layers=1, zoneout_hidden=0.1, dropout_recurrent=0.5)), inputs()
-    (dropped,) = modules_of(layers, WeightDrop)
-    assert isinstance(dropped.layer, Zoneout)
+    (dropped,) = modules_of(layers, nn.WeightDrop)
+    assert isinstance(dropped.layer, nn.Zoneout)
     assert not layers(x)[0].equal(layers(x)[0])
     same(layers.eval()(x)[0], build(one_way(name, num_layers=1, zoneout_hidden=0.1)).eval()(x)[0], rtol=0, atol=0)
 

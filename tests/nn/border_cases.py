@@ -13,24 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ensue.nn import (
-    AttentionPooling,
-    CharacterCNN,
-    CharacterLSTM,
-    FirstPooling,
-    LastPooling,
-    LinearChainCRF,
-    MaxPooling,
-    MeanPooling,
-    Poolings,
-    Recurrent,
-    ScalarMix,
-    SequenceLayer,
-    SoftmaxHead,
-    TokenEmbedding,
-    linear_cross_entropy,
-    scan,
-)
+from ensue import nn as layers
 from ensue.types import Memory, State, leaves, map_state
 from laws.table import SUBJECTS
 
@@ -86,18 +69,18 @@ def forms(x: Tensor, *, of_any_type: bool = False, of_any_sizes: bool = False) -
     yield Form("one dimension less", x.sum(0), of_any_sizes)
 
 
-def forms_of_x(layer: SequenceLayer, *before: int) -> Iterator[Form]:
+def forms_of_x(layer: layers.SequenceLayer, *before: int) -> Iterator[Form]:
     has_type = any(True for _ in (*layer.parameters(), *layer.buffers()))
     yield from forms(numbers(*before, layer.d_in), of_any_type=not has_type)
     for features in {0, 1, layer.d_in - 1, layer.d_in + 1, 2 * layer.d_in} - {layer.d_in}:
         yield Form(f"{features} features", numbers(*before, features), False)
 
 
-def initial_state(layer: SequenceLayer, rows: int) -> State:
+def initial_state(layer: layers.SequenceLayer, rows: int) -> State:
     return layer.init_state(rows, None if layer.d_memory is None else Memory(numbers(rows, 3, layer.d_memory)))
 
 
-def forms_of_state(layer: SequenceLayer, rows: int) -> Iterator[Form]:
+def forms_of_state(layer: layers.SequenceLayer, rows: int) -> Iterator[Form]:
     yield Form("none", None, True)
     begin = map_state(
         lambda leaf: torch.randn_like(leaf) if leaf.is_floating_point() else leaf, initial_state(layer, rows)
@@ -202,7 +185,7 @@ def cases_of_layers(share: float) -> Iterator[Case]:
             for x, state, mask in triples(layer, rows, positions):
                 if random.random() < share:
                     name = f"{subject.name}: x {x.name}, state {state.name}, mask {mask.name}"
-                    naive = reading(layer.fold) if isinstance(layer, Recurrent) else None
+                    naive = reading(layer.fold) if isinstance(layer, layers.Recurrent) else None
                     fits = x.fits and state.fits and mask.fits
                     yield Case(name, reading(layer), [x.value, state.value, mask.value], fits, naive)
         for x, state in pairs(list(forms_of_x(layer, B)), list(forms_of_state(layer, B))):
@@ -224,7 +207,7 @@ def cases_of_memories(share: float) -> Iterator[Case]:
                 yield Case(name, partial(remembered, layer), [value.value, mask.value], value.fits and mask.fits)
 
 
-def remembered(layer: SequenceLayer, values: Any, mask: Any) -> list[Tensor]:
+def remembered(layer: layers.SequenceLayer, values: Any, mask: Any) -> list[Tensor]:
     return tensors(layer.init_state(B, Memory(values, mask)))
 
 
@@ -236,7 +219,7 @@ def pairs(first: list[Form], second: list[Form]) -> Iterator[tuple[Form, Form]]:
         yield random.choice(first[:5]), b
 
 
-def triples(layer: SequenceLayer, rows: int, positions: int) -> Iterator[tuple[Form, Form, Form]]:
+def triples(layer: layers.SequenceLayer, rows: int, positions: int) -> Iterator[tuple[Form, Form, Form]]:
     xs, states = list(forms_of_x(layer, rows, positions)), list(forms_of_state(layer, rows))
     masks = list(forms_of_mask(rows, positions))
     for x, state in pairs(xs, states):
@@ -250,24 +233,34 @@ def triples(layer: SequenceLayer, rows: int, positions: int) -> Iterator[tuple[F
 def cases_of_others(share: float) -> Iterator[Case]:
     """What is not a layer: each argument in many forms, the others as they should be."""
     K, D, V = 5, 6, 11
-    crf, head, large = LinearChainCRF(K).double(), SoftmaxHead(D, V).double(), SoftmaxHead(D, 1100).double()
+    crf, head, large = (
+        layers.LinearChainCRF(K).double(),
+        layers.SoftmaxHead(D, V).double(),
+        layers.SoftmaxHead(D, 1100).double(),
+    )
     mask, tags = torch.arange(T) < torch.tensor([[4], [0], [2]]), torch.randint(0, K, (B, T))
     ids = torch.randint(0, V, (B, T))
     e, h = numbers(B, T, K), numbers(B, T, D)
-    pools = [FirstPooling(D), LastPooling(D), MeanPooling(D), MaxPooling(D), AttentionPooling(D)]
-    pools = [*pools, LastPooling(D, bidirectional=True)]
-    pools = [pool.double() for pool in [*pools, Poolings([MeanPooling(D), MaxPooling(D)])]]
+    pools = [
+        layers.FirstPooling(D),
+        layers.LastPooling(D),
+        layers.MeanPooling(D),
+        layers.MaxPooling(D),
+        layers.AttentionPooling(D),
+    ]
+    pools = [*pools, layers.LastPooling(D, bidirectional=True)]
+    pools = [pool.double() for pool in [*pools, layers.Poolings([layers.MeanPooling(D), layers.MaxPooling(D)])]]
     functions: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         "crf.log_partition": (crf.log_partition, [e, mask]), "crf.score": (crf.score, [e, tags, mask]),
         "crf.nats": (crf.nats, [e, tags, mask]), "crf.marginals": (crf.marginals, [e, mask]),
         "crf.best": (crf.best, [e, mask]), "crf.best_k": (lambda e, mask: crf.best_k(e, 3, mask), [e, mask]),
         "head": (head, [h]), "head.nats": (head.nats, [h, ids]), "head.total_nats": (head.total_nats, [h, ids]),
         "large head.total_nats": (large.total_nats, [h, ids]),
-        "linear_cross_entropy": (linear_cross_entropy, [numbers(B, D), numbers(V, D), numbers(V), ids[:, 0]]),
-        "embedding": (TokenEmbedding(V, D).double(), [ids]), "scalar mix": (ScalarMix(T).double(), [h]),
-        "character lstm": (CharacterLSTM(V, d_character=3, d_out=4).double(), [ids, mask]),
-        "character cnn": (CharacterCNN(V, d_character=3, d_out=4).double(), [ids, mask]),
-        "scan": (lambda a, b, start, mask: scan(a, b, start, mask=mask), [h.sigmoid(), h, numbers(B, D), mask]),
+        "linear_cross_entropy": (layers.linear_cross_entropy, [numbers(B, D), numbers(V, D), numbers(V), ids[:, 0]]),
+        "embedding": (layers.TokenEmbedding(V, D).double(), [ids]), "scalar mix": (layers.ScalarMix(T).double(), [h]),
+        "character lstm": (layers.CharacterLSTM(V, d_character=3, d_out=4).double(), [ids, mask]),
+        "character cnn": (layers.CharacterCNN(V, d_character=3, d_out=4).double(), [ids, mask]),
+        "scan": (lambda a, b, start, mask: layers.scan(a, b, start, mask=mask), [h.sigmoid(), h, numbers(B, D), mask]),
         **{f"pooling {pool!r}": (pool, [h, mask]) for pool in pools},
     }  # fmt: skip
     for name, (function, args) in functions.items():

@@ -9,25 +9,11 @@ import torch
 from torch import Tensor
 
 from engine.twins import needs_compiler
+from ensue import nn as layers
 from ensue.engine import executing
 from ensue.engine.execution import _arguments, _get_runner, read_parameters
 from ensue.engine.runner import Runner, Values
 from ensue.engine.storage import Packing, Storage
-from ensue.nn import (
-    GRU,
-    LSTM,
-    AdditiveAttention,
-    Bidirectional,
-    Clockwork,
-    Elman,
-    MultiHeadAttention,
-    PeepholeLSTM,
-    PostNormDecoderBlock,
-    Recurrent,
-    Source,
-    Stack,
-    Window,
-)
 from ensue.nn.recurrent.lstm import LSTMState
 from ensue.types import Memory, Shared, map_state
 
@@ -51,12 +37,12 @@ def with_gaps(*places: tuple[int, int]) -> Tensor:
     return mask
 
 
-lstm, stack = LSTM(8, 16), Stack([LSTM(8, 8), GRU(8, 16)])
-attention = MultiHeadAttention(8, num_heads=2)
-additive = AdditiveAttention(8, 6)
-decoder = Stack([PostNormDecoderBlock(8, num_heads=2, d_feedforward=8)])
+lstm, stack = layers.LSTM(8, 16), layers.Stack([layers.LSTM(8, 8), layers.GRU(8, 16)])
+attention = layers.MultiHeadAttention(8, num_heads=2)
+additive = layers.AdditiveAttention(8, 6)
+decoder = layers.Stack([layers.PostNormDecoderBlock(8, num_heads=2, d_feedforward=8)])
 of_three = (torch.zeros(3, 5, 8),)
-clockwork, both_ways = Clockwork(8, 16, periods=(1, 2)), Bidirectional(lstm, LSTM(8, 16))
+clockwork, both_ways = layers.Clockwork(8, 16, periods=(1, 2)), layers.Bidirectional(lstm, layers.LSTM(8, 16))
 WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "LSTM.forward expects state.h of (4, 16), found (2, 16)", lambda: lstm(x_of(), lstm.init_state(2))),
     (
@@ -84,12 +70,12 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (
         ValueError,
         "Stack.forward expects state[1].h of (4, 16), found (3, 16)",
-        lambda: stack(x_of(), (LSTM(8, 8).init_state(B), GRU(8, 16).init_state(3))),
+        lambda: stack(x_of(), (layers.LSTM(8, 8).init_state(B), layers.GRU(8, 16).init_state(3))),
     ),
     (
         ValueError,
         "Window.forward expects state.last of (4, 0, 8), found (4, 1, 8)",
-        lambda: Window(8, 4, size=1)(x_of(), Window(8, 4, size=2).init_state(B)),
+        lambda: layers.Window(8, 4, size=1)(x_of(), layers.Window(8, 4, size=2).init_state(B)),
     ),
     (
         ValueError,
@@ -114,12 +100,14 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (
         ValueError,
         "AdditiveAttention.forward expects state.content.keys of (4, any, 8), found (4, 5, 7)",
-        lambda: additive(x_of(), AdditiveAttention(7, 6).init_state(B, Memory(torch.zeros(B, 5, 6)))),
+        lambda: additive(x_of(), layers.AdditiveAttention(7, 6).init_state(B, Memory(torch.zeros(B, 5, 6)))),
     ),
     (
         ValueError,
         "AdditiveAttention.forward expects state.content of one length, found [0, 5]",
-        lambda: additive(x_of(), Shared(Source(*of_three, *additive.init_state(3).content[1:]), torch.zeros(B).long())),
+        lambda: additive(
+            x_of(), Shared(layers.Source(*of_three, *additive.init_state(3).content[1:]), torch.zeros(B).long())
+        ),
     ),
     (
         ValueError,
@@ -146,7 +134,7 @@ def test_what_does_not_fit_is_named(kind: type[Exception], message: str, call: C
 
 
 def test_a_layer_of_somebody_else_has_the_checks(unchecked_types: None) -> None:
-    class Sum(Recurrent):
+    class Sum(layers.Recurrent):
         d_in = d_out = 3
 
         def init_state(self, batch_size: int, memory: object = None) -> Tensor:
@@ -163,7 +151,7 @@ def test_a_layer_of_somebody_else_has_the_checks(unchecked_types: None) -> None:
 
 
 def test_a_layer_may_change_its_type_and_its_parts() -> None:
-    layer = Stack([nn_layer := LSTM(8, 4), Elman(4, 4)])
+    layer = layers.Stack([nn_layer := layers.LSTM(8, 4), layers.Elman(4, 4)])
     layer(x_of())
     layer.double()
     _, state = layer(x_of().double())
@@ -171,13 +159,13 @@ def test_a_layer_may_change_its_type_and_its_parts() -> None:
     with pytest.raises(TypeError, match=r"expects x in torch\.float64, found torch\.float32"):
         layer(x_of())
     layer.float()
-    layer.layers[0] = LSTM(8, 4).float()
+    layer.layers[0] = layers.LSTM(8, 4).float()
     layer(x_of(), layer.init_state(B))
     assert nn_layer.weight_input.dtype == torch.float32
 
 
 def test_what_autocast_makes_may_enter() -> None:
-    layer = Elman(8, 8)
+    layer = layers.Elman(8, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         for run in (layer, layer.fold):
             _, state = run(x_of().bfloat16())
@@ -189,7 +177,7 @@ def test_what_autocast_makes_may_enter() -> None:
 
 def test_a_checked_call_leaves_nothing_behind() -> None:
     """After an error inside of a layer the next call is checked again."""
-    layer = Bidirectional(lstm, LSTM(8, 16))
+    layer = layers.Bidirectional(lstm, layers.LSTM(8, 16))
     with pytest.raises(TypeError, match="looks ahead"):
         layer.step(x_of()[:, 0])
     with pytest.raises(ValueError, match="expects x"):
@@ -202,7 +190,7 @@ class TestParametersThatChange:
     @pytest.mark.parametrize("name", ["weight_hidden", "weight_input", "bias"])
     @pytest.mark.parametrize("execution", ["compiled", "plain"])
     def test_another_size(self, name: str, execution: Any) -> None:
-        layer = PeepholeLSTM(8, 16)
+        layer = layers.PeepholeLSTM(8, 16)
         with executing(execution):
             layer(x_of())
             getattr(layer, name).data = getattr(layer, name).data[..., :-1].contiguous()
@@ -210,14 +198,14 @@ class TestParametersThatChange:
                 layer(x_of())
 
     def test_another_type(self) -> None:
-        layer = PeepholeLSTM(8, 16)
+        layer = layers.PeepholeLSTM(8, 16)
         layer(x_of())
         layer.weight_hidden.data = layer.weight_hidden.data.double()
         with pytest.raises((TypeError, RuntimeError), match=r"torch\.float64|dtype|Double"):
             layer(x_of())
 
     def test_other_strides(self) -> None:
-        layer, x = PeepholeLSTM(8, 16), torch.randn(B, T, 8)
+        layer, x = layers.PeepholeLSTM(8, 16), torch.randn(B, T, 8)
         expected = layer(x)[0]
         for name in ("weight_hidden", "bias", "weight_cell"):
             if hasattr(layer, name):
@@ -226,7 +214,7 @@ class TestParametersThatChange:
         torch.testing.assert_close(layer(x)[0], expected)
 
     def test_all_of_another_type(self) -> None:
-        layer = PeepholeLSTM(8, 16)
+        layer = layers.PeepholeLSTM(8, 16)
         layer(x_of())
         layer.to(torch.float64)
         assert layer(x_of().double())[0].dtype == torch.float64
@@ -234,7 +222,7 @@ class TestParametersThatChange:
 
 def error_of(change: Callable[[Tensor], Tensor]) -> Tensor:
     """The gradient at x, with the errors that arrive at the engine changed on their way."""
-    layer, x = PeepholeLSTM(8, 16), torch.randn(B, T, 8, requires_grad=True)
+    layer, x = layers.PeepholeLSTM(8, 16), torch.randn(B, T, 8, requires_grad=True)
     y, _ = layer.double()(x.double())
     node = y.grad_fn
     while "Recurrence" not in node.name():
@@ -264,7 +252,7 @@ def test_errors_that_arrive_in_other_forms() -> None:
 )
 def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], message: str) -> None:
     """Torch would refuse them, too, before they come so far."""
-    layer, x = PeepholeLSTM(8, 16).double(), torch.randn(B, T, 8, dtype=torch.float64)
+    layer, x = layers.PeepholeLSTM(8, 16).double(), torch.randn(B, T, 8, dtype=torch.float64)
     rows, runner = Packing.of(x, None), _get_runner(layer)
     assert isinstance(runner, Runner)
     packed, states = _arguments(runner, x, layer.init_state(B), rows)
@@ -278,7 +266,7 @@ def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], m
 
 def test_negative_views_are_what_they_show() -> None:
     """The imaginary part of a conjugate is a view whose sign is turned when it is read."""
-    layer, z = PeepholeLSTM(8, 16), torch.randn(B, T, 8, dtype=torch.complex64)
+    layer, z = layers.PeepholeLSTM(8, 16), torch.randn(B, T, 8, dtype=torch.complex64)
     x = z.conj().imag
     assert x.is_neg()
     torch.testing.assert_close(layer(x)[0], layer.fold(x)[0])

@@ -8,35 +8,8 @@ import pytest
 import torch
 
 import ensue.nn
+from ensue import nn
 from ensue.errors import ContextError
-from ensue.nn import (
-    GRU,
-    LSTM,
-    AdditiveAttention,
-    AttentionalLayer,
-    Bidirectional,
-    BilinearAttention,
-    DepthGatedLSTM,
-    DotAttention,
-    Elman,
-    FromContext,
-    GridLSTM,
-    InputFeeding,
-    LearnedPositions,
-    MultiHeadAttention,
-    MultiHeadCrossAttention,
-    PostNormBlock,
-    Residual,
-    Rotary,
-    SinusoidalPositions,
-    Stack,
-    TokenEmbedding,
-    Transformer,
-    VariationalDropout,
-    WeightDrop,
-    Window,
-    WithContext,
-)
 from ensue.testing.laws import Subject
 from laws.table import CASES, concrete_layers
 from source_imports import SOURCE
@@ -55,74 +28,86 @@ def test_a_repr_is_one_line_that_makes_the_layer(subject: Subject) -> None:
 
 
 def test_a_repr_in_full() -> None:
-    assert repr(LSTM(8, 16)) == "LSTM(d_in=8, d_out=16)"
-    assert repr(GRU(8, 16)) == "GRU(d_in=8, d_out=16, reset='after')"
-    assert repr(Stack([LSTM(8, 8)])) == "Stack([LSTM(d_in=8, d_out=8)])"
+    assert repr(nn.LSTM(8, 16)) == "LSTM(d_in=8, d_out=16)"
+    assert repr(nn.GRU(8, 16)) == "GRU(d_in=8, d_out=16, reset='after')"
+    assert repr(nn.Stack([nn.LSTM(8, 8)])) == "Stack([LSTM(d_in=8, d_out=8)])"
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: Window(4, 4, size=0), "a window must have at least one position, found 0"),
-    (lambda: Elman(4, 4, activation="sine"), "activation must be tanh or relu, found 'sine'"),  # type: ignore[arg-type]
-    (lambda: GRU(4, 4, reset="never"), "reset must be before or after, found 'never'"),  # type: ignore[arg-type]
-    (lambda: MultiHeadAttention(6, num_heads=4), "4 heads cannot share 6 features"),
-    (lambda: MultiHeadAttention(6, num_heads=0), "0 heads cannot share 6 features"),
+    (lambda: nn.Window(4, 4, size=0), "a window must have at least one position, found 0"),
+    (lambda: nn.Elman(4, 4, activation="sine"), "activation must be tanh or relu, found 'sine'"),  # type: ignore[arg-type]
+    (lambda: nn.GRU(4, 4, reset="never"), "reset must be before or after, found 'never'"),  # type: ignore[arg-type]
+    (lambda: nn.MultiHeadAttention(6, num_heads=4), "4 heads cannot share 6 features"),
+    (lambda: nn.MultiHeadAttention(6, num_heads=0), "0 heads cannot share 6 features"),
     (
-        lambda: MultiHeadAttention(6, num_heads=2, rotary=True),
+        lambda: nn.MultiHeadAttention(6, num_heads=2, rotary=True),
         "rotary positions rotate pairs of features; a head has 3 features",
     ),
-    (lambda: MultiHeadAttention(6, num_heads=2, dropout=1.5), "dropout must be a probability from 0 to 1, found 1.5"),
-    (lambda: MultiHeadCrossAttention(6, 4, num_heads=4), "4 heads cannot share 6 features"),
-    (lambda: AdditiveAttention(6, 4, dropout=-1), "dropout must be a probability from 0 to 1, found -1"),
-    (lambda: DotAttention(6, 4), "dot products need as many features in x as in the memory, not 6 and 4"),
     (
-        lambda: Stack([BilinearAttention(4, 4), AdditiveAttention(4, 3)]),
+        lambda: nn.MultiHeadAttention(6, num_heads=2, dropout=1.5),
+        "dropout must be a probability from 0 to 1, found 1.5",
+    ),
+    (lambda: nn.MultiHeadCrossAttention(6, 4, num_heads=4), "4 heads cannot share 6 features"),
+    (lambda: nn.AdditiveAttention(6, 4, dropout=-1), "dropout must be a probability from 0 to 1, found -1"),
+    (lambda: nn.DotAttention(6, 4), "dot products need as many features in x as in the memory, not 6 and 4"),
+    (
+        lambda: nn.Stack([nn.BilinearAttention(4, 4), nn.AdditiveAttention(4, 3)]),
         "layers of one Stack must attend to one memory; found sizes [3, 4]",
     ),
     (
-        lambda: Transformer(4, num_heads=2, num_layers=1, max_positions=8, d_memory=4, is_causal=False),
+        lambda: nn.Transformer(4, num_heads=2, num_layers=1, max_positions=8, d_memory=4, is_causal=False),
         "a Transformer that attends to a memory must be causal",
     ),
     (
-        lambda: InputFeeding(LSTM(8, 5), AttentionalLayer(DotAttention(4, 4))),
+        lambda: nn.InputFeeding(nn.LSTM(8, 5), nn.AttentionalLayer(nn.DotAttention(4, 4))),
         "AttentionalLayer(DotAttention(d_in=4, d_memory=4, dropout=0.0), d_out=4) cannot read the 5 features of LSTM",
     ),
     (
-        lambda: InputFeeding(LSTM(4, 4), AttentionalLayer(DotAttention(4, 4))),
+        lambda: nn.InputFeeding(nn.LSTM(4, 4), nn.AttentionalLayer(nn.DotAttention(4, 4))),
         "d_in of LSTM(d_in=4, d_out=4) must exceed the 4 features of the last output",
     ),
     (
-        lambda: InputFeeding(FromContext(LSTM(8, 4), 3), AttentionalLayer(DotAttention(4, 4))),
+        lambda: nn.InputFeeding(nn.FromContext(nn.LSTM(8, 4), 3), nn.AttentionalLayer(nn.DotAttention(4, 4))),
         "FromContext(LSTM(d_in=8, d_out=4), d_memory=3, bidirectional=False) is not causal or needs another memory",
     ),
-    (lambda: WithContext(LSTM(4, 4), 4), "d_in of LSTM(d_in=4, d_out=4) must exceed the 4 features of the memory"),
-    (lambda: FromContext(VariationalDropout(0.5, d_in=4), 4), "the state of VariationalDropout(p=0.5, d_in=4) has no"),
-    (lambda: FromContext(DotAttention(4, 4), 3), "DotAttention(d_in=4, d_memory=4, dropout=0.0) attends to a memory"),
-    (lambda: Rotary(3), "rotary positions rotate pairs of features; a head has 3 features"),
-    (lambda: SinusoidalPositions(5), "sinusoidal positions are pairs of features; d_model is 5"),
     (
-        lambda: PostNormBlock(4, num_heads=2, d_feedforward=4, activation="tanh"),  # type: ignore[arg-type]
+        lambda: nn.WithContext(nn.LSTM(4, 4), 4),
+        "d_in of LSTM(d_in=4, d_out=4) must exceed the 4 features of the memory",
+    ),
+    (
+        lambda: nn.FromContext(nn.VariationalDropout(0.5, d_in=4), 4),
+        "the state of VariationalDropout(p=0.5, d_in=4) has no",
+    ),
+    (
+        lambda: nn.FromContext(nn.DotAttention(4, 4), 3),
+        "DotAttention(d_in=4, d_memory=4, dropout=0.0) attends to a memory",
+    ),
+    (lambda: nn.Rotary(3), "rotary positions rotate pairs of features; a head has 3 features"),
+    (lambda: nn.SinusoidalPositions(5), "sinusoidal positions are pairs of features; d_model is 5"),
+    (
+        lambda: nn.PostNormBlock(4, num_heads=2, d_feedforward=4, activation="tanh"),  # type: ignore[arg-type]
         "activation must be one of relu, gelu, gelu-tanh, silu, found 'tanh'",
     ),
-    (lambda: Transformer(4, num_heads=2, num_layers=1), "learned positions need max_positions"),
+    (lambda: nn.Transformer(4, num_heads=2, num_layers=1), "learned positions need max_positions"),
     (
-        lambda: Transformer(4, num_heads=2, num_layers=1, positions="none"),  # type: ignore[arg-type]
+        lambda: nn.Transformer(4, num_heads=2, num_layers=1, positions="none"),  # type: ignore[arg-type]
         "positions must be one of learned, sinusoidal, rotary, disentangled, found 'none'",
     ),
     (
-        lambda: Transformer(4, num_heads=2, num_layers=1, max_positions=8, norm="no"),  # type: ignore[arg-type]
+        lambda: nn.Transformer(4, num_heads=2, num_layers=1, max_positions=8, norm="no"),  # type: ignore[arg-type]
         "norm must be one of pre, post, found 'no'",
     ),
-    (lambda: Stack([]), "a Stack needs at least one layer"),
-    (lambda: DepthGatedLSTM(4, 4, num_layers=0), "a DepthGatedLSTM needs at least one layer, not 0"),
-    (lambda: GridLSTM(4, 4, num_layers=0), "a GridLSTM needs at least one layer, not 0"),
-    (lambda: Stack([LSTM(4, 5), LSTM(4, 5)]), "LSTM(d_in=4, d_out=5) cannot read the 5 features of LSTM"),
-    (lambda: Residual(LSTM(4, 5)), "a residual connection needs d_out = d_in"),
-    (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 6)), "both directions need the same sizes"),
-    (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 5), merge="max"), "merge must be concatenate"),  # type: ignore[arg-type]
-    (lambda: WeightDrop(Window(4, 4, size=2), 0.5), "WeightDrop needs a layer with a parameter weight_hidden"),
-    (lambda: WeightDrop(LSTM(4, 4), -0.1), "dropout must be a probability from 0 to 1, found -0.1"),
-    (lambda: VariationalDropout(2, d_in=4), "dropout must be a probability from 0 to 1, found 2"),
-    (lambda: TokenEmbedding(10, 4, dropout=7), "dropout must be a probability from 0 to 1, found 7"),
+    (lambda: nn.Stack([]), "a Stack needs at least one layer"),
+    (lambda: nn.DepthGatedLSTM(4, 4, num_layers=0), "a DepthGatedLSTM needs at least one layer, not 0"),
+    (lambda: nn.GridLSTM(4, 4, num_layers=0), "a GridLSTM needs at least one layer, not 0"),
+    (lambda: nn.Stack([nn.LSTM(4, 5), nn.LSTM(4, 5)]), "LSTM(d_in=4, d_out=5) cannot read the 5 features of LSTM"),
+    (lambda: nn.Residual(nn.LSTM(4, 5)), "a residual connection needs d_out = d_in"),
+    (lambda: nn.Bidirectional(nn.LSTM(4, 5), nn.LSTM(4, 6)), "both directions need the same sizes"),
+    (lambda: nn.Bidirectional(nn.LSTM(4, 5), nn.LSTM(4, 5), merge="max"), "merge must be concatenate"),  # type: ignore[arg-type]
+    (lambda: nn.WeightDrop(nn.Window(4, 4, size=2), 0.5), "WeightDrop needs a layer with a parameter weight_hidden"),
+    (lambda: nn.WeightDrop(nn.LSTM(4, 4), -0.1), "dropout must be a probability from 0 to 1, found -0.1"),
+    (lambda: nn.VariationalDropout(2, d_in=4), "dropout must be a probability from 0 to 1, found 2"),
+    (lambda: nn.TokenEmbedding(10, 4, dropout=7), "dropout must be a probability from 0 to 1, found 7"),
 ]
 
 
@@ -134,7 +119,7 @@ def test_wrong_arguments_are_named(make: Callable[[], object], message: str) -> 
 
 
 def test_too_many_positions() -> None:
-    layer = LearnedPositions(4, max_positions=3)
+    layer = nn.LearnedPositions(4, max_positions=3)
     with pytest.raises(ContextError, match="4 positions; this model has learned 3"):
         layer(torch.zeros(1, 4, 4))
     _, state = layer(torch.zeros(1, 3, 4))
@@ -143,7 +128,7 @@ def test_too_many_positions() -> None:
 
 
 def test_padding_may_lie_beyond_the_last_position() -> None:
-    layer = LearnedPositions(4, max_positions=3)
+    layer = nn.LearnedPositions(4, max_positions=3)
     mask = torch.tensor([[True, True, True, False]])
     y, _ = layer(torch.zeros(1, 4, 4), mask=mask)
     torch.testing.assert_close(y[0, :3], layer.weight)
@@ -151,7 +136,7 @@ def test_padding_may_lie_beyond_the_last_position() -> None:
 
 @pytest.mark.parametrize(
     "layer",
-    [Bidirectional(LSTM(4, 4), LSTM(4, 4)), MultiHeadAttention(4, num_heads=2, is_causal=False)],
+    [nn.Bidirectional(nn.LSTM(4, 4), nn.LSTM(4, 4)), nn.MultiHeadAttention(4, num_heads=2, is_causal=False)],
     ids=["bidirectional", "attention"],
 )
 def test_what_looks_ahead_cannot_step(layer: ensue.nn.SequenceLayer) -> None:

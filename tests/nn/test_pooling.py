@@ -9,44 +9,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ensue.nn import (
-    LSTM,
-    AttentionPooling,
-    Bidirectional,
-    FirstPooling,
-    LastPooling,
-    MaxPooling,
-    MeanPooling,
-    Pooling,
-    Poolings,
-)
+from ensue import nn as layers
 from ensue.types import detach, select_rows
 
 D = 4
 
 
-def attention(pooling: AttentionPooling, h: Tensor) -> Tensor:
+def attention(pooling: layers.AttentionPooling, h: Tensor) -> Tensor:
     u = torch.tanh(h @ pooling.linear.weight.T + pooling.linear.bias)
     return torch.softmax(u @ pooling.vector.weight[0], dim=0) @ h
 
 
-def several() -> Poolings:
-    return Poolings([MeanPooling(D), LastPooling(D, bidirectional=True), AttentionPooling(D, d_attention=3)])
+def several() -> layers.Poolings:
+    return layers.Poolings(
+        [layers.MeanPooling(D), layers.LastPooling(D, bidirectional=True), layers.AttentionPooling(D, d_attention=3)]
+    )
 
 
-Formula = Callable[[Pooling, Tensor], Tensor]
+Formula = Callable[[layers.Pooling, Tensor], Tensor]
 """What a pooling makes of the real positions (T, d) of one row, of which there is at least one."""
 
-FORMULAS: dict[str, tuple[Callable[[], Pooling], Formula]] = {
-    "first": (lambda: FirstPooling(D), lambda _, h: h[0]),
-    "last": (lambda: LastPooling(D), lambda _, h: h[-1]),
+FORMULAS: dict[str, tuple[Callable[[], layers.Pooling], Formula]] = {
+    "first": (lambda: layers.FirstPooling(D), lambda _, h: h[0]),
+    "last": (lambda: layers.LastPooling(D), lambda _, h: h[-1]),
     "both ends": (
-        lambda: LastPooling(D, bidirectional=True),
+        lambda: layers.LastPooling(D, bidirectional=True),
         lambda _, h: torch.cat((h[-1, : D // 2], h[0, D // 2 :])),
     ),
-    "mean": (lambda: MeanPooling(D), lambda _, h: h.mean(0)),
-    "max": (lambda: MaxPooling(D), lambda _, h: h.amax(0)),
-    "attention": (lambda: AttentionPooling(D), attention),  # type: ignore[dict-item]
+    "mean": (lambda: layers.MeanPooling(D), lambda _, h: h.mean(0)),
+    "max": (lambda: layers.MaxPooling(D), lambda _, h: h.amax(0)),
+    "attention": (lambda: layers.AttentionPooling(D), attention),  # type: ignore[dict-item]
     "several": (
         several,
         lambda p, h: torch.cat((h.mean(0), h[-1, : D // 2], h[0, D // 2 :], attention(list(p)[2], h))),  # type: ignore
@@ -55,7 +47,7 @@ FORMULAS: dict[str, tuple[Callable[[], Pooling], Formula]] = {
 POOLINGS = pytest.mark.parametrize(("make", "formula"), FORMULAS.values(), ids=FORMULAS)
 
 
-def built(make: Callable[[], Pooling]) -> Pooling:
+def built(make: Callable[[], layers.Pooling]) -> layers.Pooling:
     torch.manual_seed(0)
     return make().double()
 
@@ -67,7 +59,7 @@ def rows(lengths: list[int], filling: float = torch.nan) -> tuple[Tensor, Tensor
 
 
 @POOLINGS
-def test_the_formula(make: Callable[[], Pooling], formula: Formula) -> None:
+def test_the_formula(make: Callable[[], layers.Pooling], formula: Formula) -> None:
     """Values and gradients; NaN at padding reaches nothing; a row without real positions gives zeros."""
     pooling, lengths = built(make), [5, 2, 0, 3, 1]
     h, mask = rows(lengths)
@@ -88,7 +80,7 @@ def test_the_formula(make: Callable[[], Pooling], formula: Formula) -> None:
 @settings(max_examples=15)
 @given(lengths=st.lists(st.integers(0, 8), min_size=1, max_size=4), cuts=st.lists(st.integers(0, 8), max_size=3))
 def test_segments_are_the_whole(
-    make: Callable[[], Pooling], formula: Formula, lengths: list[int], cuts: list[int]
+    make: Callable[[], layers.Pooling], formula: Formula, lengths: list[int], cuts: list[int]
 ) -> None:
     """Cut anywhere, also where nothing stands and where some rows have ended; values and gradients."""
     pooling, (h, mask) = built(make), rows([*lengths, 1])
@@ -106,7 +98,7 @@ def test_segments_are_the_whole(
 
 
 @POOLINGS
-def test_a_state_is_a_value(make: Callable[[], Pooling], formula: Formula) -> None:
+def test_a_state_is_a_value(make: Callable[[], layers.Pooling], formula: Formula) -> None:
     """Rows may be chosen from it and its history dropped; an update leaves it as it was."""
     pooling, (h, mask) = built(make), rows([5, 2, 4])
     state = pooling.update(pooling.init_state(3), h[:, :2], mask[:, :2])
@@ -119,7 +111,7 @@ def test_a_state_is_a_value(make: Callable[[], Pooling], formula: Formula) -> No
 
 
 @POOLINGS
-def test_no_state_is_the_initial_one(make: Callable[[], Pooling], formula: Formula) -> None:
+def test_no_state_is_the_initial_one(make: Callable[[], layers.Pooling], formula: Formula) -> None:
     """Also for a segment without positions, which changes no state."""
     pooling, (h, mask) = built(make), rows([3, 2, 0])
     for length in (3, 0):
@@ -130,7 +122,7 @@ def test_no_state_is_the_initial_one(make: Callable[[], Pooling], formula: Formu
 
 
 @POOLINGS
-def test_padding_has_no_gradient(make: Callable[[], Pooling], formula: Formula) -> None:
+def test_padding_has_no_gradient(make: Callable[[], layers.Pooling], formula: Formula) -> None:
     gradients = []
     for filling in (5.0, -7.0):
         h, mask = rows([3, 1, 0], filling)
@@ -143,7 +135,7 @@ def test_padding_has_no_gradient(make: Callable[[], Pooling], formula: Formula) 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_among_equal_maxima_the_first_has_the_gradient(cut: int) -> None:
     h = torch.tensor([[[1.0], [2.0], [2.0], [2.0]]]).expand(1, 4, D).clone().requires_grad_()
-    pooling = MaxPooling(D)
+    pooling = layers.MaxPooling(D)
     state = pooling.init_state(1)
     for part in (h[:, :cut], h[:, cut:]):
         state = pooling.update(state, part)
@@ -153,14 +145,14 @@ def test_among_equal_maxima_the_first_has_the_gradient(cut: int) -> None:
 
 def test_last_of_both_directions_is_where_they_end() -> None:
     torch.manual_seed(0)
-    layer, (h, mask) = Bidirectional(LSTM(D, 3), LSTM(D, 3)), rows([5, 2, 1])
+    layer, (h, mask) = layers.Bidirectional(layers.LSTM(D, 3), layers.LSTM(D, 3)), rows([5, 2, 1])
     y, (rightward, leftward) = layer(h.float(), mask=mask)
-    pooled = LastPooling(6, bidirectional=True)(y, mask)
+    pooled = layers.LastPooling(6, bidirectional=True)(y, mask)
     torch.testing.assert_close(pooled, torch.cat((rightward.h, leftward.h), dim=1))
 
 
 def test_large_scores_do_not_overflow() -> None:
-    pooling = AttentionPooling(D)
+    pooling = layers.AttentionPooling(D)
     with torch.no_grad():
         pooling.vector.weight.fill_(1e4)
     h = torch.cat((torch.full((1, 2, D), -9.0), torch.full((1, 1, D), 9.0)), dim=1)
@@ -183,8 +175,8 @@ def test_half_precision_features_are_summed_in_full(name: str) -> None:
 
 def test_wrong_sizes_are_named() -> None:
     with pytest.raises(ValueError, match="two directions need an even number of features, not 5"):
-        LastPooling(5, bidirectional=True)
+        layers.LastPooling(5, bidirectional=True)
     with pytest.raises(ValueError, match="concatenated poolings must read the same number of features"):
-        Poolings([MeanPooling(3), MaxPooling(4)])
+        layers.Poolings([layers.MeanPooling(3), layers.MaxPooling(4)])
     with pytest.raises(ValueError, match="concatenated poolings"):
-        Poolings([])
+        layers.Poolings([])

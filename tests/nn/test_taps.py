@@ -6,22 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from ensue import nn as layers
 from ensue.errors import EnsueError
-from ensue.nn import (
-    GRU,
-    LSTM,
-    CopyingHead,
-    Elman,
-    MultiHeadAttention,
-    SequenceLayer,
-    SoftmaxHead,
-    Stack,
-    Transformer,
-    Window,
-    replace,
-    tap_names,
-    watch,
-)
 from ensue.nn.taps import is_watched
 from ensue.testing.laws import inputs, start
 from ensue.types import Memory
@@ -30,10 +16,11 @@ from training.tiny import some_slow
 
 D, B, T = 4, 2, 5
 LAYERS = {
-    "lstm": lambda: LSTM(D, D), "gru after": lambda: GRU(D, D), "gru before": lambda: GRU(D, D, reset="before"),
-    "elman": lambda: Elman(D, D), "window": lambda: Window(D, D, size=2),
-    "attention": lambda: MultiHeadAttention(D, num_heads=2),
-    "transformer": lambda: Transformer(D, num_heads=2, num_layers=2, positions="rotary"),
+    "lstm": lambda: layers.LSTM(D, D), "gru after": lambda: layers.GRU(D, D),
+    "gru before": lambda: layers.GRU(D, D, reset="before"),
+    "elman": lambda: layers.Elman(D, D), "window": lambda: layers.Window(D, D, size=2),
+    "attention": lambda: layers.MultiHeadAttention(D, num_heads=2),
+    "transformer": lambda: layers.Transformer(D, num_heads=2, num_layers=2, positions="rotary"),
 }  # fmt: skip
 
 
@@ -48,17 +35,17 @@ def test_a_watched_layer_gives_what_it_gives(make, mask) -> None:  # type: ignor
     layer, x = make(), torch.randn(B, T, D)
     real = torch.ones(B, T, dtype=torch.bool) if mask is None else mask
     y, _ = layer(x, mask=mask)
-    with watch(layer) as seen:
+    with layers.watch(layer) as seen:
         y_watched, _ = layer(x, mask=mask)
     torch.testing.assert_close(y_watched[real], y[real])
-    assert set(seen) == set(tap_names(layer))
+    assert set(seen) == set(layers.tap_names(layer))
     assert all(seen.values())
 
 
 def test_gates_of_an_lstm() -> None:
     """Seen once a position; together they are the cell's equation."""
-    layer, x = LSTM(D, 3), torch.randn(B, T, D)
-    with watch(layer) as seen:
+    layer, x = layers.LSTM(D, 3), torch.randn(B, T, D)
+    with layers.watch(layer) as seen:
         y, state = layer(x)
     i, f, g, o, c, h = (
         torch.stack(seen[name], dim=1)
@@ -72,13 +59,13 @@ def test_gates_of_an_lstm() -> None:
     torch.testing.assert_close(c[:, -1], state.c)
 
 
-def stack() -> SequenceLayer:
-    return Stack([LSTM(D, D), GRU(D, D)])
+def stack() -> layers.SequenceLayer:
+    return layers.Stack([layers.LSTM(D, D), layers.GRU(D, D)])
 
 
 def test_patterns_choose() -> None:
     layer = stack()
-    with watch(layer, "*.gates.forget", "layers.1.hidden") as seen:
+    with layers.watch(layer, "*.gates.forget", "layers.1.hidden") as seen:
         layer(torch.randn(B, T, D))
     assert list(seen) == ["layers.0.gates.forget", "layers.1.hidden"]
     assert [len(tensors) for tensors in seen.values()] == [T, T]
@@ -89,7 +76,7 @@ def test_an_unknown_pattern_names_its_nearest() -> None:
         pytest.raises(
             EnsueError, match=r'no tap matches "layers.0.gates.forgot"; did you mean "layers.0.gates.forget"'
         ),
-        watch(stack(), "layers.0.gates.forgot"),
+        layers.watch(stack(), "layers.0.gates.forgot"),
     ):
         pass
 
@@ -98,7 +85,7 @@ def test_an_unknown_pattern_names_its_nearest() -> None:
 def test_nobody_watches_afterwards(fails: bool) -> None:
     layer = stack()
     try:
-        with watch(layer) as seen:
+        with layers.watch(layer) as seen:
             assert not fails
     except AssertionError:
         pass
@@ -108,8 +95,8 @@ def test_nobody_watches_afterwards(fails: bool) -> None:
 
 
 def test_gradients_reach_what_was_seen() -> None:
-    layer = LSTM(D, D)
-    with watch(layer, "hidden") as seen:
+    layer = layers.LSTM(D, D)
+    with layers.watch(layer, "hidden") as seen:
         y, _ = layer(torch.randn(B, T, D))
     gradients = torch.autograd.grad(y[:, -1].sum(), seen["hidden"])
     assert all(gradient.any() for gradient in gradients)
@@ -117,19 +104,19 @@ def test_gradients_reach_what_was_seen() -> None:
 
 def test_who_watches_sees_what_passes_in_its_own_thread() -> None:
     """Others that use the same layer meanwhile run as ever, and nothing of theirs is seen."""
-    layer, x = LSTM(D, D), torch.randn(B, T, D)
-    with ThreadPoolExecutor(1) as other, watch(layer) as seen:
+    layer, x = layers.LSTM(D, D), torch.randn(B, T, D)
+    with ThreadPoolExecutor(1) as other, layers.watch(layer) as seen:
         assert is_watched(layer)
         assert not other.submit(is_watched, layer).result()
         expected = other.submit(layer, x).result()[0]
         assert not any(seen.values())
-        with watch(layer, "hidden") as again:
+        with layers.watch(layer, "hidden") as again:
             found = layer(x)[0]
     assert len(seen["hidden"]) == len(again["hidden"]) == T
     torch.testing.assert_close(found, expected)
 
 
-REPLACED = {subject.name: subject for subject in SUBJECTS if tap_names(subject.make())}
+REPLACED = {subject.name: subject for subject in SUBJECTS if layers.tap_names(subject.make())}
 BY_DEFAULT = ("lstm", "gru after", "qrnn", "clockwork", "attention", "scaled-dot attention", "additive attention")
 
 
@@ -140,13 +127,13 @@ def test_what_is_put_in_place_of_a_value_goes_on_in_its_place(name: str) -> None
     """
     layer = REPLACED[name].layer
     x = inputs(layer)
-    for tap in tap_names(layer):
+    for tap in layers.tap_names(layer):
         stands = torch.zeros((), dtype=x.dtype, requires_grad=True)
 
         def put(value: Tensor, by: Tensor = stands) -> Tensor:
             return by * torch.linspace(1, 2, value.shape[-1], dtype=by.dtype) + 0.3 * value.detach()
 
-        with watch(layer, tap) as was, replace(layer, {tap: put}):
+        with layers.watch(layer, tap) as was, layers.replace(layer, {tap: put}):
             y, _ = layer(x, start(layer))
         of_stand, *left = torch.autograd.grad(y.sin().sum(), [stands, *was[tap]], allow_unused=True)
         assert of_stand is not None, tap
@@ -156,32 +143,32 @@ def test_what_is_put_in_place_of_a_value_goes_on_in_its_place(name: str) -> None
 
 def test_a_copying_head_that_only_copies_one_word() -> None:
     """No more than one word of the source is looked at, and nothing is generated: it has the probability 1."""
-    head, ids = CopyingHead(D, SoftmaxHead(D, 6), d_memory=3), torch.tensor([[0, 7, 2, 6]] * B)
+    head, ids = layers.CopyingHead(D, layers.SoftmaxHead(D, 6), d_memory=3), torch.tensor([[0, 7, 2, 6]] * B)
     state = head.init_state(B, Memory(torch.randn(B, 4, 3)), ids)
     second = torch.tensor([0.0, 1, 0, 0])
     changes = {"weights": lambda w: w * 0 + second, "generates": torch.zeros_like}
-    with replace(head, changes):
+    with layers.replace(head, changes):
         log_p, _ = head(torch.randn(B, T, D), state)
     torch.testing.assert_close(log_p.exp(), torch.eye(10)[7].expand(B, T, 10), atol=1e-6, rtol=0)
 
 
 def test_several_changes_of_a_tap_come_in_order_and_contexts_from_outside_in() -> None:
-    layer, x = Elman(D, D), torch.randn(1, 1, D)
-    with replace(layer, {"hid*": lambda h: h + 1, "*den": lambda h: 2 * h}), watch(layer) as seen:
+    layer, x = layers.Elman(D, D), torch.randn(1, 1, D)
+    with layers.replace(layer, {"hid*": lambda h: h + 1, "*den": lambda h: 2 * h}), layers.watch(layer) as seen:
         y, _ = layer(x)
     torch.testing.assert_close(y[:, 0], 2 * (layer(x)[0][:, 0] + 1))
     torch.testing.assert_close(seen["hidden"][0], y[:, 0])
 
 
 def test_changes_that_are_refused() -> None:
-    layer = Elman(D, D)
+    layer = layers.Elman(D, D)
     with (
         pytest.raises(EnsueError, match=r'no tap matches "hiden"; did you mean "hidden"'),
-        replace(layer, {"hiden": abs}),
+        layers.replace(layer, {"hiden": abs}),
     ):
         pass
     with (
         pytest.raises(ValueError, match=r"^hidden: the change returns \(2, 1\) for \(2, 4\)$"),
-        replace(layer, {"hidden": lambda h: h[:, :1]}),
+        layers.replace(layer, {"hidden": lambda h: h[:, :1]}),
     ):
         layer(torch.randn(B, T, D))

@@ -10,20 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.text import schemes
 from ensue.text.edit_scripts import apply_script, edit_script
 from ensue.text.label_columns import HEAD_KINDS, LabelColumns, LabelHead, NestedLabels, count_head_values
 from ensue.text.labels import Labels
-from ensue.text.schemes import (
-    MAX_SPANS_OF_WORD,
-    SCHEMES,
-    Scheme,
-    Span,
-    encode,
-    layers,
-    overlapping,
-    overlapping_spans,
-    spans,
-)
 
 WORDS = ["Dogs", "bark", "loudly"]
 ROWS = [("NOUN", "Number=Plur", "dog"), ("VERB", "Mood=Ind|Tense=Pres|VerbForm=Fin", "bark"), ("ADV", "_", "loudly")]
@@ -107,27 +97,29 @@ def test_the_probability_of_a_value_is_the_sum_over_all_tags_that_say_it() -> No
 
 
 @st.composite
-def overlapping_sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
+def overlapping_sentences(draw: st.DrawFn) -> tuple[list[schemes.Span], int]:
     """Any spans of a sentence, and its length."""
     length = draw(st.integers(1, 7))
     place, names = st.integers(0, length), st.sampled_from(["NP", "A-B", ""])
     result = draw(st.lists(st.tuples(names, place, place), max_size=6))
-    return [Span(name, *sorted(ends)) for name, *ends in result if ends[0] != ends[1]], length
+    return [schemes.Span(name, *sorted(ends)) for name, *ends in result if ends[0] != ends[1]], length
 
 
-@given(overlapping_sentences(), st.sampled_from(list(SCHEMES)))
-def test_spans_that_overlap_are_read_as_written(sentence: tuple[list[Span], int], scheme: Scheme) -> None:
+@given(overlapping_sentences(), st.sampled_from(list(schemes.SCHEMES)))
+def test_spans_that_overlap_are_read_as_written(
+    sentence: tuple[list[schemes.Span], int], scheme: schemes.Scheme
+) -> None:
     result, length = sentence
-    labels = overlapping(result, length, scheme)
+    labels = schemes.overlapping(result, length, scheme)
     assert len(labels) == length
-    assert set(overlapping_spans(labels)) == set(result)
+    assert set(schemes.overlapping_spans(labels)) == set(result)
     if all(a.end <= b.start or b.end <= a.start for a, b in itertools.combinations(result, 2)):
-        assert labels == encode(result, length, scheme)
-        assert overlapping_spans(labels) == spans(labels)
+        assert labels == schemes.encode(result, length, scheme)
+        assert schemes.overlapping_spans(labels) == schemes.spans(labels)
 
 
 def test_layers_have_one_sign_for_a_gap() -> None:
-    assert layers(["O", "O", "B-A", "I-A|B-B", "O", "O", "O", "B-A"]) == {
+    assert schemes.layers(["O", "O", "B-A", "I-A|B-B", "O", "O", "O", "B-A"]) == {
         "A": {0: "O", 2: "B-A", 3: "I-A", 4: "O", 7: "B-A"},
         "B": {0: "O", 3: "B-B", 4: "O"},
     }
@@ -136,21 +128,24 @@ def test_layers_have_one_sign_for_a_gap() -> None:
 @pytest.mark.slow
 def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
     start, count = time.process_time(), 50_000
-    result = [Span(f"c{place}", place, place + 1) for place in range(count)]
-    labels = overlapping(result, count, "bio")
+    result = [schemes.Span(f"c{place}", place, place + 1) for place in range(count)]
+    labels = schemes.overlapping(result, count, "bio")
     assert labels[-1] == f"B-c{count - 1}"
-    assert overlapping_spans(labels) == result
+    assert schemes.overlapping_spans(labels) == result
     assert time.process_time() - start < 10
 
 
 @pytest.mark.slow
 def test_a_word_with_too_many_spans_is_refused_at_once() -> None:
-    most = [Span("NP", 0, end) for end in range(2, MAX_SPANS_OF_WORD + 2)]
-    assert len(overlapping_spans(overlapping(most, MAX_SPANS_OF_WORD + 1, "bio"))) == MAX_SPANS_OF_WORD
+    most = [schemes.Span("NP", 0, end) for end in range(2, schemes.MAX_SPANS_OF_WORD + 2)]
+    assert (
+        len(schemes.overlapping_spans(schemes.overlapping(most, schemes.MAX_SPANS_OF_WORD + 1, "bio")))
+        == schemes.MAX_SPANS_OF_WORD
+    )
     for name in ("NP", "{}"):
-        start, many = time.process_time(), [Span(name.format(n), n, 100_000) for n in range(50_000)]
+        start, many = time.process_time(), [schemes.Span(name.format(n), n, 100_000) for n in range(50_000)]
         with pytest.raises(ValueError, match="a word has more than 256 spans"):
-            overlapping(many, 100_000, "bio")
+            schemes.overlapping(many, 100_000, "bio")
         assert time.process_time() - start < 5
 
 
@@ -165,8 +160,8 @@ def nested_labels(*sentences: Sequence[str]) -> NestedLabels:
 
 
 def test_each_class_and_each_layer_is_learned_by_itself() -> None:
-    result = [Span("NP", 0, 4), Span("NP", 2, 4), Span("PER", 0, 1)]
-    output = overlapping(result, 5, "bio")
+    result = [schemes.Span("NP", 0, 4), schemes.Span("NP", 2, 4), schemes.Span("PER", 0, 1)]
+    output = schemes.overlapping(result, 5, "bio")
     assert output == ["B-NP|B-PER", "I-NP", "I-NP|B-NP+", "I-NP|I-NP+", "O"]
     labels = nested_labels(output, ["O"])
     assert [part.key for part in labels.learned] == ["NP", "NP+", "PER"]
@@ -187,4 +182,4 @@ def test_each_class_and_each_layer_is_learned_by_itself() -> None:
 @pytest.mark.parametrize("name", ["A|B", "NP+"])
 def test_a_class_with_a_sign_of_overlaps_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be written where spans overlap"):
-        overlapping([Span(name, 0, 1)], 1, "bio")
+        schemes.overlapping([schemes.Span(name, 0, 1)], 1, "bio")

@@ -10,35 +10,22 @@ import pytest
 import torch
 
 from ensue.tasks.classification.job import ClassificationJob
+from training import tiny_texts
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.tiny import assert_refused, run_tiny, some_slow
-from training.tiny_texts import (
-    ENCODERS,
-    FILLERS,
-    TOPICS,
-    Listener,
-    Topical,
-    classifying,
-    documents,
-    fasttext,
-    first_word,
-    json_lines,
-    pairs,
-    tsv,
-)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("write", some_slow([fasttext, json_lines], json_lines))
+@pytest.mark.parametrize("write", some_slow([tiny_texts.fasttext, tiny_texts.json_lines], tiny_texts.json_lines))
 def test_several_labels_and_the_threshold_of_the_validation_data(
-    write: Callable[[list[Topical]], str], tmp_path: Path
+    write: Callable[[list[tiny_texts.Topical]], str], tmp_path: Path
 ) -> None:
-    suffix = "txt" if write is fasttext else "jsonl"
+    suffix = "txt" if write is tiny_texts.fasttext else "jsonl"
     path, valid = tmp_path / f"train.{suffix}", tmp_path / f"valid.{suffix}"
-    path.write_text(write(documents(120, most_labels=3)))
-    texts = documents(50, seed=1, most_labels=3)
+    path.write_text(write(tiny_texts.documents(120, most_labels=3)))
+    texts = tiny_texts.documents(50, seed=1, most_labels=3)
     valid.write_text(write(texts))
-    outcome = run_tiny(classifying(path, data={"valid": str(valid)}, steps=8), tmp_path / "run")
+    outcome = run_tiny(tiny_texts.classifying(path, data={"valid": str(valid)}, steps=8), tmp_path / "run")
     pipeline = load(tmp_path / "run")
     assert pipeline.labels.multiple
     threshold = json.loads((tmp_path / "run" / "labels.json").read_text())["threshold"]
@@ -65,11 +52,11 @@ def test_several_labels_and_the_threshold_of_the_validation_data(
 @pytest.mark.slow
 def test_several_labels_of_a_column(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
-    rows = (f"{'; '.join(d.labels)}\t{d.text}\n" for d in documents(60, most_labels=2))
+    rows = (f"{'; '.join(d.labels)}\t{d.text}\n" for d in tiny_texts.documents(60, most_labels=2))
     path.write_text("label\ttext\n" + "".join(rows))
-    run_tiny(classifying(path, data={"separator": ";"}, steps=2), tmp_path / "run")
+    run_tiny(tiny_texts.classifying(path, data={"separator": ";"}, steps=2), tmp_path / "run")
     assert load(tmp_path / "run").labels.names == ("cooking", "music", "sports")
-    run_tiny(classifying(path, data={"valid_fraction": 0.0}, steps=2), tmp_path / "joined")
+    run_tiny(tiny_texts.classifying(path, data={"valid_fraction": 0.0}, steps=2), tmp_path / "joined")
     assert "cooking; music" in load(tmp_path / "joined").labels.names
 
 
@@ -89,7 +76,7 @@ def test_balanced_weights_make_a_rare_label_count_as_much(
     """The texts are all the same, so that the probabilities are the weighted shares of labels."""
     lines = [json.dumps({"text": "the same", "label": names}) for names in labels]
     (tmp_path / "a.jsonl").write_text("\n".join(lines * (100 // len(lines))) + "\n")
-    recipe = classifying(
+    recipe = tiny_texts.classifying(
         tmp_path / "a.jsonl", encoder="none", head={"class_weights": weights}, data={"valid_fraction": 0.0},
         batch_size=100, batch_tokens=1000, steps=60,
     )  # fmt: skip
@@ -104,7 +91,7 @@ def test_validation_texts_are_drawn_at_random_and_the_same_for_every_seed(tmp_pa
     path.write_text("label\ttext\n" + "".join(f"{'AB'[n // 20]}\tword{n} end\n" for n in range(40)))
     found = []
     for seed in (0, 1):
-        job = ClassificationJob(classifying(path, seed=seed, data={"valid_fraction": 0.25}))
+        job = ClassificationJob(tiny_texts.classifying(path, seed=seed, data={"valid_fraction": 0.25}))
         assert job.split.valid is not None
         assert {labels[0] for labels in job.split.valid.labels} == {"A", "B"}
         both = job.split.train, job.split.valid
@@ -122,11 +109,11 @@ def test_validation_texts_are_drawn_at_random_and_the_same_for_every_seed(tmp_pa
 
 
 def test_a_label_that_training_never_had_is_wrong_and_reported(topics: Path, tmp_path: Path) -> None:
-    texts = documents(30, seed=3)
+    texts = tiny_texts.documents(30, seed=3)
     other = tmp_path / "other.tsv"
-    other.write_text(tsv([d._replace(labels=["history"]) if n % 3 == 0 else d for n, d in enumerate(texts)]))
-    listener = Listener()
-    recipe = classifying(topics, data={"valid": str(other), "test": str(other)}, steps=20)
+    other.write_text(tiny_texts.tsv([d._replace(labels=["history"]) if n % 3 == 0 else d for n, d in enumerate(texts)]))
+    listener = tiny_texts.Listener()
+    recipe = tiny_texts.classifying(topics, data={"valid": str(other), "test": str(other)}, steps=20)
     outcome = run_tiny(recipe, tmp_path / "run", reporter=listener)
     for scores in (outcome.valid, outcome.test, load(tmp_path / "run").evaluate(other).as_json()):
         assert scores is not None
@@ -140,25 +127,25 @@ def test_a_label_that_training_never_had_is_wrong_and_reported(topics: Path, tmp
 
 def test_a_label_with_one_text_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
-    path.write_text(tsv(TEXTS) + "lonely\tonce and never again\n")
-    listener = Listener()
-    run_tiny(classifying(path, data={"valid_fraction": 0.0}, steps=1), tmp_path / "run", reporter=listener)
+    path.write_text(tiny_texts.tsv(TEXTS) + "lonely\tonce and never again\n")
+    listener = tiny_texts.Listener()
+    run_tiny(tiny_texts.classifying(path, data={"valid_fraction": 0.0}, steps=1), tmp_path / "run", reporter=listener)
     assert listener.facts is not None
     assert "only one text to learn the label from: lonely" in listener.facts.notes
     assert "lonely" in load(tmp_path / "run").labels.names
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoder", some_slow(ENCODERS, "lstm", "none"))
+@pytest.mark.parametrize("encoder", some_slow(tiny_texts.ENCODERS, "lstm", "none"))
 def test_texts_without_words_are_learned_and_answered(encoder: str, tmp_path: Path) -> None:
     """They come in batches of their own and among others."""
     path = tmp_path / "a.csv"
     path.write_text(
         "label,text\n" + "".join(f"{d.labels[0]},{d.text if n % 4 else ' '}\n" for n, d in enumerate(TEXTS))
     )
-    listener = Listener()
+    listener = tiny_texts.Listener()
     head = {"pooling": ["last", "mean", "max", "attention"], "ngrams": 1, "ngram_buckets": 64}
-    run_tiny(classifying(path, encoder=encoder, head=head, epochs=1), tmp_path / "run", reporter=listener)
+    run_tiny(tiny_texts.classifying(path, encoder=encoder, head=head, epochs=1), tmp_path / "run", reporter=listener)
     assert listener.facts is not None
     assert any(note.endswith(" texts are empty") for note in listener.facts.notes)
     pipeline = load(tmp_path / "run")
@@ -181,8 +168,9 @@ USELESS: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
     "empty texts": ("a.csv", b"label,text\n" + b"x,\ny,\n" * 20, {"labels": "label", "texts": ["text"]},
                     "a.csv: nothing to learn: no text has a word"),
     "header alone": ("a.tsv", b"label\ttext\n", {"header": "yes"}, "a.tsv: no texts"),
-    "no such column": ("a.tsv", tsv(TEXTS).encode(), {"labels": "lable"}, 'no "lable"; did you mean "label"'),
-    "json cut": ("a.jsonl", json_lines(TEXTS[:3]).encode() + b'{"te', {}, r"a.jsonl:4: not JSON"),
+    "no such column": ("a.tsv", tiny_texts.tsv(TEXTS).encode(), {"labels": "lable"},
+                       'no "lable"; did you mean "label"'),
+    "json cut": ("a.jsonl", tiny_texts.json_lines(TEXTS[:3]).encode() + b'{"te', {}, r"a.jsonl:4: not JSON"),
 }  # fmt: skip
 
 
@@ -190,7 +178,7 @@ USELESS: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
 def test_data_of_no_use_are_one_line_with_their_place(name: str, tmp_path: Path) -> None:
     file, content, data, expected = USELESS[name]
     (tmp_path / file).write_bytes(content)
-    assert_refused(classifying(tmp_path / file, data=data), tmp_path / "run", expected)
+    assert_refused(tiny_texts.classifying(tmp_path / file, data=data), tmp_path / "run", expected)
 
 
 @pytest.mark.parametrize("part", ["valid", "test"])
@@ -198,15 +186,15 @@ def test_validation_and_test_data_must_be_of_the_same_kind(part: str, topics: Pa
     several = tmp_path / "several.txt"
     several.write_text("__label__music a chord\n__label__music __label__sports a race\n")
     both, lines = tmp_path / "both.tsv", tmp_path / "lines.txt"
-    both.write_text(pairs(40))
-    lines.write_text(first_word(TEXTS))
+    both.write_text(tiny_texts.pairs(40))
+    lines.write_text(tiny_texts.first_word(TEXTS))
     for train, other, expected in (
         (topics, several, r"several.txt:2: several labels \(music, sports\); a text of the training data has one"),
         (lines, both, r"both.tsv:2: the model reads single texts; found 2"),
         (both, lines, r"lines.txt:1: the model reads pairs of texts; found 1"),
         (topics, both, r'both.tsv:1: no "text"; there are "sentence1", "sentence2", "label"'),
     ):
-        assert_refused(classifying(train, data={part: str(other)}), tmp_path / "run", expected)
+        assert_refused(tiny_texts.classifying(train, data={part: str(other)}), tmp_path / "run", expected)
 
 
 def test_several_labels_in_the_part_for_validation_alone(tmp_path: Path) -> None:
@@ -215,17 +203,19 @@ def test_several_labels_in_the_part_for_validation_alone(tmp_path: Path) -> None
         labels = [["x"], ["y"]] * 5
         labels[place] = ["x", "y"]
         path = tmp_path / f"{place}.txt"
-        path.write_text(fasttext([Topical(f"text {n}", found) for n, found in enumerate(labels)]))
-        assert ClassificationJob(classifying(path, data={"valid_fraction": 0.5})).parts.labels.multiple
+        path.write_text(tiny_texts.fasttext([tiny_texts.Topical(f"text {n}", found) for n, found in enumerate(labels)]))
+        assert ClassificationJob(tiny_texts.classifying(path, data={"valid_fraction": 0.5})).parts.labels.multiple
 
 
 @pytest.mark.slow
 def test_a_text_of_ten_thousand_words_among_short_ones(tmp_path: Path) -> None:
     choose = random.Random(0)
-    words = choose.choices([*FILLERS, *TOPICS["music"]], k=10_000)
+    words = choose.choices([*tiny_texts.FILLERS, *tiny_texts.TOPICS["music"]], k=10_000)
     path = tmp_path / "long.tsv"
-    path.write_text(tsv([*TEXTS[:20], Topical(" ".join(words), ["music"]), *TEXTS[20:]]))
-    recipe = classifying(path, encoder="window", head={"pooling": ["attention", "last"]}, data={"valid_fraction": 0.0})
+    path.write_text(tiny_texts.tsv([*TEXTS[:20], tiny_texts.Topical(" ".join(words), ["music"]), *TEXTS[20:]]))
+    recipe = tiny_texts.classifying(
+        path, encoder="window", head={"pooling": ["attention", "last"]}, data={"valid_fraction": 0.0}
+    )
     task = ClassificationJob(recipe).task
     shapes = [task.batch(step, torch.device("cpu")).texts[0].numbers.shape for step in range(task.steps_per_epoch)]
     assert shapes.count((1, 10_000)) == 1

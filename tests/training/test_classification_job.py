@@ -14,29 +14,15 @@ import ensue
 from ensue.errors import RecipeError
 from ensue.recipe import read_recipe
 from ensue.tasks.contract.data_set import draw_confusion
+from training import tiny_texts
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, assert_resumes, die, interrupt
 from training.tiny import kept, run_tiny, seal, some_slow
-from training.tiny_texts import (
-    ENCODERS,
-    TOPICS,
-    Listener,
-    Topical,
-    class_files,
-    classifying,
-    documents,
-    fasttext,
-    first_word,
-    folders,
-    json_lines,
-    quoted_csv,
-    tsv,
-)
 
-ONE_WAY = {name: table | {"bidirectional": False} for name, table in ENCODERS.items() if name != "none"}
+ONE_WAY = {name: table | {"bidirectional": False} for name, table in tiny_texts.ENCODERS.items() if name != "none"}
 
 
-def written(write: Callable[[list[Topical]], str], name: str) -> Callable[[Path], Path]:
+def written(write: Callable[[list[tiny_texts.Topical]], str], name: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         (folder / name).write_text(write(TEXTS), newline="")
         return folder / name
@@ -45,10 +31,11 @@ def written(write: Callable[[list[Topical]], str], name: str) -> Callable[[Path]
 
 
 FORMATS: dict[str, Callable[[Path], Path]] = {
-    "tsv": written(tsv, "a.tsv"), "csv": written(quoted_csv, "a.csv"), "json": written(json_lines, "a.jsonl"),
-    "fasttext": written(fasttext, "a.txt"), "first-word": written(first_word, "a.txt"),
-    "class-files": lambda folder: class_files(TEXTS, folder / "texts"),
-    "folders": lambda folder: folders(TEXTS, folder / "texts"),
+    "tsv": written(tiny_texts.tsv, "a.tsv"), "csv": written(tiny_texts.quoted_csv, "a.csv"),
+    "json": written(tiny_texts.json_lines, "a.jsonl"),
+    "fasttext": written(tiny_texts.fasttext, "a.txt"), "first-word": written(tiny_texts.first_word, "a.txt"),
+    "class-files": lambda folder: tiny_texts.class_files(TEXTS, folder / "texts"),
+    "folders": lambda folder: tiny_texts.folders(TEXTS, folder / "texts"),
 }  # fmt: skip
 
 
@@ -56,8 +43,8 @@ FORMATS: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.parametrize("name", some_slow(FORMATS, "fasttext", "tsv"))
 def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
     path = FORMATS[name](tmp_path)
-    listener = Listener()
-    run_tiny(classifying(path, encoder="none", steps=15), tmp_path / "run", reporter=listener)
+    listener = tiny_texts.Listener()
+    run_tiny(tiny_texts.classifying(path, encoder="none", steps=15), tmp_path / "run", reporter=listener)
     pipeline = load(tmp_path / "run")
     assert pipeline.config is not None
     assert pipeline.config["layout"]["format"] == name
@@ -73,7 +60,7 @@ def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_whose_bag_has_all_rows_goes_on(topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As earlier runs have."""
-    recipe = classifying(topics, encoder="none", head={"pooling": [], "ngrams": 2, "ngram_buckets": 4096})
+    recipe = tiny_texts.classifying(topics, encoder="none", head={"pooling": [], "ngrams": 2, "ngram_buckets": 4096})
     with monkeypatch.context() as before:
         before.setattr("ensue.models.ngram_bag.NgramBag.keep_weighed", lambda bag: None)
         run_tiny(recipe, tmp_path / "old", reporter=At(4, interrupt))
@@ -86,13 +73,13 @@ def test_a_run_whose_bag_has_all_rows_goes_on(topics: Path, tmp_path: Path, monk
 
 def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a classifier needs a pooling or n-grams"):
-        run_tiny(classifying(topics, head={"pooling": []}), tmp_path / "run")
+        run_tiny(tiny_texts.classifying(topics, head={"pooling": []}), tmp_path / "run")
     with pytest.raises(RecipeError, match="features: all are switched off"):
-        run_tiny(classifying(topics, features={"d_words": 0}), tmp_path / "run")
+        run_tiny(tiny_texts.classifying(topics, features={"d_words": 0}), tmp_path / "run")
     with pytest.raises(
         RecipeError, match=r"only layers that read in one direction .* set directions.bidirectional=false"
     ):
-        run_tiny(classifying(topics, data={"segment_tokens": 3}), tmp_path / "run")
+        run_tiny(tiny_texts.classifying(topics, data={"segment_tokens": 3}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -101,8 +88,8 @@ def test_a_run_directory_has_all_that_a_classifier_is(
 ) -> None:
     monkeypatch.setattr("ensue.tasks.contract.data_set.draw_confusion", draw_confusion)
     test = tmp_path / "test.jsonl"
-    test.write_text(json_lines(documents(30, seed=5)))
-    outcome = run_tiny(classifying(topics, data={"test": str(test)}), tmp_path / "run")
+    test.write_text(tiny_texts.json_lines(tiny_texts.documents(30, seed=5)))
+    outcome = run_tiny(tiny_texts.classifying(topics, data={"test": str(test)}), tmp_path / "run")
     run = tmp_path / "run"
     assert {p.name for p in run.iterdir()} == {
         "recipe.toml", "config.json", "model.safetensors", "tokenizer.json", "labels.json", "metrics.jsonl",
@@ -138,7 +125,7 @@ def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> Non
         rows.append(f"{' '.join(words[:2])}\t{' '.join(words[same:][1:3])}\t{'same' if same == 0 else 'other'}")
     path.write_text("\n".join(rows) + "\n")
     head = {"pooling": [], "ngrams": 1, "ngram_weights": weights, "ngram_buckets": 256, "dropout_ngrams": 0.0}
-    recipe = classifying(path, encoder="none", head=head, steps=60, optimizer="sgd", learning_rate=5.0)
+    recipe = tiny_texts.classifying(path, encoder="none", head=head, steps=60, optimizer="sgd", learning_rate=5.0)
     run_tiny(recipe, tmp_path / "run")
     pipeline = load(tmp_path / "run")
     assert pipeline.evaluate(path).accuracy > 0.95
@@ -157,7 +144,7 @@ def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("smoothing", some_slow([0.0, 0.3], 0.3))
 def test_label_smoothing_bounds_the_confidence(smoothing: float, topics: Path, tmp_path: Path) -> None:
     """The best probabilities on data that can be told apart are 1 - smoothing + smoothing / K."""
-    recipe = classifying(topics, encoder="none", head={"label_smoothing": smoothing}, steps=120)
+    recipe = tiny_texts.classifying(topics, encoder="none", head={"label_smoothing": smoothing}, steps=120)
     run_tiny(recipe, tmp_path / "run")
     mean = np.mean([answer.probability for answer in load(tmp_path / "run").predict([d.text for d in TEXTS])])
     assert mean == pytest.approx(1 - smoothing + smoothing / 3, abs=0.05)
@@ -177,8 +164,8 @@ LONG = "salt the and we had a very good today choir again with goal"
 def test_of_longer_texts_the_part_is_read_that_the_recipe_says(
     keep: str, read: str, topics: Path, tmp_path: Path
 ) -> None:
-    listener = Listener()
-    recipe = classifying(topics, data={"max_tokens": 5, "keep": keep}, steps=4)
+    listener = tiny_texts.Listener()
+    recipe = tiny_texts.classifying(topics, data={"max_tokens": 5, "keep": keep}, steps=4)
     run_tiny(recipe, tmp_path / "run", reporter=listener)
     words = {"start": "the first 5", "end": "the last 5", "both": "the first 2 and last 3"}[keep]
     assert listener.facts is not None
@@ -196,9 +183,9 @@ def test_of_longer_texts_the_part_is_read_that_the_recipe_says(
 def test_reading_in_segments_is_reading_whole(encoder: str, topics: Path, tmp_path: Path) -> None:
     """For layers that read in one direction: the same weights give the same probabilities."""
     head = {"pooling": ["last", "mean", "max", "attention"]}
-    recipe = classifying(topics, encoder=ONE_WAY[encoder] | {"num_layers": 2}, head=head, steps=4)
+    recipe = tiny_texts.classifying(topics, encoder=ONE_WAY[encoder] | {"num_layers": 2}, head=head, steps=4)
     run_tiny(recipe, tmp_path / "whole")
-    texts = [d.text for d in documents(40, seed=2, longest=40)]
+    texts = [d.text for d in tiny_texts.documents(40, seed=2, longest=40)]
     whole = load(tmp_path / "whole").predict(texts)
     for size in (1, 3, 100):
         run = Path(shutil.copytree(tmp_path / "whole", tmp_path / f"segments-{size}"))
@@ -213,8 +200,8 @@ def test_reading_in_segments_is_reading_whole(encoder: str, topics: Path, tmp_pa
 
 @pytest.mark.slow
 def test_a_model_is_trained_in_segments(topics: Path, tmp_path: Path) -> None:
-    listener = Listener()
-    recipe = classifying(topics, encoder=ONE_WAY["lstm"], data={"segment_tokens": 3}, steps=25)
+    listener = tiny_texts.Listener()
+    recipe = tiny_texts.classifying(topics, encoder=ONE_WAY["lstm"], data={"segment_tokens": 3}, steps=25)
     run_tiny(recipe, tmp_path / "run", reporter=listener)
     said = "texts are read whole, in segments of 3 words, state carried"
     assert listener.facts is not None
@@ -227,7 +214,7 @@ def test_a_model_is_trained_in_segments(topics: Path, tmp_path: Path) -> None:
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "lstm": {
-        "encoder": ENCODERS["lstm"] | {"dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2},
+        "encoder": tiny_texts.ENCODERS["lstm"] | {"dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2},
         "features": {"dropout_words": 0.2, "characters": "cnn", "d_characters": 4},
         "head": {"dropout": 0.2, "d_hidden": 4, "class_weights": "balanced"},
         "accumulate": 2, "weight_decay": 0.1,
@@ -240,20 +227,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", some_slow(VARIANTS, "lstm"))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topics: Path, tmp_path: Path) -> None:
-    recipe = classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)
+    recipe = tiny_texts.classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)
     assert_resumes(recipe, tmp_path)
 
 
 def write_topics(folder: Path) -> tuple[Path, Path, list[str]]:
     """Write texts, and vectors that say the topic of a word. Return both files, and texts of words that are new."""
-    number = {topic: place for place, topic in enumerate(TOPICS)}
-    rows = [(word, number[topic]) for topic, words in TOPICS.items() for word in words]
+    number = {topic: place for place, topic in enumerate(tiny_texts.TOPICS)}
+    rows = [(word, number[topic]) for topic, words in tiny_texts.TOPICS.items() for word in words]
     rows += [(f"{topic}-word", place) for topic, place in number.items()]
     (folder / "vectors.txt").write_text(
         "".join(f"{word} {' '.join('1' if n == k else '0' for n in range(3))}\n" for word, k in rows)
     )
-    (folder / "a.tsv").write_text(tsv(TEXTS))
-    return folder / "a.tsv", folder / "vectors.txt", [f"the {topic}-word" for topic in TOPICS]
+    (folder / "a.tsv").write_text(tiny_texts.tsv(TEXTS))
+    return folder / "a.tsv", folder / "vectors.txt", [f"the {topic}-word" for topic in tiny_texts.TOPICS]
 
 
 def test_one_key_adds_vectors_of_a_run_to_a_linear_model(tmp_path: Path) -> None:
@@ -268,7 +255,7 @@ def test_one_key_adds_vectors_of_a_run_to_a_linear_model(tmp_path: Path) -> None
     for source, run in ((vectors, tmp_path / "by-file"), (tmp_path / "words", tmp_path / "by-run")):
         run_tiny(recipe(source), run)
         answers.append(load(run).predict(new))
-    assert [answer.label for answer in answers[0]] == list(TOPICS)
+    assert [answer.label for answer in answers[0]] == list(tiny_texts.TOPICS)
     assert [answer.probabilities for answer in answers[1]] == [answer.probabilities for answer in answers[0]]
     with pytest.raises(RecipeError, match=r"by-run is a classifier; expected a table of word vectors"):
         run_tiny(recipe(tmp_path / "by-run"), tmp_path / "other")
@@ -282,13 +269,13 @@ def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:
     """Here the vectors say the topic, so that words that training had not are understood with the file alone."""
     path, vectors, new = write_topics(tmp_path)
     features = {"vectors": str(vectors), "d_words": 0, "kept_vectors": 0}
-    recipe = classifying(path, encoder="none", features=features, steps=40, learning_rate=0.3)
+    recipe = tiny_texts.classifying(path, encoder="none", features=features, steps=40, learning_rate=0.3)
     run_tiny(recipe, tmp_path / "run")
-    assert [a.label for a in load(tmp_path / "run", vectors=vectors).predict(new)] == list(TOPICS)
+    assert [a.label for a in load(tmp_path / "run", vectors=vectors).predict(new)] == list(tiny_texts.TOPICS)
     plain = load(tmp_path / "run")
     assert len({a.label for a in plain.predict(new)}) == 1
     assert plain.model.features.vectors is not None
-    assert len(plain.model.features.vectors.weight) == 1 + sum(map(len, TOPICS.values()))
+    assert len(plain.model.features.vectors.weight) == 1 + sum(map(len, tiny_texts.TOPICS.values()))
     with pytest.raises(Killed):
         run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
     run_tiny(None, tmp_path / "parts", resume=True)

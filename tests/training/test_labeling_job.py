@@ -15,36 +15,31 @@ from ensue.errors import RecipeError
 from ensue.runs import pictures
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.text.schemes import Scheme, encode, spans
+from training import tiny_texts
 from training.resuming import assert_resumes
 from training.taggers import TAGGED, load, predicted
 from training.tiny import run_tiny, some_slow
-from training.tiny_texts import (
-    ENCODERS,
-    Listener,
-    Tagged,
-    columns,
-    conllu,
-    json_spans,
-    json_tokens,
-    sentences,
-    tagging,
-)  # fmt: skip
 
-FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Scheme | None]] = {
-    "iob1": ("a.txt", lambda s: columns(s, "iob1"), {}, "iob1"),
-    "bio": ("a.conll", columns, {"labels": "3"}, "bio"),
-    "iobes": ("a.txt", lambda s: columns(s, "iobes", "\t"), {}, "iobes"),
-    "bmes": ("a.bmes", lambda s: columns(s, "bmes"), {}, "bmes"),
-    "parts of speech": ("a.txt", columns, {"labels": "2"}, None),
-    "upos": ("a.conllu", conllu, {}, None),
-    "xpos": ("a.conllu", conllu, {"labels": "xpos"}, None),
-    "feats": ("a.conllu", conllu, {"labels": "feats"}, None),
-    "a key of feats": ("a.conllu", conllu, {"labels": "feats.Kind"}, None),
-    "a key of misc": ("a.conllu", conllu, {"labels": "misc.Upper"}, None),
-    "names in misc": ("a.conllu", lambda s: conllu(s).replace("\t_\n", "\tNER=O\n"), {"labels": "misc.NER"}, "bio"),
-    "json tokens": ("a.jsonl", json_tokens, {}, "bio"),
-    "json tags": ("a.jsonl", lambda s: json_tokens(s, "bmes", "ner_tags"), {}, "bmes"),
-    "json spans": ("a.jsonl", json_spans, {}, "bio"),
+FORMATS: dict[str, tuple[str, Callable[[list[tiny_texts.Tagged]], str], dict[str, Any], Scheme | None]] = {
+    "iob1": ("a.txt", lambda s: tiny_texts.columns(s, "iob1"), {}, "iob1"),
+    "bio": ("a.conll", tiny_texts.columns, {"labels": "3"}, "bio"),
+    "iobes": ("a.txt", lambda s: tiny_texts.columns(s, "iobes", "\t"), {}, "iobes"),
+    "bmes": ("a.bmes", lambda s: tiny_texts.columns(s, "bmes"), {}, "bmes"),
+    "parts of speech": ("a.txt", tiny_texts.columns, {"labels": "2"}, None),
+    "upos": ("a.conllu", tiny_texts.conllu, {}, None),
+    "xpos": ("a.conllu", tiny_texts.conllu, {"labels": "xpos"}, None),
+    "feats": ("a.conllu", tiny_texts.conllu, {"labels": "feats"}, None),
+    "a key of feats": ("a.conllu", tiny_texts.conllu, {"labels": "feats.Kind"}, None),
+    "a key of misc": ("a.conllu", tiny_texts.conllu, {"labels": "misc.Upper"}, None),
+    "names in misc": (
+        "a.conllu",
+        lambda s: tiny_texts.conllu(s).replace("\t_\n", "\tNER=O\n"),
+        {"labels": "misc.NER"},
+        "bio",
+    ),
+    "json tokens": ("a.jsonl", tiny_texts.json_tokens, {}, "bio"),
+    "json tags": ("a.jsonl", lambda s: tiny_texts.json_tokens(s, "bmes", "ner_tags"), {}, "bmes"),
+    "json spans": ("a.jsonl", tiny_texts.json_spans, {}, "bio"),
 }
 
 
@@ -59,7 +54,7 @@ def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_p
     path.write_text(write(TAGGED))
     if name == "a key of misc":  # every second word has it
         path.write_text(re.sub(r"(\d*[02468]\t\w+.*)\t_$", r"\1\tUpper=No", path.read_text(), flags=re.MULTILINE))
-    recipe = tagging(path, encoder="none", data=data, head={"kind": "crf"}, steps=25, learning_rate=0.1)
+    recipe = tiny_texts.tagging(path, encoder="none", data=data, head={"kind": "crf"}, steps=25, learning_rate=0.1)
     run_tiny(recipe, tmp_path / "run")
     pipeline = load(tmp_path / "run")
     assert pipeline.labels.scheme == scheme
@@ -77,7 +72,7 @@ def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_p
 
 @pytest.mark.parametrize(("wanted", "tags"), [("iobes", 9), ("bio", 5), ("file", 5)])
 def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Path) -> None:
-    job = LabelingJob(tagging(names, head={"scheme": wanted}))
+    job = LabelingJob(tiny_texts.tagging(names, head={"scheme": wanted}))
     assert len(job.parts.labels) == tags
     assert job.parts.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
     assert job.build_model().head.num_tags == tags
@@ -88,9 +83,9 @@ def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Pa
 def test_a_slip_of_the_annotators_stops_nothing(wanted: str, tmp_path: Path) -> None:
     """One sentence of many breaks the scheme; its path is illegal for a CRF."""
     path = tmp_path / "names.txt"
-    path.write_text("Anna PROPN I-PER\nsees VERB O\n\n" + columns(TAGGED))
-    listener = Listener()
-    recipe = tagging(path, head={"kind": "crf", "scheme": wanted}, epochs=1, data={"valid_fraction": 0.0})
+    path.write_text("Anna PROPN I-PER\nsees VERB O\n\n" + tiny_texts.columns(TAGGED))
+    listener = tiny_texts.Listener()
+    recipe = tiny_texts.tagging(path, head={"kind": "crf", "scheme": wanted}, epochs=1, data={"valid_fraction": 0.0})
     run_tiny(recipe, tmp_path / "run", reporter=listener)
     assert load(tmp_path / "run").labels.scheme == "bio"
     assert all(0 < report.loss < 5 for report in listener.steps)
@@ -101,15 +96,15 @@ def test_a_slip_of_the_annotators_stops_nothing(wanted: str, tmp_path: Path) -> 
     ("kind", "encoder"),
     [
         ("crf", "lstm"),
-        *(pytest.param("crf", encoder, marks=pytest.mark.slow) for encoder in ENCODERS if encoder != "lstm"),
+        *(pytest.param("crf", encoder, marks=pytest.mark.slow) for encoder in tiny_texts.ENCODERS if encoder != "lstm"),
         *((kind, "none") for kind in ("softmax", "viterbi")),
         *(pytest.param(kind, "lstm", marks=pytest.mark.slow) for kind in ("softmax", "viterbi")),
     ],
 )
 def test_every_encoder_and_head_learns(kind: str, encoder: str, names: Path, tmp_path: Path) -> None:
     """Heads and encoders know nothing of each other: a row and two columns of the table will do."""
-    listener = Listener()
-    recipe = tagging(names, encoder=encoder, head={"kind": kind}, steps=25)
+    listener = tiny_texts.Listener()
+    recipe = tiny_texts.tagging(names, encoder=encoder, head={"kind": kind}, steps=25)
     run_tiny(recipe, tmp_path / "run", reporter=listener)
     losses = [report.loss for report in listener.steps]
     assert sum(losses[-3:]) < 0.6 * sum(losses[:3])
@@ -127,7 +122,7 @@ def test_illegal_paths_are_never_taken_by_heads_that_know_the_scheme(names: Path
     """In the tags of learning, before they are converted; a softmax head of so few steps does take them."""
     broken = {}
     for kind in ("softmax", "viterbi", "crf"):
-        run_tiny(tagging(names, encoder="none", head={"kind": kind}, steps=3), tmp_path / kind)
+        run_tiny(tiny_texts.tagging(names, encoder="none", head={"kind": kind}, steps=3), tmp_path / kind)
         pipeline = load(tmp_path / kind)
         tags = pipeline.labels.tags
         generator = torch.Generator().manual_seed(0)
@@ -140,9 +135,9 @@ def test_illegal_paths_are_never_taken_by_heads_that_know_the_scheme(names: Path
 def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
     test = tmp_path / "test.txt"
-    test.write_text(columns(sentences(20, seed=7)))
-    listener = Listener()
-    outcome = run_tiny(tagging(names, data={"test": str(test)}), tmp_path / "my run", reporter=listener)
+    test.write_text(tiny_texts.columns(tiny_texts.sentences(20, seed=7)))
+    listener = tiny_texts.Listener()
+    outcome = run_tiny(tiny_texts.tagging(names, data={"test": str(test)}), tmp_path / "my run", reporter=listener)
     run = tmp_path / "my run"
     assert {p.name for p in run.iterdir()} == {
         "recipe.toml", "config.json", "model.safetensors", "tokenizer.json", "labels.json", "metrics.jsonl",
@@ -159,7 +154,7 @@ def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, m
     for name, scores in (("validation", outcome.valid), ("test", outcome.test)):
         shares = " | ".join(f"{100 * scores[key]:.2f}" for key in ("accuracy", "precision", "recall", "f1"))
         assert f"| {name} | {shares} | {scores['tokens']} |" in card
-    assert outcome.test["tokens"] == sum(len(s.words) for s in sentences(20, seed=7))
+    assert outcome.test["tokens"] == sum(len(s.words) for s in tiny_texts.sentences(20, seed=7))
     assert "of 5 labels (B-LOC, B-PER, I-LOC, I-PER, O)" in card
     assert f"ensue predict '{run}'" in card
     assert "- validation: the last 20% of " in card
@@ -172,7 +167,7 @@ def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, m
 @pytest.mark.slow
 def test_the_average_of_illegal_transitions_is_illegal(names: Path, tmp_path: Path) -> None:
     """The scores that a Viterbi head counts are not trained; those of illegal transitions are -inf, without a mean."""
-    run_tiny(tagging(names, head={"kind": "viterbi"}, average=0.9), tmp_path / "run")
+    run_tiny(tiny_texts.tagging(names, head={"kind": "viterbi"}, average=0.9), tmp_path / "run")
     weights = load(tmp_path / "run").model.state_dict()
     assert not any(tensor.isnan().any() for tensor in weights.values())
     assert weights["head.transitions"].isneginf().any()
@@ -193,7 +188,7 @@ def test_characters_affixes_and_shapes_see_words_that_were_never_read(characters
     path = tmp_path / "endings.txt"
     path.write_text("".join(f"{word} {label}\n" + "\n" * (n % 4 == 3) for n, (word, label) in enumerate(rows)))
     features = {"d_words": 0, "characters": characters, "d_character": 8, "d_characters": 8, "affixes": 3, "d_shape": 2}
-    run_tiny(tagging(path, encoder="none", features=features, steps=40), tmp_path / "run")
+    run_tiny(tiny_texts.tagging(path, encoder="none", features=features, steps=40), tmp_path / "run")
     new = made(20, "abcdgf"[::-1])
     (answer,) = load(tmp_path / "run").predict([[word for word, _ in new]])
     assert np.mean([found == label for found, (_, label) in zip(answer.labels, new, strict=True)]) > 0.9
@@ -217,8 +212,9 @@ def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatc
         paths.append(tmp_path / f"{seed}.txt")
         paths[-1].write_text(documents(60, seed=seed))
     for words, repeats in ((0, False), (20, True)):
-        recipe = tagging(
-            paths[0], encoder=ENCODERS["lstm"], data={"context_words": words, "test": str(paths[1])}, steps=60,
+        recipe = tiny_texts.tagging(
+            paths[0], encoder=tiny_texts.ENCODERS["lstm"], data={"context_words": words, "test": str(paths[1])},
+            steps=60,
             head={"kind": "softmax", "repeats": repeats}, features={"d_words": 8}, learning_rate=0.05,
         )  # fmt: skip
         outcome = run_tiny(recipe, tmp_path / str(words))
@@ -240,7 +236,7 @@ def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatc
 
 
 def test_the_last_tenth_does_not_go_on_with_the_context_before_it(names: Path) -> None:
-    job = LabelingJob(tagging(names, data={"context_words": 1_000, "valid_fraction": 0.25}))
+    job = LabelingJob(tiny_texts.tagging(names, data={"context_words": 1_000, "valid_fraction": 0.25}))
     assert job.task.passages.firsts.tolist() == [0, len(job.split.train)]
     assert job.split.valid is not None
     assert job.split.train.passage_sizes == [len(job.split.train)]
@@ -248,14 +244,14 @@ def test_the_last_tenth_does_not_go_on_with_the_context_before_it(names: Path) -
 
 
 def test_a_context_is_no_longer_than_the_encoder_reads(names: Path, tmp_path: Path) -> None:
-    encoder = ENCODERS["transformer"] | {"positions": "learned", "context": 64}
+    encoder = tiny_texts.ENCODERS["transformer"] | {"positions": "learned", "context": 64}
     with pytest.raises(RecipeError, match=r"data.context_words is 65; this model \(transformer\) reads up to 64 words"):
-        run_tiny(tagging(names, encoder=encoder, data={"context_words": 65}), tmp_path / "run")
+        run_tiny(tiny_texts.tagging(names, encoder=encoder, data={"context_words": 65}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 REGULARIZED: dict[str, Any] = {
-    "encoder": ENCODERS["lstm"] | {"dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2},
+    "encoder": tiny_texts.ENCODERS["lstm"] | {"dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2},
     "features": {"dropout_words": 0.2, "characters": "lstm", "d_characters": 4, "columns": ["2"], "dropout": 0.1},
     "accumulate": 2, "weight_decay": 0.1,
 }  # fmt: skip
@@ -264,22 +260,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "contexts": {**REGULARIZED, **CONTEXT},
     "crf": {"head": {"kind": "crf"}, **REGULARIZED},
     "viterbi": {"head": {"kind": "viterbi"}},
-    "softmax, transformer": {"encoder": ENCODERS["transformer"] | {"dropout": 0.2}},
+    "softmax, transformer": {"encoder": tiny_texts.ENCODERS["transformer"] | {"dropout": 0.2}},
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", some_slow(VARIANTS, "contexts"))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, names: Path, tmp_path: Path) -> None:
-    recipe = tagging(names, **VARIANTS[variant], checkpoint_every=5, validations=2)
+    recipe = tiny_texts.tagging(names, **VARIANTS[variant], checkpoint_every=5, validations=2)
     assert_resumes(recipe, tmp_path)
 
 
 def test_the_confusions_of_the_best_weights_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr("ensue.tasks.contract.data_set.draw_confusion", lambda *args, **kwargs: drawn.append(args))
-    (tmp_path / "names.txt").write_text(columns(sentences(60)))
-    outcome = run_tiny(tagging(tmp_path / "names.txt", steps=4), tmp_path / "run")
+    (tmp_path / "names.txt").write_text(tiny_texts.columns(tiny_texts.sentences(60)))
+    outcome = run_tiny(tiny_texts.tagging(tmp_path / "names.txt", steps=4), tmp_path / "run")
     assert outcome.valid is not None
     ((labels, matrix, path),) = drawn
     assert path == tmp_path / "run" / "confusion.png"

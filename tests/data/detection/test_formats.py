@@ -2,16 +2,7 @@
 
 import pytest
 
-from ensue.data.detection.format_table import (
-    ALIGNED,
-    FOLDERS,
-    FORMAT_TABLE,
-    PAIRS,
-    SENTENCES,
-    TEXTS,
-    sentence_format,
-    text_format,
-)
+from ensue.data.detection import format_table
 from ensue.data.examples.formats import DOCUMENT_FORMATS, PAIR_FORMATS
 from ensue.data.lines import Lines
 from ensue.data.sentences import source
@@ -36,7 +27,7 @@ CONLLU = "# text = a\n1\ta" + "\t_" * 8 + "\n\n"
 )  # fmt: skip
 def test_formats_of_sentences(name: str, text: str, expected: str) -> None:
     lines = Lines([text], name)
-    assert sentence_format(lines) == expected
+    assert format_table.sentence_format(lines) == expected
     assert "".join(line for _, line in lines) == text
 
 
@@ -50,13 +41,16 @@ def test_formats_of_sentences(name: str, text: str, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_formats_of_texts(name: str, text: str, expected: str) -> None:
-    assert text_format(Lines([text], name), is_labeled=True) == expected
+    assert format_table.text_format(Lines([text], name), is_labeled=True) == expected
 
 
 def test_every_name_has_a_reader() -> None:
-    names = {kind: {known.name for known in FORMAT_TABLE if kind in known.kinds} for kind in (SENTENCES, TEXTS, PAIRS)}
+    names = {
+        kind: {known.name for known in format_table.FORMAT_TABLE if kind in known.kinds}
+        for kind in (format_table.SENTENCES, format_table.TEXTS, format_table.PAIRS)
+    }
     cutters = {"conllu-text"}  # the recipe of a cutter names it, and no file is taken for it
-    assert set(source.FORMATS) == names[SENTENCES] | cutters
+    assert set(source.FORMATS) == names[format_table.SENTENCES] | cutters
     assert {name: source.format_class(name).name for name in source.FORMATS} == {name: name for name in source.FORMATS}
-    assert {*DOCUMENT_FORMATS, FOLDERS} == names[TEXTS]
-    assert {*PAIR_FORMATS, ALIGNED} == names[PAIRS]
+    assert {*DOCUMENT_FORMATS, format_table.FOLDERS} == names[format_table.TEXTS]
+    assert {*PAIR_FORMATS, format_table.ALIGNED} == names[format_table.PAIRS]

@@ -12,22 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, TrainingError
+from ensue.extensions.gradients import gradients
 from ensue.extensions.gradients import gradients as copying
-from ensue.extensions.gradients.gradients import (
-    LABEL_HEIGHT,
-    MAX_COPIED_SYMBOLS,
-    NUM_SYMBOLS,
-    RECURRENT_ENCODERS,
-    Copier,
-    EncoderGradients,
-    draw_examples,
-    draw_gradients,
-    encoder_gradients,
-    score_copier,
-    spread_labels,
-    state_gradients,
-    train_copier,
-)
 from ensue.models.specification import ENCODER_KINDS
 from ensue.nn import GRU, LSTM, Bidirectional, Elman, Recurrent, Stack, Tap, Transformer, Window
 from training.tiny import some_slow
@@ -57,14 +43,14 @@ class Leaky(Recurrent):
 def test_norms_of_a_linear_recurrence_are_powers(a: float) -> None:
     x = torch.randn(2, 30, 3, dtype=torch.float64)
     weights = torch.tensor([[1.0, 2.0, 2.0], [3.0, 0.0, 4.0]], dtype=torch.float64)
-    found = state_gradients(Leaky(3, a), x, lambda y: (y[:, -1] * weights).sum(-1))
+    found = gradients.state_gradients(Leaky(3, a), x, lambda y: (y[:, -1] * weights).sum(-1))
     powers = a ** np.arange(29, -1, -1)
     np.testing.assert_allclose(found.numpy(), np.outer([3.0, 5.0], powers), rtol=1e-12)
 
 
 def test_norms_of_a_loss_at_every_position_are_geometric_sums() -> None:
     x = torch.randn(1, 12, 1, dtype=torch.float64)
-    found = state_gradients(Leaky(1, 0.5), x, lambda y: y.sum())
+    found = gradients.state_gradients(Leaky(1, 0.5), x, lambda y: y.sum())
     np.testing.assert_allclose(found[0].numpy(), [2 - 0.5 ** (11 - t) for t in range(12)], rtol=1e-12)
 
 
@@ -79,7 +65,7 @@ def test_norms_of_an_elman_unit_are_products_of_slopes() -> None:
         states.append(math.tanh(w * x_t + u * states[-1] + b))
     slopes = [abs(u) * (1 - h * h) for h in states[2:]]
     expected = [math.prod(slopes[t:]) for t in range(len(x))]
-    found = state_gradients(layer, torch.from_numpy(x).view(1, -1, 1), lambda y: y[:, -1, 0])
+    found = gradients.state_gradients(layer, torch.from_numpy(x).view(1, -1, 1), lambda y: y[:, -1, 0])
     np.testing.assert_allclose(found[0].numpy(), expected, rtol=1e-12)
 
 
@@ -99,22 +85,22 @@ def test_norms_against_autograd_of_a_written_out_loop(layer: LSTM | GRU, cell: n
         hidden[-1].retain_grad()
     F.mse_loss(hidden[-1] + hidden[-4], target, reduction="sum").backward()
     expected = torch.stack([h_t.grad.norm(dim=1) for h_t in hidden if h_t.grad is not None], dim=1)
-    found = state_gradients(layer, x, lambda y: (y[:, -1] + y[:, -4] - target).square().sum(-1))
+    found = gradients.state_gradients(layer, x, lambda y: (y[:, -1] + y[:, -4] - target).square().sum(-1))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
 
 
 def test_layers_of_a_stack_are_one_state() -> None:
     below, above = Elman(2, 3), Elman(3, 3)
     x, stack = torch.randn(2, 6, 2), Stack([below, above])
-    both = state_gradients(stack, x, lambda y: y[:, -1].sum())
-    parts = [state_gradients(stack, x, lambda y: y[:, -1].sum(), tap=f"layers.{n}.hidden") for n in (0, 1)]
+    both = gradients.state_gradients(stack, x, lambda y: y[:, -1].sum())
+    parts = [gradients.state_gradients(stack, x, lambda y: y[:, -1].sum(), tap=f"layers.{n}.hidden") for n in (0, 1)]
     assert (parts[0] > 0).all()
     torch.testing.assert_close(both, torch.hypot(*parts))
 
 
 def test_norms_within_no_grad() -> None:
     with torch.no_grad():
-        assert (state_gradients(Elman(2, 3), torch.randn(1, 4, 2), lambda y: y.sum()) > 0).all()
+        assert (gradients.state_gradients(Elman(2, 3), torch.randn(1, 4, 2), lambda y: y.sum()) > 0).all()
 
 
 @pytest.mark.parametrize("length", [1, 4])
@@ -122,43 +108,46 @@ def test_layers_without_a_state_are_refused(length: int) -> None:
     x = torch.randn(2, length, 8)
     for layer in (Window(8, 8, size=2), Bidirectional(Elman(8, 4), Elman(8, 4))):
         with pytest.raises(EnsueError, match="no state that is carried from position to position"):
-            state_gradients(layer, x, lambda y: y.sum())
+            gradients.state_gradients(layer, x, lambda y: y.sum())
     with pytest.raises(EnsueError, match="no tap matches"):
-        state_gradients(Transformer(8, num_heads=2, num_layers=1, positions="sinusoidal"), x, lambda y: y.sum())
+        gradients.state_gradients(
+            Transformer(8, num_heads=2, num_layers=1, positions="sinusoidal"), x, lambda y: y.sum()
+        )
 
 
 def test_the_encoders_are_those_that_have_a_state() -> None:
-    assert ENCODER_KINDS - set(RECURRENT_ENCODERS) == {"window", "transformer", "none", "origin"}
+    assert ENCODER_KINDS - set(gradients.RECURRENT_ENCODERS) == {"window", "transformer", "none", "origin"}
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("encoder", RECURRENT_ENCODERS)
+@pytest.mark.parametrize("encoder", gradients.RECURRENT_ENCODERS)
 def test_every_recurrent_encoder_has_norms(encoder: str) -> None:
-    found = encoder_gradients(encoder, positions=9, steps=0, d_model=8)
+    found = gradients.encoder_gradients(encoder, positions=9, steps=0, d_model=8)
     assert found.trained is None
-    assert len(found.untrained) == 9 + MAX_COPIED_SYMBOLS
+    assert len(found.untrained) == 9 + gradients.MAX_COPIED_SYMBOLS
     assert all(norm > 0 for norm in found.untrained)
 
 
-@pytest.mark.parametrize(("positions", "shown"), [(1, 1), (2, 2), (7, MAX_COPIED_SYMBOLS)])
+@pytest.mark.parametrize(("positions", "shown"), [(1, 1), (2, 2), (7, gradients.MAX_COPIED_SYMBOLS)])
 def test_examples_of_the_copy_task(positions: int, shown: int) -> None:
-    x, symbols = draw_examples(50, positions, torch.Generator().manual_seed(0))
-    assert x.shape == (50, positions + shown, NUM_SYMBOLS + 2)
+    x, symbols = gradients.draw_examples(50, positions, torch.Generator().manual_seed(0))
+    assert x.shape == (50, positions + shown, gradients.NUM_SYMBOLS + 2)
     ids = x.argmax(-1)
     assert (x.sum(-1) == 1).all()
     assert (ids[:, :shown] == symbols).all()
-    assert (ids[:, shown:positions] == NUM_SYMBOLS).all()
-    assert (ids[:, positions:] == NUM_SYMBOLS + 1).all()
-    assert symbols.unique().tolist() == list(range(NUM_SYMBOLS))
+    assert (ids[:, shown:positions] == gradients.NUM_SYMBOLS).all()
+    assert (ids[:, positions:] == gradients.NUM_SYMBOLS + 1).all()
+    assert symbols.unique().tolist() == list(range(gradients.NUM_SYMBOLS))
 
 
 def test_the_loss_is_of_the_last_positions() -> None:
-    copier = Copier(Elman(NUM_SYMBOLS + 2, 4))
-    _, symbols = draw_examples(6, 10, torch.Generator().manual_seed(0))
-    y = torch.randn(6, 10 + MAX_COPIED_SYMBOLS, 4)
+    copier = gradients.Copier(Elman(gradients.NUM_SYMBOLS + 2, 4))
+    _, symbols = gradients.draw_examples(6, 10, torch.Generator().manual_seed(0))
+    y = torch.randn(6, 10 + gradients.MAX_COPIED_SYMBOLS, 4)
     logits = copier.readout(y)[:, 10:].log_softmax(-1)
     expected = [
-        -sum(float(logits[row, k, symbols[row, k]].detach()) for k in range(MAX_COPIED_SYMBOLS)) / MAX_COPIED_SYMBOLS
+        -sum(float(logits[row, k, symbols[row, k]].detach()) for k in range(gradients.MAX_COPIED_SYMBOLS))
+        / gradients.MAX_COPIED_SYMBOLS
         for row in range(6)
     ]
     np.testing.assert_allclose(copier.losses(y, symbols).detach().numpy(), expected, rtol=1e-5)
@@ -167,20 +156,24 @@ def test_the_loss_is_of_the_last_positions() -> None:
 @pytest.mark.slow
 def test_a_copier_learns_what_it_can_reach() -> None:
     torch.manual_seed(0)
-    copier, generator = Copier(GRU(NUM_SYMBOLS + 2, 32)), torch.Generator().manual_seed(0)
-    assert score_copier(copier, 4, generator)[1] < 0.3
+    copier, generator = gradients.Copier(GRU(gradients.NUM_SYMBOLS + 2, 32)), torch.Generator().manual_seed(0)
+    assert gradients.score_copier(copier, 4, generator)[1] < 0.3
     heard: list[tuple[int, float]] = []
-    train_copier(copier, positions=4, steps=400, generator=generator, stepped=lambda *told: heard.append(told))
-    loss, accuracy = score_copier(copier, 4, generator)
+    gradients.train_copier(
+        copier, positions=4, steps=400, generator=generator, stepped=lambda *told: heard.append(told)
+    )
+    loss, accuracy = gradients.score_copier(copier, 4, generator)
     assert accuracy > 0.9
     assert loss < 0.5
     assert [step for step, _ in heard] == list(range(1, 401))
-    assert heard[0][1] == pytest.approx(math.log(NUM_SYMBOLS), abs=0.4)
+    assert heard[0][1] == pytest.approx(math.log(gradients.NUM_SYMBOLS), abs=0.4)
 
 
 def test_training_changes_the_norms_and_a_seed_repeats_them() -> None:
     before = torch.get_rng_state()
-    first, again, other = (encoder_gradients("gru", positions=5, steps=3, seed=seed, d_model=8) for seed in (1, 1, 2))
+    first, again, other = (
+        gradients.encoder_gradients("gru", positions=5, steps=3, seed=seed, d_model=8) for seed in (1, 1, 2)
+    )
     assert first == again
     assert first.untrained != other.untrained
     assert first.trained != first.untrained
@@ -190,12 +183,12 @@ def test_training_changes_the_norms_and_a_seed_repeats_them() -> None:
 def test_a_loss_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "LEARNING_RATE", 1e30)
     with pytest.raises(TrainingError, match=r"^elman: the loss is not finite at step \d+$"):
-        encoder_gradients("elman", positions=5, steps=9, d_model=8)
+        gradients.encoder_gradients("elman", positions=5, steps=9, d_model=8)
 
 
 GRADIENTS = [
-    EncoderGradients("elman", (0.0, 1e-200, 1e-3, 1.0), (0.0, 0.0, 1e-9, 2.0)),
-    EncoderGradients("lstm", (1e-3, 1e-2, 0.1, 1.0), (0.5, 0.5, 0.5, 0.5)),
+    gradients.EncoderGradients("elman", (0.0, 1e-200, 1e-3, 1.0), (0.0, 0.0, 1e-9, 2.0)),
+    gradients.EncoderGradients("lstm", (1e-3, 1e-2, 0.1, 1.0), (0.5, 0.5, 0.5, 0.5)),
 ]
 
 
@@ -205,7 +198,7 @@ def test_the_same_numbers_give_the_same_picture(tmp_path: Path, name: str) -> No
     (tmp_path / "again").mkdir()
     paths = [tmp_path / name, tmp_path / "again" / name]
     for path in paths:
-        draw_gradients(GRADIENTS, path, steps=3)
+        gradients.draw_gradients(GRADIENTS, path, steps=3)
     first, again = (path.read_bytes() for path in paths)
     assert first == again
     assert first.startswith(b"\x89PNG" if name == "a.png" else b"<?xml")
@@ -214,14 +207,14 @@ def test_the_same_numbers_give_the_same_picture(tmp_path: Path, name: str) -> No
 @pytest.mark.slow
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match=r"gone/a\.png: cannot be written"):
-        draw_gradients(GRADIENTS, tmp_path / "gone" / "a.png", steps=0)
+        gradients.draw_gradients(GRADIENTS, tmp_path / "gone" / "a.png", steps=0)
 
 
 @pytest.mark.parametrize("heights", [[0.5], [0.1, 0.9, 0.4], [0.3, 0.3, 0.31], [0.99, 1.0, 0.98, 0.0, 0.0]])
 def test_labels_do_not_overlap(heights: list[float]) -> None:
-    found = spread_labels(heights)
-    assert all(b - a > LABEL_HEIGHT - 1e-9 for a, b in pairwise(sorted(found)))
+    found = gradients.spread_labels(heights)
+    assert all(b - a > gradients.LABEL_HEIGHT - 1e-9 for a, b in pairwise(sorted(found)))
     assert sorted(range(len(found)), key=found.__getitem__) == sorted(range(len(found)), key=heights.__getitem__)
     assert max(found) <= 1
-    if all(b - a >= LABEL_HEIGHT for a, b in pairwise(sorted(heights))):
+    if all(b - a >= gradients.LABEL_HEIGHT for a, b in pairwise(sorted(heights))):
         assert found == heights

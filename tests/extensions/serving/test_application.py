@@ -11,15 +11,8 @@ from ensue.extensions.serving.routes import ROUTES
 from ensue.extensions.serving.service import Resources
 from ensue.library import load
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from extensions.serving import conftest
 from extensions.serving.client import Answer, Client
-from extensions.serving.conftest import (
-    BUGS,
-    Shouter,
-    frame_pipeline,
-    language_pipeline,
-    next_pipeline,
-    translating_pipeline,
-)
 from training.tiny import run_tiny
 from training.tiny_texts import TREEBANK, cutting, tagging
 
@@ -75,7 +68,7 @@ def test_a_cutter_and_the_tagger_behind_it(tmp_path: Path, serve: Any) -> None:
 
 def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:
     pytest.importorskip("ensue.extensions.localization")
-    client, _ = serve({"ende": translating_pipeline(), "shouter": Shouter()}, terms=2)
+    client, _ = serve({"ende": conftest.translating_pipeline(), "shouter": conftest.Shouter()}, terms=2)
     inputs = ["the <b>sea</b> was {n} calm", "was calm"]
     asked = {"model": "ende", "inputs": inputs, "glossary": [["sea", "Meer"], ["", "!ruhig"]], "keep_markup": True}
     one, other = (output["text"] for output in client.post("/v1/predict", asked).json["outputs"])
@@ -94,7 +87,7 @@ def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:
 
 def test_no_option_tells_the_path_of_a_model(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ensue.extensions.localization")
-    client, _ = serve({"ende": translating_pipeline()})
+    client, _ = serve({"ende": conftest.translating_pipeline()})
     monkeypatch.setattr(SequencePipeline, "num_texts", 2)
     asked = {"model": "ende", "inputs": [["the sea", "was calm"]], "keep_markup": True}
     found = refused(client.post("/v1/predict", asked), 400, "invalid_value")
@@ -102,7 +95,9 @@ def test_no_option_tells_the_path_of_a_model(serve: Any, monkeypatch: pytest.Mon
 
 
 def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) -> None:
-    client, _ = serve({"motion": frame_pipeline(), "next": next_pipeline(), "shouter": Shouter()})
+    client, _ = serve(
+        {"motion": conftest.frame_pipeline(), "next": conftest.next_pipeline(), "shouter": conftest.Shouter()}
+    )
     series = [[[0.5, 1], [2, 3.5]], [[0, 0]]]
     outputs = client.post("/v1/predict", {"model": "motion", "inputs": series}).json["outputs"]
     assert [output["series"] for output in outputs] == ["0", "1"]
@@ -220,7 +215,7 @@ def test_odd_texts_are_answered(sea: Client, bugs: list[BaseException]) -> None:
 
 
 def test_keys_hosts_and_origins(serve: Any, bugs: list[BaseException]) -> None:
-    client, _ = serve({"shouter": Shouter()}, key="sécret")
+    client, _ = serve({"shouter": conftest.Shouter()}, key="sécret")
     refused(client.post("/v1/predict", SAID), 401, "invalid_api_key")
     refused(client.post("/v1/predict", SAID, authorization="Bearer secret"), 401, "invalid_api_key")
     refused(client.post("/v1/predict", SAID, authorization="sécret"), 401, "invalid_api_key")
@@ -228,7 +223,7 @@ def test_keys_hosts_and_origins(serve: Any, bugs: list[BaseException]) -> None:
     assert client.get("/health").status == 200
     right = {"authorization": b"Bearer s\xc3\xa9cret".decode("latin-1")}
     assert client.post("/v1/predict", SAID, **right).status in (200, 401)
-    client, _ = serve({"shouter": Shouter()}, key="secret")
+    client, _ = serve({"shouter": conftest.Shouter()}, key="secret")
     right = {"authorization": "Bearer secret"}
     assert client.post("/v1/predict", SAID, **right).status == 200
     refused(client.post("/v1/predict", SAID, **right, host="evil.example"), 400, "untrusted_host")
@@ -237,16 +232,16 @@ def test_keys_hosts_and_origins(serve: Any, bugs: list[BaseException]) -> None:
 
 
 def test_a_bug_is_told_without_a_word_of_it(serve: Any) -> None:
-    client, service = serve({"shouter": Shouter()})
-    BUGS.clear()
+    client, service = serve({"shouter": conftest.Shouter()})
+    conftest.BUGS.clear()
     error = refused(client.post("/v1/predict", {"model": "shouter", "inputs": ["boom"]}), 500, "internal_error")
     assert "secret" not in json.dumps(error)
-    assert [type(bug) for bug in BUGS] == [ZeroDivisionError]
+    assert [type(bug) for bug in conftest.BUGS] == [ZeroDivisionError]
     assert service.admission.reserved == Resources()
 
 
 def test_a_full_server_says_when_to_come_again(serve: Any, bugs: list[BaseException]) -> None:
-    client, service = serve({"lstm": language_pipeline()}, places=4, tokens=300, body_bytes=2000)
+    client, service = serve({"lstm": conftest.language_pipeline()}, places=4, tokens=300, body_bytes=2000)
     wishes = {"model": "lstm", "max_tokens": 100}
     refused(client.post("/v1/completions", {**wishes, "n": 5}), 400)
     refused(client.post("/v1/completions", {**wishes, "n": 4}), 400)
@@ -260,7 +255,7 @@ def test_a_full_server_says_when_to_come_again(serve: Any, bugs: list[BaseExcept
 
 
 def test_loading_and_draining(serve: Any, bugs: list[BaseException]) -> None:
-    client, service = serve({"lstm": language_pipeline()}, drain_seconds=0.05)
+    client, service = serve({"lstm": conftest.language_pipeline()}, drain_seconds=0.05)
     service.state = "loading"
     assert client.get("/ready").status == 503
     assert refused(client.post("/v1/completions", {"model": "lstm"}), 503, "server_loading")
@@ -281,13 +276,13 @@ def test_loading_and_draining(serve: Any, bugs: list[BaseException]) -> None:
 
 
 def test_an_answer_that_takes_too_long_is_broken_off(serve: Any, bugs: list[BaseException]) -> None:
-    client, service = serve({"lstm": language_pipeline()}, request_seconds=0.05)
+    client, service = serve({"lstm": conftest.language_pipeline()}, request_seconds=0.05)
     refused(client.post("/v1/completions", {"model": "lstm", "max_tokens": 60_000}), 503, "timeout")
     assert service.admission.reserved == Resources()
 
 
 def test_the_page_at_the_root_needs_neither_key_nor_models(serve: Any) -> None:
-    client, service = serve({"shouter": Shouter()}, key="secret")
+    client, service = serve({"shouter": conftest.Shouter()}, key="secret")
     page = client.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     policy = page.headers["content-security-policy"]

@@ -9,6 +9,7 @@ import torch
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.mapped_file import TokenFile
+from ensue.extensions.word_vectors import task as updates
 from ensue.extensions.word_vectors.examples import (
     Kind,
     NegativeSampling,
@@ -18,16 +19,6 @@ from ensue.extensions.word_vectors.examples import (
     keep_probabilities,
 )
 from ensue.extensions.word_vectors.model import CountedVectors, SampledVectors
-from ensue.extensions.word_vectors.task import (
-    CompiledSampling,
-    CountedTask,
-    PairBatch,
-    SampledTask,
-    compiled_functions,
-    update_by_sampling_in_numpy,
-    update_glove,
-    update_glove_in_numpy,
-)
 from ensue.tasks.contract.task import LazyBatch
 
 WORDS, BUCKETS, D, NEGATIVES, WINDOW = 12, 9, 8, 5, 3
@@ -58,10 +49,10 @@ def tables(rows: int, dtype: torch.dtype) -> list[torch.Tensor]:
     return [torch.tensor(RNG.normal(size=(count, D)) / 10, dtype=dtype) for count in (rows, WORDS)]
 
 
-def compiled(plan: NegativeSampling, rows: int, dtype: torch.dtype) -> CompiledSampling:
-    if compiled_functions(D, NEGATIVES, dtype) is None:
+def compiled(plan: NegativeSampling, rows: int, dtype: torch.dtype) -> updates.CompiledSampling:
+    if updates.compiled_functions(D, NEGATIVES, dtype) is None:
         pytest.skip("no C compiler")
-    return CompiledSampling(plan, words=WORDS, rows=rows, dimension=D, dtype=dtype)
+    return updates.CompiledSampling(plan, words=WORDS, rows=rows, dimension=D, dtype=dtype)
 
 
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-6), (torch.float64, 1e-13)])
@@ -75,7 +66,7 @@ def test_compiled_updates_are_those_in_numpy(kind: Kind, subwords: bool, dtype: 
         examples = contexts().examples(step)
         assert examples.rows > 10
         loss = compiled(plan, rows, dtype).update(examples, ours[0], ours[1], 0.1)
-        expected = update_by_sampling_in_numpy(plan, examples, plain[0].numpy(), plain[1].numpy(), 0.1)
+        expected = updates.update_by_sampling_in_numpy(plan, examples, plain[0].numpy(), plain[1].numpy(), 0.1)
         assert loss == pytest.approx(expected, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
         assert float((table - other).abs().max()) < most
@@ -91,11 +82,11 @@ def test_an_update_follows_the_gradient_of_the_loss(kind: Kind, subwords: bool) 
     examples = WordExamples(range(1), ids, left, right, key=5, num_words=2)
     model = SampledVectors(WORDS, D, ngrams=_ngrams(plan), buckets=BUCKETS).double()
     torch.nn.init.normal_(model.outputs)
-    task = SampledTask(contexts(), replace(plan, subwords=None), judged_by="")
+    task = updates.SampledTask(contexts(), replace(plan, subwords=None), judged_by="")
     loss, _ = task.loss(model, examples, None)
     loss.total.backward()
     vectors, outputs = model.vectors.detach().clone(), model.outputs.detach().clone()
-    assert update_by_sampling_in_numpy(plan, examples, vectors.numpy(), outputs.numpy(), 0.1) == pytest.approx(
+    assert updates.update_by_sampling_in_numpy(plan, examples, vectors.numpy(), outputs.numpy(), 0.1) == pytest.approx(
         float(loss.total.detach())
     )
     read = plan.rows(7 if kind == "cbow" else 3)
@@ -108,21 +99,23 @@ def _ngrams(plan: NegativeSampling) -> Ragged | None:
     return None if plan.subwords is None else Ragged(plan.subwords.values - WORDS, plan.subwords.starts)
 
 
-def counts(dtype: type = np.float32) -> PairBatch:
+def counts(dtype: type = np.float32) -> updates.PairBatch:
     pairs = RNG.integers(2, WORDS, (2, 30)).astype(np.int32)
-    return PairBatch(pairs[0], pairs[1], RNG.normal(size=30).astype(dtype), RNG.uniform(0.1, 1, 30).astype(dtype))
+    return updates.PairBatch(
+        pairs[0], pairs[1], RNG.normal(size=30).astype(dtype), RNG.uniform(0.1, 1, 30).astype(dtype)
+    )
 
 
 def test_glove_in_c_is_glove_in_numpy() -> None:
-    if compiled_functions(D, 0, torch.float32) is None:
+    if updates.compiled_functions(D, 0, torch.float32) is None:
         pytest.skip("no C compiler")
     model, batch = CountedVectors(WORDS, D), counts()
     squares = tuple(map(torch.ones_like, model.tables()))
     ours, plain = ([tensor.clone() for tensor in (*model.tables(), *squares)] for _ in range(2))
     for _ in range(2):
-        loss = update_glove(batch.columns(), ours[:4], ours[4:], 0.05)
+        loss = updates.update_glove(batch.columns(), ours[:4], ours[4:], 0.05)
         numbers = [tensor.numpy() for tensor in plain]
-        found = update_glove_in_numpy(batch.columns(), numbers[:4], numbers[4:], 0.05)
+        found = updates.update_glove_in_numpy(batch.columns(), numbers[:4], numbers[4:], 0.05)
         assert loss == pytest.approx(found, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
         torch.testing.assert_close(table, other, rtol=1e-6, atol=1e-6)
@@ -132,7 +125,7 @@ def test_a_step_of_glove_follows_the_gradient_of_its_loss() -> None:
     """Of one pair, with squares of 1."""
     pairs = np.zeros(0, [("word", "<i4"), ("context", "<i4"), ("count", "<f4")])
     model, batch = CountedVectors(WORDS, D), counts().slice_rows(slice(0, 1))
-    task = CountedTask(np.resize(pairs, 1), batch_size=1, largest_count=10, power=0.75, words=2, judged_by="")
+    task = updates.CountedTask(np.resize(pairs, 1), batch_size=1, largest_count=10, power=0.75, words=2, judged_by="")
     loss, _ = task.loss(model, batch, None)
     loss.total.backward()
     before = [tensor.clone() for tensor in model.tables()]

@@ -8,25 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.nn import (
-    LSTM,
-    AdditiveAttention,
-    AttentionalLayer,
-    BilinearAttention,
-    CopyingHead,
-    CrossAttention,
-    DotAttention,
-    FromContext,
-    InputFeeding,
-    MultiHeadCrossAttention,
-    PostNormDecoderBlock,
-    PreNormDecoderBlock,
-    SequenceLayer,
-    SoftmaxHead,
-    Stack,
-    Transformer,
-    watch,
-)
+from ensue import nn as layers
 from ensue.nn.attention import cross
 from ensue.types import Memory, select_rows
 from training.tiny import some_slow
@@ -45,12 +27,12 @@ def dot(layer: Any, x: Tensor, h: Tensor) -> Tensor:
     return sum(x[k] * h[k] for k in range(len(x)))  # type: ignore[return-value]
 
 
-def bilinear(layer: BilinearAttention, x: Tensor, h: Tensor) -> Tensor:
+def bilinear(layer: layers.BilinearAttention, x: Tensor, h: Tensor) -> Tensor:
     w = layer.project_memory.weight
     return sum(x[i] * w[i, j] * h[j] for i in range(len(x)) for j in range(len(h)))  # type: ignore[return-value]
 
 
-def additive(layer: AdditiveAttention, x: Tensor, h: Tensor) -> Tensor:
+def additive(layer: layers.AdditiveAttention, x: Tensor, h: Tensor) -> Tensor:
     inside = layer.project_in.weight @ x + layer.project_memory.weight @ h + layer.project_memory.bias
     return sum(v * torch.tanh(z) for v, z in zip(layer.vector.weight[0], inside, strict=True))  # type: ignore[return-value]
 
@@ -58,21 +40,21 @@ def additive(layer: AdditiveAttention, x: Tensor, h: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("layer", "score"),
     [
-        (DotAttention(5, 5), dot),
-        (BilinearAttention(4, 5), bilinear),
-        (AdditiveAttention(4, 5, d_attention=6), additive),
+        (layers.DotAttention(5, 5), dot),
+        (layers.BilinearAttention(4, 5), bilinear),
+        (layers.AdditiveAttention(4, 5, d_attention=6), additive),
     ],
     ids=["dot", "bilinear", "additive"],
 )
 @pytest.mark.parametrize("is_watched", [False, True], ids=["kernel", "watched"])
-def test_contexts_and_weights(layer: CrossAttention, score: Callable[..., Tensor], is_watched: bool) -> None:
+def test_contexts_and_weights(layer: layers.CrossAttention, score: Callable[..., Tensor], is_watched: bool) -> None:
     torch.manual_seed(0)
     layer = layer.double()
     randomized(layer)
     x, h = numbers(B, T, layer.d_in), numbers(B, S, 5)
     state = layer.init_state(B, Memory(h, SOURCE_MASK))
     if is_watched:
-        with watch(layer, "weights") as seen:
+        with layers.watch(layer, "weights") as seen:
             y, _ = layer(x, state)
     else:
         y, _ = layer(x, state)
@@ -86,7 +68,7 @@ def test_contexts_and_weights(layer: CrossAttention, score: Callable[..., Tensor
                 assert seen["weights"][0][row, 0, t].tolist() == pytest.approx([*a, *[0.0] * (S - length)])
 
 
-def copy_cross_attention(ours: MultiHeadCrossAttention, theirs: nn.MultiheadAttention) -> None:
+def copy_cross_attention(ours: layers.MultiHeadCrossAttention, theirs: nn.MultiheadAttention) -> None:
     queries, keys, values = theirs.in_proj_weight.chunk(3)
     bias = theirs.in_proj_bias
     ours.project_in.load_state_dict({"weight": queries, "bias": bias[:D]})
@@ -99,14 +81,14 @@ def copy_cross_attention(ours: MultiHeadCrossAttention, theirs: nn.MultiheadAtte
 def test_multi_head_cross_attention(ragged: bool, is_watched: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.MultiheadAttention(D, HEADS, batch_first=True, dtype=torch.float64)
-    ours = MultiHeadCrossAttention(D, D, num_heads=HEADS).double()
+    ours = layers.MultiHeadCrossAttention(D, D, num_heads=HEADS).double()
     randomized(theirs)
     copy_cross_attention(ours, theirs)
     x, h = numbers(B, T, D).requires_grad_(), numbers(B, S, D)
     mask = SOURCE_MASK if ragged else None
     expected, weights = theirs(x, h, h, key_padding_mask=None if mask is None else ~mask, average_attn_weights=False)
     if is_watched:
-        with watch(ours) as seen:
+        with layers.watch(ours) as seen:
             y, _ = ours(x, ours.init_state(B, Memory(h, mask)))
         torch.testing.assert_close(seen["weights"][0], weights)
     else:
@@ -115,12 +97,12 @@ def test_multi_head_cross_attention(ragged: bool, is_watched: bool) -> None:
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-@pytest.mark.parametrize("block", [PostNormDecoderBlock, PreNormDecoderBlock])
+@pytest.mark.parametrize("block", [layers.PostNormDecoderBlock, layers.PreNormDecoderBlock])
 def test_decoder_block(block: Any, ragged: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.TransformerDecoderLayer(
         D, HEADS, dim_feedforward=12, dropout=0.0, activation="gelu", batch_first=True,
-        norm_first=block is PreNormDecoderBlock, dtype=torch.float64,
+        norm_first=block is layers.PreNormDecoderBlock, dtype=torch.float64,
     )  # fmt: skip
     ours = block(D, num_heads=HEADS, d_feedforward=12, activation="gelu").double()
     randomized(theirs)
@@ -146,7 +128,7 @@ def test_decoder_block(block: Any, ragged: bool) -> None:
 
 def test_a_beam_copies_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a beam, texts side by side, are queries of one batch; only in another order keys are selected."""
-    layer = Transformer(8, num_heads=2, num_layers=2, d_memory=8, positions="rotary").eval()
+    layer = layers.Transformer(8, num_heads=2, num_layers=2, d_memory=8, positions="rotary").eval()
     state = layer.init_state(2, Memory(torch.randn(2, 5, 8)))
     calls: list[Tensor] = []
 
@@ -163,12 +145,16 @@ def test_a_beam_copies_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) == 2
 
 
-def decoders() -> list[SequenceLayer]:
+def decoders() -> list[layers.SequenceLayer]:
     return [
-        Transformer(8, num_heads=2, num_layers=1, d_memory=8, positions="rotary"),
-        Stack([FromContext(LSTM(8, 8), 8), AttentionalLayer(AdditiveAttention(8, 8))]),
-        InputFeeding(FromContext(LSTM(16, 8), 8), AttentionalLayer(BilinearAttention(8, 8))),
-        InputFeeding(LSTM(16, 8), AttentionalLayer(AdditiveAttention(8, 8))),
+        layers.Transformer(8, num_heads=2, num_layers=1, d_memory=8, positions="rotary"),
+        layers.Stack(
+            [layers.FromContext(layers.LSTM(8, 8), 8), layers.AttentionalLayer(layers.AdditiveAttention(8, 8))]
+        ),
+        layers.InputFeeding(
+            layers.FromContext(layers.LSTM(16, 8), 8), layers.AttentionalLayer(layers.BilinearAttention(8, 8))
+        ),
+        layers.InputFeeding(layers.LSTM(16, 8), layers.AttentionalLayer(layers.AdditiveAttention(8, 8))),
     ]
 
 
@@ -178,7 +164,7 @@ def decoders() -> list[SequenceLayer]:
 def test_autocast(number: int, coverage: bool) -> None:
     """Decoders and the head that copies train and step with products in bfloat16; probabilities are in float32."""
     torch.manual_seed(0)
-    layer, head = decoders()[number], CopyingHead(8, SoftmaxHead(8, 20), d_memory=8, coverage=coverage)
+    layer, head = decoders()[number], layers.CopyingHead(8, layers.SoftmaxHead(8, 20), d_memory=8, coverage=coverage)
     x, h = torch.randn(B, T, 8, requires_grad=True), torch.randn(B, S, 8)
     memory, ids = Memory(h, SOURCE_MASK), torch.randint(0, 20, (B, S))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -186,7 +172,7 @@ def test_autocast(number: int, coverage: bool) -> None:
         start = head.init_state(B, memory, ids)
         (nats, repeated), _ = head.nats(y, torch.randint(0, 20, (B, T)), start, mask=MASK)
         (nats.sum() + repeated.sum()).backward()  # type: ignore[no-untyped-call]
-        with watch(layer):
+        with layers.watch(layer):
             y_t, _ = layer.step(x[:, 0], layer.init_state(B, memory))
         scores, _ = head.step(y_t, start)
     assert nats.dtype == scores.dtype == torch.float32

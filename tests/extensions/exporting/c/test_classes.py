@@ -14,27 +14,11 @@ from hypothesis import strategies as st
 
 from ensue.data.examples import Document
 from ensue.tasks.classification.pipeline import ClassificationPipeline
-from extensions.exporting.c.carried import (
-    ARGUMENT,
-    BAD_STATE,
-    CLOSE,
-    COMPILERS,
-    DAMAGED,
-    NEAR,
-    NUMBERS_FAIL,
-    ODD_TEXTS,
-    OK,
-    Example,
-    Interface,
-    cut,
-    lines_fed,
-    rounded,
-    twin,
-)
+from extensions.exporting.c import carried as runs
 from extensions.exporting.c.classifiers import KINDS, SIGNS, classifier
 from extensions.exporting.c.printing import files_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not runs.COMPILERS, reason="neither gcc nor clang is installed")]
 TOO_LONG, NO_TAB = -7, -8
 Texts = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join) | st.text(max_size=20)
 
@@ -43,7 +27,7 @@ class CText(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t)]
 
 
-class CarriedClassifier(Interface):
+class CarriedClassifier(runs.Interface):
     returns: ClassVar = {
         "memory": ctypes.c_size_t, "session_size": ctypes.c_size_t,
         "label": ctypes.c_char_p, "message": ctypes.c_char_p,
@@ -66,13 +50,13 @@ class CarriedClassifier(Interface):
 
     def session(self, size: int) -> Any:
         made = ctypes.create_string_buffer(b"\xff" * self.call("session_size", ctypes.c_size_t(size)))
-        assert self.call("begin", self.model, made, ctypes.c_size_t(size)) == OK
+        assert self.call("begin", self.model, made, ctypes.c_size_t(size)) == runs.OK
         return made
 
     def fed(self, pieces: list[bytes], size: int = 400) -> list[tuple[int, list[bytes], list[float]]]:
         """What NAME_feed or NAME_classify says of each line, its texts, and the probabilities."""
         session, texts, found = self.session(size), (CText * self.texts)(), []
-        for code in lines_fed(lambda *given: self.call("feed", *given, texts), self.model, session, pieces):
+        for code in runs.lines_fed(lambda *given: self.call("feed", *given, texts), self.model, session, pieces):
             read = [ctypes.string_at(text.bytes, text.size) for text in texts] if code == 1 else []
             said, shares = self.classified(*read) if read else (code, [])
             found.append((said, read, shares))
@@ -91,7 +75,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return pipeline, CarriedClassifier(pipeline, tmp_path_factory.mktemp(name), name)
 
 
-def check(both: Any, *texts: bytes, close: float = CLOSE) -> None:
+def check(both: Any, *texts: bytes, close: float = runs.CLOSE) -> None:
     pipeline, carried = both
     code, shares = carried.classified(*texts)
     whole = [text.decode("utf-8", "replace") for text in texts]
@@ -116,14 +100,14 @@ def test_texts_have_the_probabilities_of_ensue(both: Any, one: str, other: str) 
 def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
     carried, bag = CarriedClassifier(pipeline, tmp_path, kind, precision=precision), pipeline.model.bag
-    rounded(pipeline.model, precision, but="^bag|vector.weight")
+    runs.rounded(pipeline.model, precision, but="^bag|vector.weight")
     if bag is not None:  # by columns
         table = torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:].detach().numpy()
-        left = torch.from_numpy(twin(table, precision, 0))
+        left = torch.from_numpy(runs.twin(table, precision, 0))
         bag.ratio[1:], bag.weight.data[1:] = left[:, 0], left[:, 1:]
     for k in range(9):
         texts = [" ".join(SIGNS[k : k + 14]), " ".join(SIGNS[k % 4 : 9])]
-        check((pipeline, carried), *(text.encode() for text in texts[: carried.texts]), close=NEAR[precision])
+        check((pipeline, carried), *(text.encode() for text in texts[: carried.texts]), close=runs.NEAR[precision])
 
 
 def test_sums_over_very_many_words_are_exact(tmp_path: Path) -> None:
@@ -153,7 +137,7 @@ def test_any_cut_of_the_bytes_gives_the_same(both: Any, texts: list[str], is_mar
     given = [[line, *[b"the sea"] * (carried.texts - 1)] for line in lines]
     whole = b"\xef\xbb\xbf" * is_marked + b"".join(b"\t".join(line) + b"\r\n" for line in given)
     expected = [(*carried.classified(*line), line) if len(b"\t".join(line)) <= 400 else TOO_LONG for line in given]
-    found = carried.fed(cut(whole, places))
+    found = carried.fed(runs.cut(whole, places))
     assert found == carried.fed([whole]) == carried.fed([whole[:-2] if given and given[-1] != [b""] else whole])
     assert [(code, shares, read) if code >= 0 else code for code, read, shares in found] == expected
 
@@ -183,34 +167,38 @@ def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None
     null = (CText * 2)(CText(None, 3), CText(None, 0))
     memory, size, found = ctypes.create_string_buffer(9999), ctypes.c_size_t(9999), (ctypes.c_float * carried.count)()
     huge = (CText * 2)(*[CText(ctypes.addressof(memory), 2**63)] * 2)
-    assert carried.call("classify", carried.model, memory, size, null, found) == ARGUMENT
+    assert carried.call("classify", carried.model, memory, size, null, found) == runs.ARGUMENT
     assert carried.call("classify", carried.model, memory, size, huge, found) == TOO_LONG
-    assert carried.call("classify", None, memory, size, null, found) == ARGUMENT
-    assert carried.call("classify", carried.model, None, size, null, found) == ARGUMENT
-    assert carried.call("choose", carried.model, None, ctypes.c_double(0), found) == ARGUMENT
+    assert carried.call("classify", None, memory, size, null, found) == runs.ARGUMENT
+    assert carried.call("classify", carried.model, None, size, null, found) == runs.ARGUMENT
+    assert carried.call("choose", carried.model, None, ctypes.c_double(0), found) == runs.ARGUMENT
     assert carried.label(carried.count) is None
     sizes = [carried.call("session_size", ctypes.c_size_t(count)) for count in (0, 9, 2**28 + 1, 2**64 - 1)]
     assert [held > 0 for held in sizes] == [True, True, False, False]
     session, texts = carried.session(9), (CText * 2)()
-    assert carried.call("feed", carried.model, session, None, size, ctypes.byref(size), texts) == ARGUMENT
-    assert carried.call("feed", carried.model, session, b"", ctypes.c_size_t(0), ctypes.byref(size), None) == ARGUMENT
-    assert carried.call("begin", carried.model, session, ctypes.c_size_t(2**40)) == ARGUMENT
+    assert carried.call("feed", carried.model, session, None, size, ctypes.byref(size), texts) == runs.ARGUMENT
+    assert (
+        carried.call("feed", carried.model, session, b"", ctypes.c_size_t(0), ctypes.byref(size), None) == runs.ARGUMENT
+    )
+    assert carried.call("begin", carried.model, session, ctypes.c_size_t(2**40)) == runs.ARGUMENT
     other = ctypes.create_string_buffer(len(session))
-    assert carried.call("feed", carried.model, other, b"", ctypes.c_size_t(0), ctypes.byref(size), texts) == BAD_STATE
+    assert (
+        carried.call("feed", carried.model, other, b"", ctypes.c_size_t(0), ctypes.byref(size), texts) == runs.BAD_STATE
+    )
     if carried.texts == 2:
         assert [line[:2] for line in carried.fed([b"a\n", b"a\tsea\tc\n"], 9)] == [(NO_TAB, []), (2, [b"a", b"sea"])]
         assert carried.call("message", NO_TAB) == b"a line has no tab between its two texts"
     content = bytearray((carried.folder / f"{carried.name}.weights").read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "wrong").write_bytes(content)
-    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "wrong").encode()) == DAMAGED
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "wrong").encode()) == runs.DAMAGED
 
 
 def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     pipeline = classifier()
     with torch.no_grad():
         pipeline.model.bag.bias[1] = torch.nan
-    assert CarriedClassifier(pipeline, tmp_path, "nan").classified(b"sea")[0] == NUMBERS_FAIL
+    assert CarriedClassifier(pipeline, tmp_path, "nan").classified(b"sea")[0] == runs.NUMBERS_FAIL
 
 
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty or new
@@ -218,7 +206,7 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
     files = files_of(pipeline, "sea", embed=kind in ("one", "pair"))
-    said = Example(files, tmp_path, COMPILERS[[*KINDS].index(kind) % len(COMPILERS)])
+    said = runs.Example(files, tmp_path, runs.COMPILERS[[*KINDS].index(kind) % len(runs.COMPILERS)])
     for least in ("0,9", "2", "nan", ""):
         assert said(b"sea\tsea\n", "--at-least", least, code=2).startswith(b"usage: sea ")
     if pipeline.num_texts == 2:
@@ -240,5 +228,5 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
             lines, content = lines.partition("\n")[2], content.partition(b"\n")[2]
         assert said(content, *least).decode() == lines
     tab = b"\t" * (pipeline.num_texts - 1)
-    for text in ODD_TEXTS:
+    for text in runs.ODD_TEXTS:
         said(text if not tab else b"".join(line + tab + line + b"\n" for line in text.split(b"\n")))

@@ -14,19 +14,7 @@ import pytest
 from ensue.errors import DataError
 from ensue.extensions.frames.data.series import LogMel
 from ensue.extensions.frames.data.sounds import log_mel, read_wav
-from extensions.exporting.c.carried import (
-    ARGUMENT,
-    CLOSE,
-    COMPILERS,
-    NEAR,
-    NUMBERS_FAIL,
-    OK,
-    SANITIZED,
-    TOO_LONG,
-    compiled,
-    put,
-    rounded,
-)
+from extensions.exporting.c import carried as runs
 from extensions.exporting.c.framed import (
     KINDS,
     CarriedFrames,
@@ -39,7 +27,7 @@ from extensions.exporting.c.framed import (
 )
 from extensions.exporting.c.printing import files_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not runs.COMPILERS, reason="neither gcc nor clang is installed")]
 NOT_FINITE, NO_SOUND, OTHER_RATE = -8, -9, -10
 
 
@@ -54,7 +42,7 @@ def carried(request: pytest.FixtureRequest, made: Callable[[str], CarriedFrames]
     return made(request.param)
 
 
-def check(carried: CarriedFrames, series: list[Any], close: float = CLOSE) -> Any:
+def check(carried: CarriedFrames, series: list[Any], close: float = runs.CLOSE) -> Any:
     found, model = carried.answered(series), carried.pipeline
     if carried.is_tagger:
         answers: Any = model.predict(series, confidence=True)
@@ -87,8 +75,8 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(
 ) -> None:
     model = pipeline(kind)
     found = CarriedFrames(model, tmp_path, kind, precision=precision)
-    rounded(model.model, precision, but="vector.weight|start|end|pairs|transitions")
-    shares = check(found, series_of(model, 1), NEAR[precision])
+    runs.rounded(model.model, precision, but="vector.weight|start|end|pairs|transitions")
+    shares = check(found, series_of(model, 1), runs.NEAR[precision])
     assert not np.array_equal(shares, made(kind).answered(series_of(model, 1))[1 if found.is_tagger else ...])
 
 
@@ -146,17 +134,17 @@ def test_what_is_wrong_is_a_number_below_zero(carried: CarriedFrames) -> None:
     good = series_of(carried.pipeline, 1)
     sizes = [carried.call("memory", frames) for frames in (0, 1, 100_000, 100_001, 2**63)]
     assert [size > 0 for size in sizes] == [False, True, True, False, False]
-    assert carried.answer(given(good), 29)[0] == TOO_LONG
-    assert carried.answer(given(good), 0, carried.memory(1))[0] == ARGUMENT
-    assert carried.answer(given([]))[0] == OK
+    assert carried.answer(given(good), 29)[0] == runs.TOO_LONG
+    assert carried.answer(given(good), 0, carried.memory(1))[0] == runs.ARGUMENT
+    assert carried.answer(given([]))[0] == runs.OK
     none, empty = given(good), given(good)
     none[5].frames, empty[5].count = None, 0
-    assert {carried.answer(wrong)[0] for wrong in (none, empty)} == {ARGUMENT}
+    assert {carried.answer(wrong)[0] for wrong in (none, empty)} == {runs.ARGUMENT}
     for number in (np.inf, -np.inf, np.nan):
         wrong = [one.copy() for one in good]
         wrong[4][0, 0] = number
         is_read = np.isnan(number) and carried.pipeline.recipe.data.missing == "mean"
-        assert carried.answer(given(wrong))[0] == (OK if is_read else NOT_FINITE)
+        assert carried.answer(given(wrong))[0] == (runs.OK if is_read else NOT_FINITE)
     assert carried.call("label", carried.model, 9999) is None
     assert len({carried.call("message", ctypes.c_int(code)) for code in (NOT_FINITE, NO_SOUND, OTHER_RATE)}) == (
         3 if carried.name == "sounds" else 2
@@ -166,7 +154,7 @@ def test_what_is_wrong_is_a_number_below_zero(carried: CarriedFrames) -> None:
 def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     broken = pipeline("several")
     damaged(broken.model)
-    assert CarriedFrames(broken, tmp_path, "nan").answer(given(series_of(broken, 1)))[0] == NUMBERS_FAIL
+    assert CarriedFrames(broken, tmp_path, "nan").answer(given(series_of(broken, 1)))[0] == runs.NUMBERS_FAIL
 
 
 def files(folder: Path, kind: str) -> list[str]:
@@ -205,9 +193,9 @@ def files(folder: Path, kind: str) -> list[str]:
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["crf", "sounds"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
-    made, compiler = pipeline(kind), COMPILERS[number % len(COMPILERS)]
-    folder = put(files_of(made, "say", embed=kind == "crf"), tmp_path)
-    compiled(folder, "-o", "say", "example.c", "say.c", compiler=compiler, options=SANITIZED)
+    made, compiler = pipeline(kind), runs.COMPILERS[number % len(runs.COMPILERS)]
+    folder = runs.put(files_of(made, "say", embed=kind == "crf"), tmp_path)
+    runs.compiled(folder, "-o", "say", "example.c", "say.c", compiler=compiler, options=runs.SANITIZED)
 
     def said(*arguments: str, given: str = "") -> tuple[str, str]:
         found = subprocess.run(

@@ -18,29 +18,12 @@ from ensue.models.language_model import LanguageModel
 from ensue.nn import Recurrent, SoftmaxHead, TokenEmbedding
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.text.tokenizers import train_tokenizer
-from extensions.exporting.c.carried import (
-    ARGUMENT,
-    BAD_STATE,
-    COMPILERS,
-    DAMAGED,
-    NO_FILE,
-    NUMBERS_FAIL,
-    ODD_TEXTS,
-    OK,
-    TOO_LONG,
-    Carried,
-    CSampling,
-    CToken,
-    Example,
-    compiled,
-    cut,
-    put,
-)
+from extensions.exporting.c import carried as runs
 from extensions.exporting.c.models import KINDS, MIXED, SAMPLINGS, TRANSFORMER, pipeline
 from extensions.exporting.c.printing import files_of
 from language_pipelines import TEXT
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not runs.COMPILERS, reason="neither gcc nor clang is installed")]
 SPELLED = st.text(st.sampled_from("ab<unk>'’-.,31 \n\té“”¿\u0663\U0001f600\u2028"), max_size=60)
 
 
@@ -49,19 +32,21 @@ def made(name: str) -> LanguagePipeline:
 
 
 @pytest.fixture(scope="module", params=[*KINDS, "bpe", "transformer"])
-def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguagePipeline, Carried]:
+def both(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[LanguagePipeline, runs.Carried]:
     found, name = made(request.param), request.param
-    return found, Carried(found, tmp_path_factory.mktemp(name), name)
+    return found, runs.Carried(found, tmp_path_factory.mktemp(name), name)
 
 
-def check_num_units(model: LanguagePipeline, carried: Carried, text: str, *pieces: bytes) -> None:
+def check_num_units(model: LanguagePipeline, carried: runs.Carried, text: str, *pieces: bytes) -> None:
     found = carried.read(*pieces)
     assert [token.id for token in found] == model.tokenizer.encode(text).tolist()
     nats = [score.nats for score in model.score(text)]
     np.testing.assert_allclose([token.nats for token in found], nats, rtol=1e-5, atol=1e-5)
 
 
-def test_a_text_has_the_tokens_and_the_nats_of_ensue(both: tuple[LanguagePipeline, Carried]) -> None:
+def test_a_text_has_the_tokens_and_the_nats_of_ensue(both: tuple[LanguagePipeline, runs.Carried]) -> None:
     check_num_units(*both, MIXED * 5, (MIXED * 5).encode())
     check_num_units(*both, "", b"")
 
@@ -69,10 +54,10 @@ def test_a_text_has_the_tokens_and_the_nats_of_ensue(both: tuple[LanguagePipelin
 @given(text=SPELLED | st.text(max_size=30), cuts=st.lists(st.integers(0, 99), max_size=8))
 @settings(max_examples=50, deadline=None)
 def test_any_cut_of_the_bytes_gives_the_same(
-    both: tuple[LanguagePipeline, Carried], text: str, cuts: list[int]
+    both: tuple[LanguagePipeline, runs.Carried], text: str, cuts: list[int]
 ) -> None:
     whole = text.encode()
-    pieces = cut(whole, cuts)
+    pieces = runs.cut(whole, cuts)
     check_num_units(*both, text, *pieces)
     if both[1].name != "bytes":
         for token in both[1].read(*pieces):
@@ -85,14 +70,18 @@ def test_any_cut_of_the_bytes_gives_the_same(
     | st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\xed\xa0", b"a", b"\xc0"])).map(b"".join)
 )
 @settings(max_examples=50, deadline=None)
-def test_what_is_not_utf8_is_read_as_python_replaces_it(both: tuple[LanguagePipeline, Carried], text: bytes) -> None:
+def test_what_is_not_utf8_is_read_as_python_replaces_it(
+    both: tuple[LanguagePipeline, runs.Carried], text: bytes
+) -> None:
     found = both[1].read(*(bytes([byte]) for byte in text))
     assert [token.id for token in found] == both[0].tokenizer.encode(text.decode("utf-8", "replace")).tolist()
     assert all(0 <= token.begin <= token.end <= len(text) for token in found)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
-def test_a_seed_draws_the_samples_of_ensue(both: tuple[LanguagePipeline, Carried], sampling: dict[str, Any]) -> None:
+def test_a_seed_draws_the_samples_of_ensue(
+    both: tuple[LanguagePipeline, runs.Carried], sampling: dict[str, Any]
+) -> None:
     model, carried = both
     count = 150 if model.model.context is None else 30
     for prompt, seed in (("", 0), ("The sea", 5), ('She said: "', (1 << 63) - 1)):
@@ -100,7 +89,7 @@ def test_a_seed_draws_the_samples_of_ensue(both: tuple[LanguagePipeline, Carried
         assert carried.written(prompt, count, seed, **sampling).decode("utf-8", "replace") == expected
 
 
-def test_a_state_is_a_value(both: tuple[LanguagePipeline, Carried]) -> None:
+def test_a_state_is_a_value(both: tuple[LanguagePipeline, runs.Carried]) -> None:
     _, carried = both
     text = MIXED.encode()
     for place in range(0, len(text), 29):
@@ -108,11 +97,11 @@ def test_a_state_is_a_value(both: tuple[LanguagePipeline, Carried]) -> None:
         before = list(carried.feed(state, text[:place]))
         loaded = ctypes.create_string_buffer(state.raw, len(state))
         list(carried.feed(state, b"something else"))
-        assert carried.call("check", carried.model, loaded) == OK
+        assert carried.call("check", carried.model, loaded) == runs.OK
         assert before + [t for piece in (text[place:], None) for t in carried.feed(loaded, piece)] == carried.read(text)
 
 
-def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carried], tmp_path: Path) -> None:
+def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, runs.Carried], tmp_path: Path) -> None:
     _, carried = both
     content = Path(carried.path.decode()).read_bytes()
     other = files_of(pipeline("bytes", d_model=16), "other")["other.weights"]
@@ -121,19 +110,20 @@ def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, Carr
     for wrong in (b"", content[:-1], content[: len(content) // 2], content + b"\0", bytes(flipped), other):
         (tmp_path / "wrong").write_bytes(wrong)
         probe = ctypes.c_void_p()
-        assert carried.call("open", ctypes.byref(probe), str(tmp_path / "wrong").encode()) == DAMAGED
+        assert carried.call("open", ctypes.byref(probe), str(tmp_path / "wrong").encode()) == runs.DAMAGED
         assert probe.value is None
-    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == NO_FILE
-    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path).encode()) == NO_FILE
-    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), None) == ARGUMENT
-    state, token = carried.begun(), CToken()
-    assert carried.call("check", carried.model, ctypes.create_string_buffer(len(state))) == BAD_STATE
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == runs.NO_FILE
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path).encode()) == runs.NO_FILE
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), None) == runs.ARGUMENT
+    state, token = carried.begun(), runs.CToken()
+    assert carried.call("check", carried.model, ctypes.create_string_buffer(len(state))) == runs.BAD_STATE
     used = ctypes.c_size_t()
     arguments = (carried.model, state, b"a", carried.size(1), ctypes.byref(used), ctypes.byref(token))
-    assert carried.call("feed", *arguments, carried.size(31)) == ARGUMENT
+    assert carried.call("feed", *arguments, carried.size(31)) == runs.ARGUMENT
     for bad in ({"temperature": -1.0}, {"top_p": 1.5}, {"min_p": -0.1}, {"temperature": float("nan")}):
         assert (
-            carried.call("next", carried.model, state, ctypes.byref(CSampling(**bad)), ctypes.byref(token)) == ARGUMENT
+            carried.call("next", carried.model, state, ctypes.byref(runs.CSampling(**bad)), ctypes.byref(token))
+            == runs.ARGUMENT
         )
     assert len({carried.call("message", code) for code in range(-6, 0)}) == 6
 
@@ -142,16 +132,16 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     model = pipeline("characters")
     with torch.no_grad():
         model.model.head.bias[2] = torch.nan
-    carried = Carried(model, tmp_path, "nan")
-    token = CToken()
-    assert carried.call("next", carried.model, carried.begun(), None, ctypes.byref(token)) == NUMBERS_FAIL
+    carried = runs.Carried(model, tmp_path, "nan")
+    token = runs.CToken()
+    assert carried.call("next", carried.model, carried.begun(), None, ctypes.byref(token)) == runs.NUMBERS_FAIL
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate([*KINDS, "bpe", "transformer"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
     model, embed = made(kind), kind in ("bytes", "words")
     files = files_of(model, "sea", embed=embed)
-    said = Example(files, tmp_path, COMPILERS[number % len(COMPILERS)])
+    said = runs.Example(files, tmp_path, runs.COMPILERS[number % len(runs.COMPILERS)])
     lines = said(MIXED.encode()).decode().split("\n")[:-1]
     for line, score in zip(lines, model.score(MIXED), strict=True):
         nats, *texts = line.split("\t")
@@ -168,17 +158,17 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
         assert said(b"", "--weights", "none", code=2) == b"sea: none: the file of weights cannot be read\n"
     for numbers in (["1e3"], ["5", "x"], ["5", "1", "0,8"], ["5", "1", "-1"], ["5", "1", "nan"]):
         assert said(b"", "--generate", *numbers, code=2).startswith(b"usage: sea ")
-    for text in ODD_TEXTS:
+    for text in runs.ODD_TEXTS:
         said(text)
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("compiler", runs.COMPILERS)
 def test_halves_of_a_processor_leave_floats_as_they_are(compiler: str, tmp_path: Path) -> None:
     """With them gcc's own C evaluates by method 16, which the program took for wider floats."""
     model = pipeline("bytes")
-    folder = put(files_of(model, "sea"), tmp_path)
+    folder = runs.put(files_of(model, "sea"), tmp_path)
     options = ["-std=gnu11", "-march=sapphirerapids", "-shared", "-fPIC"]
-    compiled(folder, "-o", "sea.so", "sea.c", compiler=compiler, options=options)
+    runs.compiled(folder, "-o", "sea.so", "sea.c", compiler=compiler, options=options)
 
 
 class Leaky(Recurrent):
@@ -206,9 +196,9 @@ def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
     model = LanguageModel(embedding, Leaky(6, 10), SoftmaxHead(10, tokenizer.vocabulary_size))
     torch.nn.init.normal_(model.head.weight)
     guest = LanguagePipeline(model, tokenizer)
-    check_num_units(guest, Carried(guest, tmp_path, "guest"), TEXT, TEXT.encode())
+    check_num_units(guest, runs.Carried(guest, tmp_path, "guest"), TEXT, TEXT.encode())
     tied = pipeline("characters", tied=True)
-    check_num_units(tied, Carried(tied, tmp_path / "tied", "tied"), TEXT, TEXT.encode())
+    check_num_units(tied, runs.Carried(tied, tmp_path / "tied", "tied"), TEXT, TEXT.encode())
 
 
 TABLES: list[dict[str, Any]] = [
@@ -223,14 +213,14 @@ TABLES: list[dict[str, Any]] = [
 def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_path: Path) -> None:
     """Also where a prompt is as long as a window, and what is longer is refused as there."""
     model = pipeline("characters", **{**TRANSFORMER, **table})
-    carried = Carried(model, tmp_path, "sea")
+    carried = runs.Carried(model, tmp_path, "sea")
     check_num_units(model, carried, TEXT, TEXT.encode())
     context: Any = model.model.context
     for length in {0, 1, context - 1, context}:
         expected = "".join(model.generate(TEXT[:length], max_tokens=3 * context + 1, seed=length))
         assert carried.written(TEXT[:length], 3 * context + 1, length).decode() == expected
-    state, token = carried.begun(), CToken()
+    state, token = carried.begun(), runs.CToken()
     list(carried.feed(state, TEXT[: context + 1].encode()))
-    assert carried.call("next", carried.model, state, None, ctypes.byref(token)) == TOO_LONG
+    assert carried.call("next", carried.model, state, None, ctypes.byref(token)) == runs.TOO_LONG
     with pytest.raises(ContextError):
         next(model.generate(TEXT[: context + 1]))

@@ -17,29 +17,13 @@ import ensue
 from ensue.data.sentences.source import SentenceSource
 from ensue.extensions.exporting.c.tagging import ROWS
 from ensue.tasks.labeling.pipeline import LabelingPipeline
-from extensions.exporting.c.carried import (
-    ARGUMENT,
-    BAD_STATE,
-    CLOSE,
-    COMPILERS,
-    DAMAGED,
-    NEAR,
-    NO_FILE,
-    NUMBERS_FAIL,
-    ODD_TEXTS,
-    OK,
-    Example,
-    Interface,
-    compiled,
-    cut,
-    lines_fed,
-    rounded,
-)
+from extensions.exporting.c import carried as runs
+from extensions.exporting.c.carried import cut
 from extensions.exporting.c.printing import files_of
 from extensions.exporting.c.taggers import MODELS, TEXTS, WORDS, pipeline_of, sentences_of
 
 TOO_LONG, BYTES = -7, 16
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not runs.COMPILERS, reason="neither gcc nor clang is installed")]
 
 
 class CWord(ctypes.Structure):
@@ -49,14 +33,14 @@ class CWord(ctypes.Structure):
     ]  # fmt: skip
 
 
-class Carried(Interface):
+class Carried(runs.Interface):
     returns: ClassVar = {
         "session_size": ctypes.c_size_t, "cut": ctypes.c_int64, "take": ctypes.c_int64, "message": ctypes.c_char_p,
     }  # fmt: skip
 
     def session(self, words: int) -> Any:
         made = ctypes.create_string_buffer(self.call("session_size", ctypes.c_size_t(words)))
-        assert self.call("begin", self.model, made, ctypes.c_size_t(words)) == OK
+        assert self.call("begin", self.model, made, ctypes.c_size_t(words)) == runs.OK
         return made
 
     def label(self, session: Any, words: Any, probabilities: int = 1) -> int:
@@ -70,7 +54,7 @@ class Carried(Interface):
     def fed(self, pieces: list[bytes], room: int = 999) -> list[list[tuple[str, str]] | int]:
         """Words with their labels of each line, or the number that it gives."""
         session, words, found = self.session(room), (CWord * 999)(), list[Any]()
-        for code in lines_fed(partial(self.call, "feed"), self.model, session, pieces):
+        for code in runs.lines_fed(partial(self.call, "feed"), self.model, session, pieces):
             if code < 0:
                 found.append(code)
                 continue
@@ -82,7 +66,7 @@ class Carried(Interface):
 
     def labeled(self, sentences: list[list[str]], room: int = 40) -> list[list[tuple[str, float]]]:
         words = given_c(sentences)
-        assert self.label(self.session(room), words) == OK
+        assert self.label(self.session(room), words) == runs.OK
         found = iter([(word.label.decode(), word.probability) for word in words])
         return [[next(found) for _ in sentence] for sentence in sentences]
 
@@ -110,7 +94,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def check_labels(
-    both: tuple[LabelingPipeline, Carried], sentences: list[list[str]], room: int = 40, close: float = CLOSE
+    both: tuple[LabelingPipeline, Carried], sentences: list[list[str]], room: int = 40, close: float = runs.CLOSE
 ) -> None:
     found = both[1].labeled(sentences, room)
     expected = both[0].predict(sentences, confidence=True)
@@ -130,8 +114,8 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision
     made = pipeline_of(kind)
     carried = Carried(made, tmp_path, kind, precision=precision)
     before = made.predict(sentences_of(1), confidence=True)
-    rounded(made.model, precision, but="kept_vectors|start|end|pairs|transitions")
-    check_labels((made, carried), sentences_of(1), close=NEAR[precision])
+    runs.rounded(made.model, precision, but="kept_vectors|start|end|pairs|transitions")
+    check_labels((made, carried), sentences_of(1), close=runs.NEAR[precision])
     after = made.predict(sentences_of(1), confidence=True)
     assert [word.confidence for one in before for word in one] != [word.confidence for one in after for word in one]
 
@@ -150,7 +134,7 @@ def test_a_sentence_has_the_same_numbers_beside_any_others(both: tuple[LabelingP
         assert list(pool.map(lambda _: both[1].labeled(sentences), range(8))) == [together] * 8
     session, alone = both[1].session(31), [pair for sentence in together for pair in sentence]
     for _ in range(2):  # a session has the forms of before
-        assert both[1].label(session, words := given_c(sentences)) == OK
+        assert both[1].label(session, words := given_c(sentences)) == runs.OK
         assert [(word.label.decode(), word.probability) for word in words] == alone
 
 
@@ -186,32 +170,34 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     for wrong in (b"", content[:-1], content + b"\0", bytes(flipped), other):
         (tmp_path / "wrong").write_bytes(wrong)
         probe = ctypes.c_void_p()
-        assert carried.call("open", ctypes.byref(probe), str(tmp_path / "wrong").encode()) == DAMAGED
+        assert carried.call("open", ctypes.byref(probe), str(tmp_path / "wrong").encode()) == runs.DAMAGED
         assert probe.value is None
-    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == NO_FILE
+    assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == runs.NO_FILE
     sizes = [carried.call("session_size", ctypes.c_size_t(words)) for words in (0, 1, 2, 1_000_000, 1_000_001, 2**63)]
     assert [size > 0 for size in sizes] == [False, True, True, True, False, False]
     session, words = carried.session(5), given_c([["a"] * 5, ["b"] * 6, ["c"]])
     assert carried.label(session, words) == TOO_LONG
-    assert carried.label(session, (CWord * 3)(*[CWord(None, 3, 1)] * 3)) == ARGUMENT
-    assert carried.label(None, words) == ARGUMENT
-    assert carried.label(ctypes.create_string_buffer(len(session)), words) == BAD_STATE
-    assert carried.label(session, (CWord * 0)()) == OK
+    assert carried.label(session, (CWord * 3)(*[CWord(None, 3, 1)] * 3)) == runs.ARGUMENT
+    assert carried.label(None, words) == runs.ARGUMENT
+    assert carried.label(ctypes.create_string_buffer(len(session)), words) == runs.BAD_STATE
+    assert carried.label(session, (CWord * 0)()) == runs.OK
     assert carried.cut(session, b"a" * (5 * BYTES + 1), words) == TOO_LONG
     assert carried.cut(session, b"a " * 10, (CWord * 2)()) == 10
-    assert carried.cut(ctypes.create_string_buffer(len(session)), b"a", words) == BAD_STATE
-    assert carried.call("begin", carried.model, session, ctypes.c_size_t(0)) == ARGUMENT
+    assert carried.cut(ctypes.create_string_buffer(len(session)), b"a", words) == runs.BAD_STATE
+    assert carried.call("begin", carried.model, session, ctypes.c_size_t(0)) == runs.ARGUMENT
     with torch.no_grad():
         made.model.head.projection.bias[1] = torch.nan
     broken = Carried(made, tmp_path / "nan", "nan")
-    assert broken.label(broken.session(5), given_c([["a"]])) == NUMBERS_FAIL
+    assert broken.label(broken.session(5), given_c([["a"]])) == runs.NUMBERS_FAIL
     assert len({carried.call("message", code) for code in range(-7, 0)}) == 7
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["spans", "cnn", "vectors", "lstm"])))
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
     made = pipeline_of(kind)
-    said = Example(files_of(made, "tag", embed=kind == "lstm"), tmp_path, COMPILERS[number % len(COMPILERS)])
+    said = runs.Example(
+        files_of(made, "tag", embed=kind == "lstm"), tmp_path, runs.COMPILERS[number % len(runs.COMPILERS)]
+    )
     lines = [line for line in TEXTS if "\n" not in line]
     lines += [" ".join(sentence) for sentence in sentences_of(5, 400)]
     (tmp_path / "text.txt").write_text("\n".join(lines), newline="\n")
@@ -225,7 +211,7 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
             assert (text, label) == (word.text, word.label)
             assert float(share) == pytest.approx(word.confidence, abs=1.1e-5)
         assert next(shown) == ""
-    for text in (*ODD_TEXTS, b"'" * 999 + b"\n" + b"1." * 5000):
+    for text in (*runs.ODD_TEXTS, b"'" * 999 + b"\n" + b"1." * 5000):
         said(text)
 
 
@@ -236,7 +222,7 @@ def test_a_tagger_of_a_treebank_from_end_to_end(shared_data: Path, tmp_path: Pat
     made = ensue.train("tag-lstm-crf", train=dev, valid=dev, out=tmp_path / "run", settings=settings, threads=1)
     (note,) = ensue.export_run(tmp_path / "run", tmp_path / "pos", "c")
     assert note.startswith(f"{tmp_path / 'pos'}: 7 files, ")
-    compiled(tmp_path / "pos", "-o", "pos", "example.c", "pos.c", options=["-O2"])
+    runs.compiled(tmp_path / "pos", "-o", "pos", "example.c", "pos.c", options=["-O2"])
     text = "".join(" ".join(sentence.words) + "\n" for sentence in SentenceSource(test))
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     found = subprocess.run([tmp_path / "pos" / "pos"], input=text.encode(), capture_output=True, check=True)

@@ -13,24 +13,11 @@ from ensue.data.examples import Pair
 from ensue.extensions.exporting.c.transducing import BEAMS, ROWS
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.task import mean_surprisals
-from extensions.exporting.c.carried import (
-    ARGUMENT,
-    BAD_STATE,
-    CLOSE,
-    COMPILERS,
-    NEAR,
-    NUMBERS_FAIL,
-    ODD_BYTES,
-    OK,
-    Example,
-    Interface,
-    rounded,
-    twin,
-)
+from extensions.exporting.c import carried as runs
 from extensions.exporting.c.printing import files_of
 from extensions.exporting.c.transducers import KINDS, LEMMAS, transducer
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not runs.COMPILERS, reason="neither gcc nor clang is installed")]
 TOO_LONG = -7
 Text = st.lists(st.sampled_from([*LEMMAS, "V", "PST", ";", "|", " ", "\u3000", "\n", "?", "\u0663"]), max_size=9).map(
     "".join
@@ -58,7 +45,7 @@ class CAnswer(ctypes.Structure):
 Found = list[tuple[str, float, float, bool]]
 
 
-class CarriedTransducer(Interface):
+class CarriedTransducer(runs.Interface):
     returns: ClassVar = {"session_size": ctypes.c_size_t, "usual": CSearch}
 
     def __init__(self, pipeline: SequencePipeline, folder: Path, name: str, *, precision: str = "f32") -> None:
@@ -74,7 +61,7 @@ class CarriedTransducer(Interface):
     def begun(self, size: int, tokens: int) -> Any:
         sizes = ctypes.c_size_t(size), ctypes.c_size_t(tokens)
         session = ctypes.create_string_buffer(b"\xff" * self.call("session_size", *sizes))
-        assert self.call("begin", self.model, session, *sizes) == OK
+        assert self.call("begin", self.model, session, *sizes) == runs.OK
         return session
 
     def code(self, *sources: tuple[str | bytes, ...], search: CSearch | None = None, session: Any = None) -> int:
@@ -141,7 +128,7 @@ def check_answers(
     both: tuple[SequencePipeline, CarriedTransducer],
     texts: list[tuple[str, ...]],
     *,
-    close: float = CLOSE,
+    close: float = runs.CLOSE,
     **search: Any,
 ) -> None:
     """All answers are those of ensue, but for equal scores: then ensue gives C's answer its log probability, too."""
@@ -170,12 +157,12 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision
     carried = CarriedTransducer(pipeline, tmp_path, kind, precision=precision)
     texts = [(lemma, "V;PST", lemma)[: pipeline.num_texts] for lemma in LEMMAS]
     before = of_ensue(pipeline, texts)
-    rounded(pipeline.model, precision, but="vector|combine")
+    runs.rounded(pipeline.model, precision, but="vector|combine")
     with torch.no_grad():  # what is attended to and the output of the cells have a matrix each
         combine = next(value for name, value in pipeline.model.named_parameters() if name.endswith("combine.weight"))
         for part in combine.split([combine.shape[1] - len(combine), len(combine)], 1):
-            part.copy_(torch.from_numpy(twin(part.numpy(), precision, 1)))
-    check_answers((pipeline, carried), texts, close=NEAR[precision], beams=4, n_best=3)
+            part.copy_(torch.from_numpy(runs.twin(part.numpy(), precision, 1)))
+    check_answers((pipeline, carried), texts, close=runs.NEAR[precision], beams=4, n_best=3)
     assert before != of_ensue(pipeline, texts)
 
 
@@ -184,21 +171,21 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     texts, sizes = (b"w\xc3\xa4hlen\xff", b"V;PST"), (ctypes.c_size_t(1_000_001), ctypes.c_size_t(5))
     assert carried.found(texts) == carried.found(("w\u00e4hlen\ufffd", "V;PST"))
     assert carried.call("session_size", *sizes) == carried.call("session_size", sizes[1], sizes[0]) == 0
-    assert carried.call("begin", carried.model, carried.session, *sizes) == ARGUMENT
+    assert carried.call("begin", carried.model, carried.session, *sizes) == runs.ARGUMENT
     for changes in (
         {"beams": 0}, {"beams": BEAMS + 1}, {"n_best": 6}, {"length_penalty": float("nan")}, {"max_tokens": 0},
     ):  # fmt: skip
-        assert carried.code(texts, search=carried.usual(**changes)) == ARGUMENT
-    assert carried.code(texts, search=carried.usual(min_tokens=15)) == ARGUMENT
+        assert carried.code(texts, search=carried.usual(**changes)) == runs.ARGUMENT
+    assert carried.code(texts, search=carried.usual(min_tokens=15)) == runs.ARGUMENT
     assert carried.code(texts, session=carried.begun(12, 14)) == TOO_LONG
     assert carried.code(texts, session=carried.begun(13, 13)) == TOO_LONG
     assert carried.code(texts, session=carried.begun(13, 14)) == 1
     assert carried.code(*[texts] * 30, session=carried.begun(30, 14)) == 2  # there is room for two
     assert carried.code(*[texts] * 30) == ROWS // carried.usual().beams
     assert carried.code(texts, (b"x" * 701, b"")) == 1
-    assert carried.code() == OK
-    assert carried.code(texts, session=ctypes.create_string_buffer(9999)) == BAD_STATE
-    assert carried.call("transduce", None, carried.session, None, sizes[1], None, carried.answers) == ARGUMENT
+    assert carried.code() == runs.OK
+    assert carried.code(texts, session=ctypes.create_string_buffer(9999)) == runs.BAD_STATE
+    assert carried.call("transduce", None, carried.session, None, sizes[1], None, carried.answers) == runs.ARGUMENT
 
 
 def test_bytes_that_are_not_utf8_may_count_as_three(tmp_path: Path) -> None:
@@ -213,14 +200,14 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     pipeline = transducer()
     with torch.no_grad():
         pipeline.model.head.bias[3] = torch.nan
-    assert CarriedTransducer(pipeline, tmp_path, "some").code(("go",)) == NUMBERS_FAIL
+    assert CarriedTransducer(pipeline, tmp_path, "some").code(("go",)) == runs.NUMBERS_FAIL
 
 
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
 @pytest.mark.parametrize("kind", ["heads", "bytes", "words"])
 def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
     pipeline = transducer(**KINDS[kind])
-    said = Example(files_of(pipeline, "some", embed=True), tmp_path, COMPILERS[-1])
+    said = runs.Example(files_of(pipeline, "some", embed=True), tmp_path, runs.COMPILERS[-1])
     tail = "\tV;PST\tx"
     lines = ["sing" + tail, "", " \u3000", "\u0663?\U0001f600" + tail, "go " * 400 + tail, *["go" + tail] * 70]
     text = "\r\n".join(lines).encode()
@@ -238,7 +225,8 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         assert said(b"", *options.split(), code=2).startswith(b"usage: some ")
     assert said(b"\n" * 64 + b"a\n", code=2) == b"some: line 65: expected 3 texts with tabs between them\n"
     for one in (
-        b"", ODD_BYTES[:2000], b"\0" * 99, b"x" * 9_000, b"\n" * 99, b"\xef\xbb\xbfgo", b"\xf0\x9f", b"\xff" * 1020,
+        b"", runs.ODD_BYTES[:2000], b"\0" * 99, b"x" * 9_000, b"\n" * 99, b"\xef\xbb\xbfgo", b"\xf0\x9f",
+        b"\xff" * 1020,
     ):  # fmt: skip
         parts = [line.replace(b"\t", b" ") for line in one.split(b"\n")]
         said(b"".join(b"\t".join([line] * 3) + b"\n" for line in parts), "--beams", "2")

@@ -19,19 +19,10 @@ from ensue.extensions.exporting.web import writing as web
 from ensue.runs.directory import RunDirectory
 from ensue.text.schemes import spans as spans_of
 from ensue.version import package_text
+from extensions.exporting.c import modules
 from extensions.exporting.c.classifiers import KINDS as CLASSIFIERS
 from extensions.exporting.c.classifiers import SIGNS, classifier
 from extensions.exporting.c.models import MIXED, SAMPLINGS, pipeline
-from extensions.exporting.c.modules import (
-    in_a_browser,
-    in_node,
-    members_of,
-    needs_zig,
-    node,
-    opened,
-    put_module,
-    run_module,
-)
 from extensions.exporting.c.printing import files_of
 from extensions.exporting.c.taggers import TEXTS, pipeline_of, sentences_of
 from extensions.exporting.c.transducers import KINDS as TRANSDUCERS
@@ -145,7 +136,7 @@ def test_a_compiler_that_is_missing_or_old_is_named(
 
 
 @pytest.mark.slow
-@needs_zig
+@modules.needs_zig
 def test_what_the_compiler_says_is_passed_on() -> None:
     with pytest.raises(EnsueError, match=r"^ziglang cannot compile the model: .*error:.*[^\n]$"):
         web.compile_page({web.SOURCE: b"int f(void) { return g; }"}, ())
@@ -165,17 +156,17 @@ def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
     assert web.compile_page({web.SOURCE: b""}, ()) == b"code"
 
 
-@in_node
+@modules.in_node
 @pytest.mark.parametrize("kind", ["characters", "bytes", "words", "bpe"])
 def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: Path) -> None:
     model = pipeline(kind)
-    put_module(files_of(model, "sea"), "sea", "language", tmp_path, DRIVER)
+    modules.put_module(files_of(model, "sea"), "sea", "language", tmp_path, DRIVER)
     samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
     keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
     asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
     expected, ids = model.score(TEXT), model.tokenizer.encode(TEXT).tolist()
     declared = package_text(f"{web.TEMPLATES}/language.d.ts")
-    for found in run_module(tmp_path, "language", {"text": TEXT, "samplings": asked}):
+    for found in modules.run_module(tmp_path, "language", {"text": TEXT, "samplings": asked}):
         assert found["size"] == model.tokenizer.vocabulary_size
         assert [token["id"] for token in found["score"]] == [id for id, _ in found["fed"]] == ids
         nats = [score.nats for score in expected]
@@ -198,21 +189,21 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
             'no option "top"', "the state is closed",
         ]  # fmt: skip
         for kind_of, names in zip(("Model", "State"), found["names"], strict=True):
-            assert members_of(kind_of, declared) - {"simd", "vocabularySize", "context"} == set(names) - {
+            assert modules.members_of(kind_of, declared) - {"simd", "vocabularySize", "context"} == set(names) - {
                 "constructor",
                 "feeding",
             }
         assert_allclose(found["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
 
 
-@in_node
+@modules.in_node
 def test_the_examples_of_the_folder_run(with_page: Callable[[str], Path]) -> None:
     exported = with_page("char-lstm")
     (exported / "page" / "examples.js").write_text(
         "\n".join(re.findall(r"```js\n(.*?)```", (exported / "page" / "README.md").read_text("utf-8"), re.DOTALL))
     )
     model = ensue.load(exported / "char-lstm")
-    said = node(exported / "page", "examples.js")
+    said = modules.node(exported / "page", "examples.js")
     assert "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8)) in said
     nats = [float(line.rpartition(" ")[2]) for line in said.split("\n")[:17]]
     assert_allclose(nats, [score.nats for score in model.score("The sea was calm.")], rtol=1e-5, atol=1e-5)
@@ -242,12 +233,12 @@ console.log(JSON.stringify(said));
 """
 
 
-@in_node
+@modules.in_node
 def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
     model = pipeline_of("spans")
-    put_module(files_of(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
+    modules.put_module(files_of(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
     given = sentences_of(3)
-    for found in run_module(tmp_path, "tagging", {"texts": TEXTS, "sentences": given, "large": LARGE}):
+    for found in modules.run_module(tmp_path, "tagging", {"texts": TEXTS, "sentences": given, "large": LARGE}):
         for asked, answers in ((TEXTS, found["found"]), (given, found["given"])):
             for text, words, sentence in zip(asked, answers, model.predict(asked, confidence=True), strict=True):
                 assert [(word["text"], word["label"]) for word in words] == [
@@ -275,11 +266,11 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
         ]  # fmt: skip
 
 
-@in_a_browser
+@modules.in_a_browser
 def test_the_page_of_a_tagger(dark: bool, with_page: Callable[[str], Path]) -> None:
     folder = with_page("tag-lstm-crf")
     model = ensue.load(folder / "tag-lstm-crf")
-    with opened(folder, dark=dark) as browser:
+    with modules.opened(folder, dark=dark) as browser:
         browser.until("document.querySelectorAll('#shown [data-place]').length > 9")
         text = "Anna <b>Novak</b>\nsees 日本."
         browser.write("#text", text)
@@ -315,17 +306,17 @@ console.log(JSON.stringify(said));
 """.replace("huge", '"a".repeat(2 ** 24)')
 
 
-@in_node
+@modules.in_node
 @pytest.mark.parametrize("kind", ["several", "pair_of_layers"])
 def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path: Path) -> None:
     model = classifier(**CLASSIFIERS[kind])
-    put_module(files_of(model, "topic"), "topic", "classes", tmp_path, CLASSIFIER_DRIVER)
+    modules.put_module(files_of(model, "topic"), "topic", "classes", tmp_path, CLASSIFIER_DRIVER)
     odd = ["", " ", "\u0130 e\u0301 \U0001f600", "\x00\ufeff", " ".join(SIGNS), "a'b " * 40, "x" * 9000, "a " * 999]
     texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
     if model.num_texts == 2:
         texts = [(text, odd[k % 7]) for k, text in enumerate(texts)]
     given, sure = model.predict(texts), model.predict(texts[:8], at_least=0.5)
-    for found in run_module(tmp_path, "classes", {"texts": texts}):
+    for found in modules.run_module(tmp_path, "classes", {"texts": texts}):
         assert found["labels"] == list(model.labels.names)
         assert found["is"] == [model.num_texts == 2, model.labels.multiple]
         for answers, expected in ((found["found"], given), (found["sure"], sure)):
@@ -345,11 +336,11 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
         ]  # fmt: skip
 
 
-@in_a_browser
+@modules.in_a_browser
 def test_the_page_of_a_classifier(dark: bool, with_page: Callable[[str], Path]) -> None:
     folder = with_page("classify-bag")
     model = ensue.load(folder / "classify-bag")
-    with opened(folder, dark=dark) as browser:
+    with modules.opened(folder, dark=dark) as browser:
         browser.until("document.querySelectorAll('#shown [data-place]').length === 2")
         lines = ["salt <b>and</b> the oven", "the team had a coach", "日本"]
         browser.write("#text", "\n\n".join(lines))
@@ -402,12 +393,12 @@ if (!isMainThread) {
 """
 
 
-@in_node
+@modules.in_node
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
 @pytest.mark.parametrize("kind", ["bilinear", "subwords"])
 def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path) -> None:
     model = transducer(**TRANSDUCERS[kind])
-    put_module(files_of(model, "say"), "say", "transducing", tmp_path, TRANSDUCER_DRIVER)
+    modules.put_module(files_of(model, "say"), "say", "transducing", tmp_path, TRANSDUCER_DRIVER)
     sources = [*zip(LEMMAS * 5, ["V;PST", "V|3 SG", ""] * 10, strict=True), ("", ""), ("b" * 600, "V")]
     changes: list[dict[str, Any]] = [
         {}, {"width": 1}, {"width": 9, "n_best": 4, "length_penalty": 0.3, "max_tokens": 40, "min_tokens": 2},
@@ -415,7 +406,7 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
     keys = {"width": "beams", "n_best": "nBest", "length_penalty": "lengthPenalty", "max_tokens": "maxTokens"}
     searches = [{keys.get(key, "minTokens"): value for key, value in change.items()} for change in changes]
     wanted = [model.with_search(**change).predict(sources) for change in changes]
-    for found in run_module(tmp_path, "transducing", {"sources": sources, "searches": searches}):
+    for found in modules.run_module(tmp_path, "transducing", {"sources": sources, "searches": searches}):
         assert found["texts"] == 2
         assert (found["search"]["beams"], found["search"]["lengthPenalty"]) == (model.search.width, 0.7)
         for answers, expected in zip([*found["found"], found["worker"]], [*wanted, wanted[0]], strict=True):
@@ -433,11 +424,11 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
         ]  # fmt: skip
 
 
-@in_a_browser
+@modules.in_a_browser
 def test_the_page_of_an_encoder_decoder(dark: bool, with_page: Callable[[str], Path]) -> None:
     folder = with_page("transduce-lstm")
     model = ensue.load(folder / "transduce-lstm")
-    with opened(folder, dark=dark) as browser:
+    with modules.opened(folder, dark=dark) as browser:
         browser.until("document.querySelectorAll('#answers tbody tr').length === 5")
         for field, lines in (("#text1", "go\n<b>see</b>\n"), ("#text2", "V;PST\nV;PST")):
             browser.write(field, lines)
@@ -463,11 +454,11 @@ def shows(browser: Browser, text: str) -> None:
     browser.until(f"document.getElementById('shown').textContent.length === {count}")
 
 
-@in_a_browser
+@modules.in_a_browser
 def test_the_page_works_from_a_disk(dark: bool, with_page: Callable[[str], Path]) -> None:
     folder = with_page("char-lstm")
     model = ensue.load(folder / "char-lstm")
-    with opened(folder, dark=dark) as browser:
+    with modules.opened(folder, dark=dark) as browser:
         browser.until("!document.getElementById('write').disabled")
         browser.until("document.querySelectorAll('#shown .w').length > 9")
         text = "The sea\nwas é calm."
