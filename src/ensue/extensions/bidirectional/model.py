@@ -9,16 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ensue.extensions.bidirectional import layers as bidirectional
 from ensue.extensions.bidirectional import recipe as tables
-from ensue.extensions.bidirectional.layers import (
-    FIRST_WORD,
-    TEXT_BEGIN,
-    TEXT_END,
-    BidirectionalLanguageModel,
-    BidirectionalModel,
-    BothDirections,
-    ContextModel,
-)
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe
 from ensue.extensions.bidirectional.words import LINE_END, UNKNOWN, WordReader
 from ensue.models.encoders import build_encoder
@@ -53,7 +45,7 @@ class BidirectionalParts(TokenizerParts):
     def python(self, recipe: BidirectionalRecipe) -> list[str]:
         return ['print([layers.shape for layers in model.layers_of_words([["The", "house"]])])']
 
-    def build(self, recipe: BidirectionalRecipe) -> BidirectionalModel:
+    def build(self, recipe: BidirectionalRecipe) -> bidirectional.BidirectionalModel:
         size, head = self.vocabulary_size, recipe.head
         words = _build_words(recipe, size)
         rightward, leftward = (build_encoder(recipe.encoder, d_in=words.d_out) for _ in range(2))
@@ -61,9 +53,9 @@ class BidirectionalParts(TokenizerParts):
         assert isinstance(leftward, Stack)
         if not isinstance(head, tables.ContextOutput):
             softmax = SoftmaxHead(rightward.d_out, size) if isinstance(head, tables.SoftmaxOutput) else None
-            return BidirectionalLanguageModel(words, rightward, leftward, softmax)
+            return bidirectional.BidirectionalLanguageModel(words, rightward, leftward, softmax)
         sizes = {"d_context": head.d_context, "d_hidden": head.d_hidden or 2 * rightward.d_out}
-        return ContextModel(words, rightward, leftward, vocabulary_size=size, **sizes)
+        return bidirectional.ContextModel(words, rightward, leftward, vocabulary_size=size, **sizes)
 
 
 def _build_words(recipe: BidirectionalRecipe, vocabulary_size: int) -> HighwayCharacterCNN | TokenEmbedding:
@@ -105,7 +97,9 @@ class BidirectionalExportEncoder(ExportEncoder):
         return {name: description.TensorSpec(size, torch.int64) for name, size in sizes.items()}
 
     def sample_windows(self, lengths: Tensor, width: int) -> dict[str, Tensor]:
-        indices = torch.randint(FIRST_WORD, FIRST_WORD + len(SAMPLE_WORDS), (len(lengths), width))
+        indices = torch.randint(
+            bidirectional.FIRST_WORD, bidirectional.FIRST_WORD + len(SAMPLE_WORDS), (len(lengths), width)
+        )
         mask = description.mask_of(indices, lengths)
         indices = indices.masked_fill(~mask, 0)
         leftward = reverse_rows(indices.unsqueeze(-1), mask).squeeze(-1)
@@ -120,11 +114,11 @@ class BidirectionalExportEncoder(ExportEncoder):
     def read(self, model: Any, inputs: Mapping[str, Tensor]) -> Sequence[Tensor]:
         return self.layers(model, inputs, *self.features(model, inputs))
 
-    def features(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[list[BothDirections], Tensor]:
+    def features(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[list[bidirectional.BothDirections], Tensor]:
         """Return the features of each layer in both directions, and the mask (W, S) of words."""
         rightward, leftward = (
             functional.pad(inputs[f"{self.prefix}{name}"], (1, 0), value=boundary)
-            for name, boundary in (("rightward", TEXT_BEGIN), ("leftward", TEXT_END))
+            for name, boundary in (("rightward", bidirectional.TEXT_BEGIN), ("leftward", bidirectional.TEXT_END))
         )
         lengths = inputs[f"{self.prefix}lengths_of_windows"]
         mask = description.mask_of(rightward, lengths + 1)
@@ -132,7 +126,7 @@ class BidirectionalExportEncoder(ExportEncoder):
         return features, description.mask_of(inputs[f"{self.prefix}rightward"], lengths)
 
     def layers(
-        self, model: Any, inputs: Mapping[str, Tensor], features: Sequence[BothDirections], mask: Tensor
+        self, model: Any, inputs: Mapping[str, Tensor], features: Sequence[bidirectional.BothDirections], mask: Tensor
     ) -> list[Tensor]:
         """Return the vectors (W, S, d) of words in each layer."""
         return model.layers_of_words(features, mask, inputs.get(f"{self.prefix}ids"))

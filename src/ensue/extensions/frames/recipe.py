@@ -5,22 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.models.specification import (
-    ONE_WAY,
-    Attention,
-    CellsSpecification,
-    Directions,
-    EncoderSpecification,
-    NoEncoder,
-    PairTokens,
-    RecurrentEncoder,
-    Share,
-    Size,
-    Table,
-    TextHead,
-    UpTo100,
-    describe_encoder,
-)
+from ensue.models import specification
 from ensue.models.word_specification import PathHeadSpecification, PoolingHeadSpecification
 from ensue.recipe.tables import DividedData, Recipe, Rows, TokenizerRecipe, TrainRecipe
 from ensue.tasks.entry import TaskEntry
@@ -36,14 +21,14 @@ Place = Annotated[list[Annotated[float, Field(ge=-2, le=2)]], Field(min_length=2
 Glimpses = Annotated[int, Field(ge=1, le=10_000)]
 
 
-class FrameFeatureSpecification(Table):
+class FrameFeatureSpecification(specification.Table):
     """The table `[features]`: the features of frames, and the conversion of sounds to frames."""
 
     normalize: Literal["training", "none"] = "training"
     """training: each feature has mean 0 and deviation 1 in the training data; none: features are not changed."""
     noise: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """The deviation of the normal noise that is added to normalized features in training."""
-    dropout: Share = 0.0
+    dropout: specification.Share = 0.0
     """Dropout on the features."""
     window: Annotated[float, Field(ge=1e-4, le=10)] = 0.025
     """For sounds: the length of a frame in seconds."""
@@ -71,7 +56,7 @@ class FrameFeatureSpecification(Table):
     """
 
 
-class MixtureHeadSpecification(Table):
+class MixtureHeadSpecification(specification.Table):
     """The table `[head]` of a frame predictor."""
 
     components: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -80,22 +65,22 @@ class MixtureHeadSpecification(Table):
     """The smallest deviation of a normalized feature, since the density of a constant feature is unbounded."""
 
 
-class LatentSpecification(Table):
+class LatentSpecification(specification.Table):
     """The table `[latent]`: the latent variables of a frame predictor."""
 
     kind: Literal["none", "storn", "vrnn"] = "none"
     """storn: the latent variables are independent, from N(0, 1) (Bayer & Osendorfer 2014); vrnn: the prior of the
     latent variables depends on the earlier frames (Chung et al. 2015).
     """
-    size: Size = 32
+    size: specification.Size = 32
     """The number of latent variables of a frame."""
-    d_hidden: Size = 128
+    d_hidden: specification.Size = 128
     """vrnn: the width of the hidden layers between frames, latent variables and recurrent layers."""
     looks_ahead: bool = False
     """storn: whether the recognition layers also read later frames."""
 
 
-class GridSpecification(Table):
+class GridSpecification(specification.Table):
     """The table `[grid]`: the conversion of an image to the vectors to which the decoder attends."""
 
     kind: Literal["convolutions", "none"] = "convolutions"
@@ -104,15 +89,15 @@ class GridSpecification(Table):
     """
     colors: Annotated[int, Field(ge=1, le=1_000)] = 1
     """The number of values of a pixel, which stand side by side in a row, such as 3 for red, green and blue."""
-    channels: list[Size] = Field(default=[16, 32, 64, 96], min_length=1, max_length=100)
+    channels: list[specification.Size] = Field(default=[16, 32, 64, 96], min_length=1, max_length=100)
     """The number of channels of each 3 × 3 convolution."""
-    halvings: UpTo100 = 4
+    halvings: specification.UpTo100 = 4
     """The number of convolutions, from the first on, that are followed by max pooling over 2 × 2 pixels."""
-    dropout: Share = 0.0
+    dropout: specification.Share = 0.0
     """Dropout on the vectors of the grid."""
 
 
-class CaptionAttention(Attention):
+class CaptionAttention(specification.Attention):
     """The table `[attention]` of a captioner."""
 
     kind: Literal["scaled-dot", "dot", "bilinear", "additive", "none"] = "additive"
@@ -124,7 +109,7 @@ class CaptionAttention(Attention):
     """λ in the loss λ Σ_i (1 − Σ_t α_ti)², by which the decoder attends to each location about once; 0: no loss."""
     hard: bool = False
     """Whether a step attends to a random location instead of the mean over all locations."""
-    expected: Share = 0.5
+    expected: specification.Share = 0.5
     """For hard attention: the share of steps in which the mean replaces the random location."""
     entropy: Weight = 0.01
     """For hard attention: the weight of the entropy of α, a bonus against early concentration."""
@@ -136,7 +121,7 @@ class CaptionAttention(Attention):
             yield "attention.before and attention.feeding exclude each other"
 
 
-class GlimpseSpecification(Table):
+class GlimpseSpecification(specification.Table):
     """The table `[glimpses]`: the patches of a glimpse, and the choice of the next place.
 
     The unit of places is half of the longer side of the image. A place is (down, right), relative to the center.
@@ -150,11 +135,11 @@ class GlimpseSpecification(Table):
     """The number of patches of a glimpse. Each patch covers twice the side of the previous patch, in as many pixels."""
     each: Number = 2
     """The number of glimpses for each symbol."""
-    convolutions: list[Size] = Field(default=[16, 32])
+    convolutions: list[specification.Size] = Field(default=[16, 32])
     """The numbers of channels of the convolutions over a glimpse. Each convolution halves the sides of its input."""
     view: Side = 4
     """The reduction factor of the coarse view of the image, from which the first place is predicted."""
-    view_convolutions: list[Size] = Field(default=[16])
+    view_convolutions: list[specification.Size] = Field(default=[16])
     """The numbers of channels of the convolutions over the coarse view."""
     deviation: Annotated[float, Field(gt=0, le=2)] = 0.06
     """The deviation σ of the random places in training. Prediction takes the mean."""
@@ -172,18 +157,18 @@ class GlimpseSpecification(Table):
     """The largest number of symbols of an image."""
 
 
-class CanvasSpecification(Table):
+class CanvasSpecification(specification.Table):
     """The table `[canvas]`: the glimpses, strokes and windows of DRAW."""
 
     glimpses: Glimpses = 64
     """The number of glimpses and of strokes, T."""
-    d_latent: Size = 100
+    d_latent: specification.Size = 100
     """The size of the latent vector of a stroke."""
     attention: bool = True
     """Whether a step reads and writes a window of the image, or the complete image."""
-    read: Size = 2
+    read: specification.Size = 2
     """The side of the window that is read, in filters."""
-    write: Size = 5
+    write: specification.Size = 5
     """The side of the window that is written, in filters."""
     colors: Annotated[int, Field(ge=1, le=1000)] = 1
     """The number of values of a pixel: 1 for gray images, 3 for colored images."""
@@ -236,8 +221,8 @@ class FramesRecipe(Recipe):
 
     data: FramesData = FramesData()
     features: FrameFeatureSpecification = FrameFeatureSpecification()
-    encoder: EncoderSpecification
-    directions: Directions = Directions()
+    encoder: specification.EncoderSpecification
+    directions: specification.Directions = specification.Directions()
     train: FramesTrain
 
     def reading(self) -> "SeriesOptions":
@@ -282,7 +267,7 @@ class FramePredictionTrain(FramesTrain):
 class OneWayRecipe(FramesRecipe):
     """The recipe of a model that reads from left to right."""
 
-    directions: Directions = ONE_WAY
+    directions: specification.Directions = specification.ONE_WAY
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -303,7 +288,7 @@ class FramePredictionRecipe(OneWayRecipe):
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
-        if self.latent.kind == "vrnn" and not isinstance(self.encoder, RecurrentEncoder):
+        if self.latent.kind == "vrnn" and not isinstance(self.encoder, specification.RecurrentEncoder):
             yield f'has latent.kind "vrnn", which needs a recurrent encoder, not {self.encoder.kind}'
 
 
@@ -343,11 +328,11 @@ class CaptioningRecipe(FramesRecipe):
     data: CaptionData = CaptionData()
     tokenizer: TokenizerRecipe = TokenizerRecipe(kind="words")
     grid: GridSpecification = GridSpecification()
-    encoder: EncoderSpecification = NoEncoder(kind="none")
-    tokens: PairTokens = PairTokens()
-    decoder: EncoderSpecification
+    encoder: specification.EncoderSpecification = specification.NoEncoder(kind="none")
+    tokens: specification.PairTokens = specification.PairTokens()
+    decoder: specification.EncoderSpecification
     attention: CaptionAttention = CaptionAttention()
-    head: TextHead = TextHead()
+    head: specification.TextHead = specification.TextHead()
     search: SearchTable = SearchTable()
     train: CaptionTrain
 
@@ -359,8 +344,8 @@ class CaptioningRecipe(FramesRecipe):
     def describe(self) -> str:
         """Return a description such as `grid 16-32-64-128 → lstm 1×256`."""
         grid = [f"grid {'-'.join(map(str, self.grid.channels))}"] if self.reads_images else []
-        encoder = [] if isinstance(self.encoder, NoEncoder) else [describe_encoder(self.encoder)]
-        return " → ".join([*grid, *encoder, describe_encoder(self.decoder)])
+        layers = [self.decoder] if self.encoder.kind == "none" else [self.encoder, self.decoder]
+        return " → ".join([*grid, *map(specification.describe_encoder, layers)])
 
     @property
     def layers(self) -> Any:
@@ -403,8 +388,8 @@ class DrawingRecipe(Recipe):
     task: Literal["drawing"] = "drawing"
     data: DrawingData = DrawingData()
     canvas: CanvasSpecification = CanvasSpecification()
-    encoder: CellsSpecification
-    decoder: CellsSpecification
+    encoder: specification.CellsSpecification
+    decoder: specification.CellsSpecification
     train: DrawingTrain
 
     def problems(self) -> Iterator[str]:
@@ -420,7 +405,7 @@ class DrawingRecipe(Recipe):
     def describe(self) -> str:
         canvas = self.canvas
         windows = f"windows of {canvas.read} and {canvas.write}" if canvas.attention else "no attention"
-        layers = f"{describe_encoder(self.encoder)} and {describe_encoder(self.decoder)}"
+        layers = f"{specification.describe_encoder(self.encoder)} and {specification.describe_encoder(self.decoder)}"
         return f"{layers}, {canvas.glimpses} glimpses, {windows}"
 
 
@@ -447,8 +432,8 @@ class GlimpsesRecipe(OneWayRecipe):
             yield f'has encoder.kind "none", but a {self.what} needs recurrent layers'
 
     def describe(self) -> str:
-        table = self.glimpses
-        return f"{table.each} glimpses of {table.scales}×{table.size}×{table.size}, {describe_encoder(self.encoder)}"
+        table, encoder = self.glimpses, specification.describe_encoder(self.encoder)
+        return f"{table.each} glimpses of {table.scales}×{table.size}×{table.size}, {encoder}"
 
 
 GLIMPSES = TaskEntry(

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged
 from ensue.data.files import Data
 from ensue.errors import EnsueError, check_type
-from ensue.extensions.frames.captioning.model import (
-    Captioned,
-    CaptionerParts,
-    captions_of,
-    check_caption,
-    check_readable,
-)
+from ensue.extensions.frames.captioning import model as captioning
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.page import data_address
 from ensue.extensions.frames.recipe import CaptioningRecipe
@@ -107,14 +101,14 @@ def grid_cells(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[
     ]
 
 
-class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
+class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
     """The pipeline of a captioner. Several runs with the same tokenizer form an ensemble."""
 
     unit = "image"
     recipe: CaptioningRecipe
-    parts: CaptionerParts
+    parts: captioning.CaptionerParts
 
-    def __init__(self, model: TextModel, parts: CaptionerParts, **options: Any) -> None:
+    def __init__(self, model: TextModel, parts: captioning.CaptionerParts, **options: Any) -> None:
         super().__init__(model, parts, **options)
         self.init_generation(parts.target, parts.ratio)
 
@@ -122,28 +116,30 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
     def ensemble_key(self) -> Any:
         return [self.target.to_json(), self.parts.rows, self.statistics.shape.width]
 
-    def sources(self, items: Sequence[Captioned]) -> Sources:
+    def sources(self, items: Sequence[captioning.Captioned]) -> Sources:
         return Sources(FrameRows.of_series([item.series for item in items]), tuple(() for _ in self.models))
 
-    def encoded(self, items: Sequence[tuple[Captioned, str]]) -> tuple[Sources, Ragged]:
+    def encoded(self, items: Sequence[tuple[captioning.Captioned, str]]) -> tuple[Sources, Ragged]:
         ids = [np.append(self.target.encode(text), self.target.end_id) for _, text in items]
         for (item, _), target in zip(items, ids, strict=True):
             for recipe in self.recipes:
-                check_caption(item.series, len(target), recipe)
+                captioning.check_caption(item.series, len(target), recipe)
         return self.sources([item for item, _ in items]), Ragged.of(ids)
 
     def _check_series(self, series: Series) -> Series:
-        check_readable(super()._check_series(series), self.parts.rows, self.recipe)
+        captioning.check_readable(super()._check_series(series), self.parts.rows, self.recipe)
         return series
 
     def predict(self, texts: Iterable[Any]) -> Answers[Output]:
         """Return the caption of each image. Images are arrays (rows, columns · colors), or series of `source`."""
-        return Answers(output for _, output in self.answers(map(Captioned, self._to_series(texts))))
+        return Answers(output for _, output in self.answers(map(captioning.Captioned, self._to_series(texts))))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [self._json(item, output) for item, output in self.answers(map(Captioned, self._to_series(texts)))]
+        return [
+            self._json(item, output) for item, output in self.answers(map(captioning.Captioned, self._to_series(texts)))
+        ]
 
-    def _json(self, item: Captioned, output: Output) -> dict[str, Any]:
+    def _json(self, item: captioning.Captioned, output: Output) -> dict[str, Any]:
         values = {"series": item.series.name, **output.as_json()}
         if self.search.n_best > 1:
             values["outputs"] = [hypothesis.as_json() for hypothesis in (output, *output.others)]
@@ -153,7 +149,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
-        for item, output in self.answers(map(Captioned, self._read(location, encoding, shard))):
+        for item, output in self.answers(map(captioning.Captioned, self._read(location, encoding, shard))):
             if as_json:
                 yield json.dumps(self._json(item, output), ensure_ascii=False) + "\n"
                 continue
@@ -164,7 +160,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
     def score(self, image: Any, caption: str) -> float:
         """Return the surprisal -ln P(caption | image) in nats, which includes the end token."""
         (series,) = self._to_series([image])
-        ((_, _, nats, _),) = self.surprisal([Captioned(series, (caption,))])
+        ((_, _, nats, _),) = self.surprisal([captioning.Captioned(series, (caption,))])
         return nats
 
     def score_json(self, text: Any) -> Any:
@@ -180,12 +176,12 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
             else:
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
-    def _read_captioned(self, location: Data, encoding: str) -> Iterator[Captioned]:
+    def _read_captioned(self, location: Data, encoding: str) -> Iterator[captioning.Captioned]:
         """Yield images with their captions. Neighboring series with the same name and file are one image."""
         for _, group in groupby(self._read_labeled(location, encoding), key=lambda image: (image.name, image.place)):
             rows = list(group)
-            captions = (captions_of(image, self.recipe.data.separator) for image in rows)
-            yield Captioned(rows[0], tuple(chain.from_iterable(captions)))
+            captions = (captioning.captions_of(image, self.recipe.data.separator) for image in rows)
+            yield captioning.Captioned(rows[0], tuple(chain.from_iterable(captions)))
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
         """Return the scores of predicted captions, with a significance test of the difference to `compare`, if any."""
@@ -197,7 +193,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
         """Return the page of an image, a path or an array, with the attention for `target` or the predicted caption."""
         series = self.only(image)
-        sources, symbol = self.sources([Captioned(series)]), partial(symbol_of, self.target)
+        sources, symbol = self.sources([captioning.Captioned(series)]), partial(symbol_of, self.target)
         if target is None:
             search = record_search(self, sources, symbol)
             best = search.hypotheses[0]
@@ -206,7 +202,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         else:
             check_type("the target", target, str, "a string")
             search, text, ids = None, target, [*self.target.encode(target).tolist(), self.target.end_id]
-            check_caption(series, len(ids), self.recipe)
+            captioning.check_caption(series, len(ids), self.recipe)
         if not ids:
             raise EnsueError("nothing to inspect: the caption has no tokens")
         fields, attention = output_fields(self.models, sources, ids, begin_id=self.target.begin_id, symbol=symbol)
@@ -233,12 +229,12 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
 
     unit: ClassVar[str] = "tokens"
     recipe: CaptioningRecipe
-    parts: CaptionerParts
+    parts: captioning.CaptionerParts
     task: SequenceToSequence
 
     def __init__(self, recipe: CaptioningRecipe, run: RunDirectory | None = None) -> None:
-        labels_of = partial(captions_of, separator=recipe.data.separator)
-        data = SeriesData(recipe, run, labels_of=labels_of, check=partial(check_readable, recipe=recipe))
+        labels_of = partial(captioning.captions_of, separator=recipe.data.separator)
+        data = SeriesData(recipe, run, labels_of=labels_of, check=partial(captioning.check_readable, recipe=recipe))
         super().__init__(recipe, data)
         rows = data.rows if recipe.reads_images else 0
         self.parts = self._make_parts(data.statistics(), rows) if run is None else run.parts
@@ -251,11 +247,11 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         begin_id, sizes = target.begin_id, recipe.train
         self.task = SequenceToSequence(train, valid, begin_id=begin_id, sizes=sizes, sampler=self._sample_captions)
 
-    def _make_parts(self, statistics: FrameStatistics, rows: int) -> CaptionerParts:
+    def _make_parts(self, statistics: FrameStatistics, rows: int) -> captioning.CaptionerParts:
         captions = (caption for captions in self.split.train.labels for caption in captions)
         texts = (text for caption in captions for text in (" ", caption, "\n"))
         tokenizer = train_tokenizer(chunks=texts, **self.recipe.tokenizer.model_dump())
-        return CaptionerParts(statistics, TokenizerWithSpecials(tokenizer), rows)
+        return captioning.CaptionerParts(statistics, TokenizerWithSpecials(tokenizer), rows)
 
     def encoded(self, data: LabeledSeries) -> EncodedPairs:
         rows = np.repeat(np.arange(len(data)), [len(captions) for captions in data.labels])
@@ -264,7 +260,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         ids = (np.append(target.encode(caption), target.end_id) for caption in captions)
         pairs = EncodedPairs(sources, Ragged.of(ids))
         for row, length in zip(rows.tolist(), pairs.targets.lengths.tolist(), strict=True):
-            check_caption(Series(str(row), data.rows[row]), length, self.recipe)
+            captioning.check_caption(Series(str(row), data.rows[row]), length, self.recipe)
         return pairs
 
     def pipeline(self, model: TextModel) -> CaptioningPipeline:
@@ -303,9 +299,9 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         return score_table(scores)
 
 
-def _group_captions(data: LabeledSeries) -> Iterator[Captioned]:
+def _group_captions(data: LabeledSeries) -> Iterator[captioning.Captioned]:
     """Yield images with their captions. Equal neighboring rows are one image with several captions."""
     for number, (_, group) in enumerate(groupby(range(len(data)), data.digests.__getitem__), 1):
         rows = list(group)
         captions = tuple(caption for row in rows for caption in data.labels[row])
-        yield Captioned(Series(f"image {number}", data.rows[rows[0]]), captions)
+        yield captioning.Captioned(Series(f"image {number}", data.rows[rows[0]]), captions)
