@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pages import PAGES, REPOSITORY, name_of, sentences, words_of
+from pages import PAGES, REPOSITORY, name_of, prose, sentences, words_of
 
 MOST = 16.0
 RECORDS = ("CHANGELOG.md", "docs/log/")
@@ -18,6 +18,15 @@ def test_sentences_are_short() -> None:
     found = {name_of(page): list(map(words_of, sentences(page))) for page in PAGES}
     pages = {name: mean_length(lengths) for name, lengths in found.items() if not name.startswith(RECORDS)}
     assert {name: mean for name, mean in pages.items() if mean > MOST} == {}
+
+
+def test_lines_of_prose_have_at_most_120_characters() -> None:
+    """Except of tables, headings, figures, and formulas."""
+    formula = re.compile(r"^ *\$\$.*?\$\$$", re.MULTILINE | re.DOTALL)
+    lines = [(name_of(page), line) for page in PAGES for line in formula.sub("", prose(page)).splitlines()]
+    assert [
+        pair for pair in lines if len(pair[1]) > 120 and not pair[1].lstrip().startswith(("|", "#", "<", "!["))
+    ] == []
 
 
 def test_sentences_are_found() -> None:

@@ -51,8 +51,18 @@ def pairs(folder: Path) -> str:
     return table([("Nr", NAMES["targets"], NAMES["sources"]), *rows])
 
 
+def inflections(folder: Path) -> str:
+    """The second source column and the target in the other order."""
+    rows = [line.split("\t") for line in (folder / "inflected.tsv").read_text().splitlines()]
+    return table([(NAMES["sources"], "Merkmal", NAMES["targets"]), *((a, c, b) for a, b, c in rows)])
+
+
 def frames(folder: Path) -> str:
     return (folder / "sensors.csv").read_text().replace("label", NAMES["labels"], 1)
+
+
+def captions(folder: Path) -> str:
+    return (folder / "captions.csv").read_text().replace("caption", NAMES["labels"], 1)
 
 
 def table(rows: Sequence[Sequence[Any]]) -> str:
@@ -61,37 +71,44 @@ def table(rows: Sequence[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-KEPT: dict[str, tuple[str, str, Callable[[Path], str], dict[str, str]]] = {
+CASES: dict[str, tuple[str, str, Callable[[Path], str], dict[str, str]]] = {
     "classify-bag": ("topics.jsonl", "other.jsonl", classes, {}),
     "tag-nested": ("spans.jsonl", "other.jsonl", spans, {}),
     "tag-lstm-crf": ("names.txt", "other.txt", columns, {"words": "5", "labels": "3"}),
     "translate-lstm": ("dev.en,dev.de", "other.csv", pairs, {}),
+    "transduce-lstm": (
+        "inflected.tsv",
+        "other.csv",
+        inflections,
+        {"sources": "Quelle,Merkmal", "targets": NAMES["targets"]},
+    ),
+    "captions": ("captions.csv", "other.csv", captions, {}),
     "tag-frames": ("sensors.csv", "other.csv", frames, {}),
 }
 """Kept runs with their own data, a file with the same data in other columns, and columns without a name of `NAMES`."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "translate-lstm")) for name in KEPT]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in {"captions", "translate-lstm"})) for name in CASES]
 )
-def test_data_in_other_columns_have_the_scores_of_the_own(
+def test_data_in_other_columns_have_the_same_scores(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ensue: Ensue
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    own, other, write, chosen = KEPT[name]
+    training_data, other, write, chosen = CASES[name]
     unpacked(name, tmp_path)
     Path(other).write_text(write(tmp_path), encoding="utf-8")
     pipeline: Any = load(name, device="cpu")
     chosen = chosen or {option: NAMES[option] for option in pipeline.column_options}
-    expected = pipeline.evaluate(own).as_json()
+    expected = pipeline.evaluate(training_data).as_json()
     changed = pipeline.with_columns(**chosen)
     assert changed.evaluate(other).as_json() == expected
-    assert changed.scored_items(other).compute() == pipeline.scored_items(own).compute()
+    assert changed.scored_items(other).compute() == pipeline.scored_items(training_data).compute()
     with suppress(EnsueError):  # the options are needed
         assert pipeline.evaluate(other).as_json() != expected
     options = [part for option, column in chosen.items() for part in (f"--{option}", column)]
-    said = ensue("evaluate", name, other, *options, "--json")
-    assert json.loads(said.out) == expected, said.err
+    answer = ensue("evaluate", name, other, *options, "--json")
+    assert json.loads(answer.out) == expected, answer.err
 
 
 def others() -> Iterator[tuple[type[Pipeline], str]]:

@@ -1,7 +1,10 @@
 """`python -m ensue_packing` is `ensue pack`, without installation."""
 
-import typer
+import sys
 
+from ensue.cli import program
 from ensue_packing.command import pack
 
-typer.run(pack)
+program.COMMANDS = (*program.COMMANDS, pack)  # type: ignore[assignment]
+sys.argv.insert(1, "pack")
+program.main()

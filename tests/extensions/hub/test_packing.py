@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import json
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -20,6 +21,7 @@ from safetensors.torch import save_file
 
 from command_fixtures import Ensue
 from ensue import load
+from ensue.cli import program
 from ensue.errors import EnsueError, RunError
 from ensue.extension import installed_models, local_run
 from ensue.runs.directory import RunDirectory
@@ -51,6 +53,16 @@ def packing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     (facts / "entry_points.txt").write_text("\n".join(lines))
     for folder in (PACKING, facts.parent):
         monkeypatch.syspath_prepend(folder)
+
+
+def test_the_module_reports_errors_as_the_command_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["ensue_packing", "nowhere", "--wheel", "x"])
+    monkeypatch.setattr(program, "COMMANDS", program.COMMANDS)
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_module("ensue_packing")
+    assert capsys.readouterr().err == "ensue: nowhere: no such run directory\n"
 
 
 @pytest.fixture

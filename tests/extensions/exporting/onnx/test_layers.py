@@ -95,6 +95,13 @@ class OfSizes(Parallel):
         return (2 * x if x.shape[1] > 4 else x), None
 
 
+class TowardsZero(OfSizes):
+    """A division whose quotient is rounded towards zero, which differs from `Floor` below zero."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return torch.div(x, 2, rounding_mode="trunc"), None
+
+
 class Looping(OfSizes):
     """A loop of Python over positions."""
 
@@ -107,6 +114,7 @@ class Looping(OfSizes):
     [
         (OfValues(), "_local_scalar_dense, which depends on values"),
         (OfSizes(), "y of 1 rows of 1 positions differs by"),
+        (TowardsZero(), "division that rounds towards zero"),
         pytest.param(Looping(), "more than 20,000 operations, as from a loop of Python", marks=pytest.mark.slow),
     ],
 )

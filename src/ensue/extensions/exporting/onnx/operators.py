@@ -51,7 +51,9 @@ def _logical(op: str) -> Handler:
 
 
 def _divide(trace: Trace, out: Tensor, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
-    if rounding_mode not in (None, "floor") or (rounding_mode == "floor" and not out.is_floating_point()):
+    if rounding_mode == "trunc":
+        raise Unexportable("division that rounds towards zero")
+    if rounding_mode == "floor" and not out.is_floating_point():
         return _floor_divide(trace, out, a, b)
     result = trace.add("Div", trace.of(a, out.dtype), trace.of(b, out.dtype))
     return trace.add("Floor", result) if rounding_mode else result
