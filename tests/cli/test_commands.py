@@ -227,11 +227,15 @@ def test_resume_needs_no_recipe_and_takes_a_longer_budget(ensue: Ensue, run: Pat
 def test_ctrl_c_before_the_first_validation_of_quickstart(
     ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ConsoleReporter, "stepped", lambda self, report: signal.raise_signal(signal.SIGINT))
-    said = ensue("quickstart", text, "--seconds", 60, "--threads", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsoleReporter, "stepped", lambda self, report: signal.raise_signal(signal.SIGINT))
+        said = ensue("quickstart", text, "--seconds", 60, "--threads", 1)
     assert said.status == 130
-    assert said.err.endswith("resume with\n  ensue train --resume --out quickstart\n")
+    assert "resume with\n  ensue train --resume --out quickstart\nor decay the learning rate to zero in " in said.err
     assert said.out == ""
+    program, *command = said.err.splitlines()[-1].split()
+    assert program == "ensue"
+    assert "finished at step 2 " in ensue(*command).err
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -1,6 +1,7 @@
 """Real processes that end at any moment: `kill -9` and Ctrl-C, then --resume, then the same bits."""
 
 import glob
+import math
 import os
 import random
 import re
@@ -73,13 +74,15 @@ def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
         running.signal(signal.SIGINT)
         said = running.stderr.read().splitlines()
         assert running.ended() == 130
-    saved = re.fullmatch(r"saved at step (\d+); resume with", said[-2])
+    saved = re.fullmatch(r"saved at step (\d+); resume with", said[-4])
     assert saved
     assert (run / "checkpoints" / f"step-{saved[1]}").is_dir()
-    assert said[-1] == f"  ensue train --resume --out '{run}'"
+    assert said[-3] == f"  ensue train --resume --out '{run}'"
+    assert re.fullmatch(r"or decay the learning rate to zero in about \d+ s of training with", said[-2])
+    assert said[-1] == f"{said[-3]} --set train.steps={math.ceil(int(saved[1]) * 1.2)}"
     assert not any("Traceback" in line for line in said)
 
-    monkeypatch.setattr(sys, "argv", shlex.split(said[-1]))
+    monkeypatch.setattr(sys, "argv", shlex.split(said[-3]))
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code

@@ -1,6 +1,7 @@
 """A run that was stopped anywhere and taken up again ends in the same bits as one that was not."""
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -62,6 +63,37 @@ def test_interrupted_and_resumed_is_bit_identical(variant: str, text: Path, tmp_
         assert (outcome.reason, outcome.step) == ("interrupted", step)
     run_tiny(None, tmp_path / "parts", resume=True)
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("budget", "schedule"),
+    [
+        ("steps", "linear"),
+        ("seconds", "linear"),
+        ("steps", "constant"),
+        pytest.param("epochs", "cosine", marks=pytest.mark.slow),
+        pytest.param("tokens", "linear", marks=pytest.mark.slow),
+    ],
+)
+def test_an_interrupted_run_ends_soon_with_its_learning_rate_at_zero(
+    budget: str, schedule: str, text: Path, tmp_path: Path
+) -> None:
+    recipe = tiny_recipe(text, **{budget: 100_000}, schedule=schedule)
+    outcome = run_tiny(recipe, tmp_path / "run", reporter=At(20, interrupt))
+    if schedule == "constant":
+        assert outcome.steps_with_decay == 0
+        return
+    assert outcome.steps_with_decay == 24
+    sooner = read_recipe(tmp_path / "run" / "recipe.toml", ["train.steps=24"])
+    outcome = run_tiny(sooner, tmp_path / "run", resume=True, reporter=At(21, interrupt))
+    assert outcome.steps_with_decay == 0  # the rest of the run is shorter than another decay
+    assert run_tiny(None, tmp_path / "run", resume=True).step == 24
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rates = [line["learning_rate"] for line in lines if line["kind"] == "train"][-4:]
+    largest, warmup = recipe.train.learning_rate, recipe.train.warmup
+    ends = [(step / 24 - warmup) / (1 - warmup) for step in (20, 21, 22, 23)]
+    decays = [1 - end if schedule == "linear" else (1 + math.cos(math.pi * end)) / 2 for end in ends]
+    assert rates == pytest.approx([largest * decay for decay in decays])
 
 
 @pytest.mark.usefixtures("restless")

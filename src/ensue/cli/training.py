@@ -190,9 +190,16 @@ def train_recipe(recipe: "Recipe | None", out: Path, *, track: Sequence[str] = (
 
 
 def exit_if_interrupted(outcome: "Outcome", run: Path) -> None:
-    """Exit with status 130 and a message with the command to resume, if the run was interrupted."""
+    """Exit with status 130 and a message with the commands to resume, if the run was interrupted."""
     if outcome.reason == "interrupted":
-        cli.notify(f"saved at step {outcome.step:,}; resume with\n  ensue train --resume --out {cli.quoted(run)}")
+        command = f"ensue train --resume --out {cli.quoted(run)}"
+        cli.notify(f"saved at step {outcome.step:,}; resume with\n  {command}")
+        if steps := outcome.steps_with_decay:
+            seconds = outcome.seconds * (steps / outcome.step - 1)
+            cli.notify(
+                f"or decay the learning rate to zero in about {seconds:,.0f} s of training with\n"
+                f"  {command} --set train.steps={steps}"
+            )
         raise typer.Exit(130)
 
 

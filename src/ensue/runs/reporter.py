@@ -89,6 +89,8 @@ class Outcome:
     valid_summary: str = ""
     test_summary: str = ""
     """The test scores in one line."""
+    steps_with_decay: int = 0
+    """The budget in steps with which an interrupted run ends soon (`Trainer.steps_with_decay`); 0 if there is none."""
 
 
 class Reporter:

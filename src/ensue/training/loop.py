@@ -40,6 +40,8 @@ MARGIN, MAX_SAMPLE = 0.75, 0.02
 """The share of a limit that is planned for scoring, and the share of the budget that scoring a sample may take."""
 CLOSING_SECONDS = 1.0
 """The time for loading the best weights, drawing the curve and writing the card."""
+DECAY = 0.2
+"""The steps of the decay with which an interrupted run ends soon, as a share of the steps before (docs/log)."""
 NUM_REPORTS = 200
 """The number of training lines in metrics.jsonl over a budget."""
 
@@ -237,6 +239,13 @@ class Trainer:
             self.validate()
             self.save()
         return "finished"
+
+    def steps_with_decay(self) -> int:
+        """Return the budget in steps with which the learning rate of a resumed run falls to zero over `DECAY` of its
+        steps so far. Return 0 if the schedule does not end at zero, or if the rest of the run is not longer.
+        """
+        is_shorter = self._share() * (1 + DECAY) < 1 and self.recipe.schedule in ("linear", "cosine")
+        return math.ceil(self.progress.step * (1 + DECAY)) if is_shorter else 0
 
     def step(self) -> None:
         """Take one optimizer step: read a batch, compute gradients, clip them, descend, average, count."""

@@ -228,6 +228,7 @@ def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, rep
         reason=reason, best_step=trainer.progress.best_step, valid=best["scores"] if best else None,
         test=test.as_json() if test else None, valid_summary=best["summary"] if best else "",
         test_summary=test.summary() if test else "",
+        steps_with_decay=0 if finished else trainer.steps_with_decay(),
     )  # fmt: skip
     _illustrate(run, job, trainer, outcome, sample=best["sample"] if best else "")
     reporter.finished(outcome)
