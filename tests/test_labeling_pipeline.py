@@ -77,6 +77,7 @@ def test_a_linear_tagger_learns_from_all_sentences_and_is_scored_by_cross_valida
     records = map(json.loads, (runs / "linear" / "metrics.jsonl").read_text().splitlines())
     (valid,) = (record for record in records if record["kind"] == "valid")
     assert valid["scores"]["sentences"] == 30
+    assert "\n- validation: cross-validation\n" in (runs / "linear" / "README.md").read_text()
     assert 0.7 < valid["scores"]["f1"] <= 1
     texts = mixed(30, seed=1)
     in_batch = pipeline.predict(texts, confidence=True, n_best=2)
@@ -232,6 +233,10 @@ def test_spans_and_labels_say_the_same(pipeline: LabelingPipeline) -> None:
 
 
 def test_labels_without_a_scheme_have_no_spans(runs: Path) -> None:
+    """In JSON, the words are written with them."""
+    (runs / "text.jsonl").write_text('{"text":"The old house."}\n')
+    record = json.loads("".join(loaded(runs / "plain").prediction_lines(str(runs / "text.jsonl"))))
+    assert (record["tokens"], len(record["labels"])) == (["The", "old", "house", "."], 4)
     (answer,) = loaded(runs / "plain").predict(["The old house."])
     assert answer.spans == []
     assert set(answer.labels) <= {*PARTS_OF_SPEECH}
@@ -395,6 +400,12 @@ def test_a_tagger_of_several_columns_writes_and_scores_each(tmp_path: Path) -> N
     )
     assert "dog" not in blank.read_text().replace("Dogs", "")
     assert "".join(tagger.prediction_lines(str(blank))) == gold.read_text()
+    (tmp_path / "texts.csv").write_text("id,text\n7,Dogs barked\n")
+    (tmp_path / "labeled.jsonl").write_text("".join(tagger.prediction_lines(str(tmp_path / "texts.csv"))))
+    columns = {"upos": ["NOUN", "VERB"], "feats": ["Number=Plur", "Tense=Past|VerbForm=Fin"], "lemma": ["dog", "bark"]}
+    record = {"id": "7", "text": "Dogs barked", "tokens": ["Dogs", "barked"], **columns}
+    assert json.loads((tmp_path / "labeled.jsonl").read_text()) == record
+    assert tagger.evaluate(tmp_path / "labeled.jsonl").accuracy == 1
     (answer,) = tagger.predict_json([["Dogs", "barked"]])
     first = answer["words"][0]
     assert [first[name] for name in names] == ["NOUN", "Number=Plur", "dog"]

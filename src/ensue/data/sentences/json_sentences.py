@@ -162,7 +162,7 @@ class JsonSentences(Format):
 
     def _labels(self, words: list[Token], result: list[PlacedSpan]) -> tuple[str, ...]:
         labeled = [span.words for span in result if span.words.start != HIDDEN]
-        return tuple((overlapping if self.nested else encode)(labeled, len(words), self.scheme))
+        return tuple((overlapping if self.nested else encode)(labeled, len(words), self.scheme or "bio"))
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels at a key, by default at the first usual key (`label_key`)."""
@@ -208,7 +208,10 @@ class JsonSentences(Format):
             if old_labels is not None and list(map(str, old_labels)) == list(labels):
                 return text
             are_numbers = any(type(label) is int for label in old_labels or ()) and all(map(_NUMBER.fullmatch, labels))
-            return _replace_value(text, name, list(map(int, labels)) if are_numbers else list(labels))
+            return _replace_values(text, {name: list(map(int, labels)) if are_numbers else list(labels)})
+        if self.scheme is None:  # labels of words instead of spans
+            words_key = objects.TOKEN_KEYS[0]
+            return _replace_values(text, {words_key: list(sentence.words), column or self.default_column: list(labels)})
         words, result = self._spans(record, key)
         name = column or next((key for key in objects.SPAN_KEYS if key in result), NEW_SPANS)
         old = result.get(name, [])
@@ -223,7 +226,7 @@ class JsonSentences(Format):
             return text
         like = record.get(name)
         written = objects.shift(objects.span_list(new, like, name), _offset(record, record[key]))
-        return _replace_value(text, name, objects.with_old_keys(written, like) if corrects else written)
+        return _replace_values(text, {name: objects.with_old_keys(written, like) if corrects else written})
 
     def missing_end(self, text: str) -> str:
         return "" if text.endswith("\n") else "\n"
@@ -276,7 +279,7 @@ def _token_columns(record: Content, key: str) -> dict[str, tuple[str, ...]]:
     return columns
 
 
-def _replace_value(text: str, key: str, value: Any) -> str:
-    separators = (", ", ": ") if objects.has_blanks(text) else (",", ":")
-    written = to_json(value, ensure_ascii=text.isascii(), separators=separators)
-    return objects.with_values(text, {key: written}, ensure_ascii=text.isascii())
+def _replace_values(text: str, values: Content) -> str:
+    is_ascii, separators = text.isascii(), (", ", ": ") if objects.has_blanks(text) else (",", ":")
+    written = {key: to_json(value, ensure_ascii=is_ascii, separators=separators) for key, value in values.items()}
+    return objects.with_values(text, written, ensure_ascii=is_ascii)

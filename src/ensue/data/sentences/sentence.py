@@ -79,7 +79,7 @@ class Format(ABC):
     Args:
         words: The column of words; by default `default_words`.
         splitter: The splitter of running text, a key of `ensue.text.tokens.SPLITTERS`.
-        scheme: The label scheme of spans.
+        scheme: The label scheme of spans; None to write the labels of words.
         nested: Whether spans may overlap.
     """
 
@@ -95,7 +95,7 @@ class Format(ABC):
     """The columns that all files have; () if files have different columns."""
 
     def __init__(
-        self, *, words: str | None = None, splitter: str = "simple", scheme: Scheme = "bio", nested: bool = False
+        self, *, words: str | None = None, splitter: str = "simple", scheme: Scheme | None = "bio", nested: bool = False
     ) -> None:
         self.words, self.splitter = words or self.default_words, splitter
         self.scheme, self.nested = scheme, nested

@@ -190,6 +190,7 @@ class DataSet(ABC, Generic[DataT]):
 
     unit: ClassVar[str]
     """The unit of a prediction, such as "words"."""
+    recipe: Any
     split: Split[DataT]
     fingerprint: str
     """The fingerprint of the training data."""
@@ -202,9 +203,13 @@ class DataSet(ABC, Generic[DataT]):
     def amount(self, parts: Any) -> str:
         """Return the amount of data in one line; `parts` are the `ModelParts` of the job."""
 
-    @abstractmethod
     def lines(self) -> list[str]:
         """Return the training, validation and test data as a list in Markdown."""
+        data, split = self.recipe.data, self.split
+        is_cross_validated = split.valid is None and self.recipe.is_gradient_free
+        valid = f"- validation: {'cross-validation' if is_cross_validated else split.valid_from}"
+        lines = [f"- training: `{data.train}`, {split.train}", valid + (f", {split.valid}" if split.valid else "")]
+        return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
 
     @property
     def notes(self) -> list[str]:

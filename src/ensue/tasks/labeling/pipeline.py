@@ -190,8 +190,7 @@ class LabelingPipeline(WordPipeline):
         """Return the reader and writer of a format, with the columns of the training data if they have this format."""
         trained = self.config.get("words") if name == self.config.get("format") else None
         words = self.chosen_columns.get("words", trained)
-        scheme = self.labels.scheme or "bio"
-        return format_class(name)(words=words, splitter=self.splitter, scheme=scheme, nested=self.nested)
+        return format_class(name)(words=words, splitter=self.splitter, scheme=self.labels.scheme, nested=self.nested)
 
     def column(self, format: Format) -> str | None:
         """Return the column or key of the labels in a format; None: the default of the format. The default of spans in

@@ -172,13 +172,12 @@ class WordsData(DataSet[DataT], Generic[DataT]):
         return with_vectors(run.parts, run, self.recipe.features.vectors)
 
     def lines(self) -> list[str]:
-        data, split, note = self.recipe.data, self.split, self.protocol()
-        lines = [f"- training: `{data.train}` ({self.format_name}), {split.train}" + (f"; {note}" if note else "")]
-        lines.append(f"- validation: {split.valid_from}" + (f", {split.valid}" if split.valid else ""))
-        lines[-1] += ", with gold labels" if self.teacher and data.valid else ""
+        data, note, (_, *lines) = self.recipe.data, self.protocol(), super().lines()
+        train = f"- training: `{data.train}` ({self.format_name}), {self.split.train}" + (f"; {note}" if note else "")
         if self.teacher:
-            lines.append(f"- teacher: `{data.teacher}`, {len(self.teacher):,} different {self.examples}")
-        return [*lines, *([f"- test: `{data.test}`, {split.test}"] if split.test else [])]
+            lines[0] += ", with gold labels" if data.valid else ""
+            lines.insert(1, f"- teacher: `{data.teacher}`, {len(self.teacher):,} different {self.examples}")
+        return [train, *lines]
 
     def inherit(self, model: nn.Module, parts: Any) -> Mapping[str, Tensor | None]:
         if self.extended is not None:

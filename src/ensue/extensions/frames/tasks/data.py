@@ -218,12 +218,6 @@ class SeriesData(DataSet[LabeledSeries]):
             if name.startswith("layers.")
         }
 
-    def lines(self) -> list[str]:
-        data, split = self.recipe.data, self.split
-        valid = f"- validation: {split.valid_from}" + (f", {split.valid}" if split.valid else "")
-        test = [f"- test: `{data.test}`, {split.test}"] if split.test else []
-        return [f"- training: `{data.train}`, {split.train}", valid, *test]
-
 
 class LabeledSeriesData(SeriesData):
     """The labeled series of a recipe."""
