@@ -22,6 +22,7 @@ from ensue.text.lexicon import UnknownCounts
 from ensue.text.tokenizer import CharacterTokenizer
 from kept_runs.answers import answer, are_alike
 from kept_runs.make import RUNS, unpacked
+from training.tiny import needs_int8
 
 SPARE_BYTES = 1 << 14
 """What a pickle may have beyond three times the files of its run: names of classes."""
@@ -136,10 +137,11 @@ def test_models_that_work_together_are_copied(join: str, names: tuple[str, str],
     assert pickled(model).predict(["The sea was calm."]) == model.predict(["The sea was calm."])
 
 
-def test_a_model_in_bfloat16_is_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=needs_int8)])
+def test_a_model_in_a_lower_precision_is_copied(precision: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
     unpacked("tag-lstm", folder)
-    model, texts = used("tag-lstm", precision="bfloat16")
+    model, texts = used("tag-lstm", precision=precision)
     assert pickled(model).predict(texts) == copy.deepcopy(model).predict(texts) == model.predict(texts)
 
 

@@ -14,6 +14,7 @@ from ensue.errors import ContextError, EnsueError, RunError
 from ensue.library import load
 from ensue.metrics.scores import LanguageScores
 from ensue.models.build_text import build_language_model
+from ensue.processor import InferencePrecision
 from ensue.tasks.contract.token_scores import TokenScore, score_lines
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.texts.scoring import TextScorer
@@ -21,6 +22,7 @@ from ensue.text.tokenizers import train_tokenizer
 from kept_runs.make import unpacked
 from language_pipelines import TEXT, pipeline_of
 from layer_tables import layers
+from training.tiny import needs_int8
 
 KINDS = ["characters", "bytes", "words", "bpe"]
 
@@ -176,15 +178,20 @@ CHANGED = {"char-transformer", "masked", "translate-transformer", "summarize-lm"
 """Those whose scores tell the precision."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=needs_int8)])
 @pytest.mark.parametrize("name", LEARNED)
-def test_a_model_in_bfloat16(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_in_a_lower_precision(
+    name: str, precision: InferencePrecision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unpacked(name, tmp_path)
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
     location = ",".join(str(tmp_path / path) for path in LEARNED[name].split(","))
-    exact, brief = (load(tmp_path / name, device="cpu", precision=each) for each in ("float32", "bfloat16"))
+    exact, brief = (load(tmp_path / name, device="cpu", precision=each) for each in ("float32", precision))
     one, other = (pipeline.evaluate(location).as_json() for pipeline in (exact, brief))
-    if name in CHANGED or (name == "char-lstm" and has_bfloat16()):  # elsewhere recurrent layers stay in float32
+    if name in CHANGED or (
+        name == "char-lstm" and (precision == "int8" or has_bfloat16())
+    ):  # elsewhere recurrent layers stay in float32
         assert one != other
     for score in {"nats_per_token", "masked_nats", "accuracy", "f1"} & set(one):
         assert other[score] == pytest.approx(one[score], rel=0.01, abs=0.02)
@@ -195,15 +202,19 @@ def test_a_model_in_bfloat16(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         assert brief.with_search(width=2).predict(["The sea is calm."])
 
 
-def test_bfloat16_where_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precisions_where_they_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked("classify-bag", tmp_path)
     run = tmp_path / "classify-bag"
     for precision in ("half", None):
-        with pytest.raises(EnsueError, match=r"^the precision is .*; expected float32 or bfloat16$"):
+        with pytest.raises(EnsueError, match=r"^the precision is .*; expected float32, bfloat16, int8$"):
             load(run, precision=precision)  # type: ignore[arg-type]
-    monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
-    with pytest.raises(EnsueError, match="classify-bag: only recurrent layers and Transformers can be in bfloat16"):
-        load(run, device="cpu", precision="bfloat16")
-    monkeypatch.setattr("ensue.library.has_bfloat16", lambda: False)
-    with pytest.raises(EnsueError, match=r"^this processor lacks bfloat16"):
-        load(run, device="cpu", precision="bfloat16")
+    messages: dict[InferencePrecision, str] = {"bfloat16": "this processor lacks bfloat16", "int8": "int8 needs a"}
+    for precision, message in messages.items():
+        monkeypatch.setattr(f"ensue.library.has_{precision}", lambda: True)
+        with pytest.raises(
+            EnsueError, match=f"classify-bag: only recurrent layers and Transformers can be in {precision}"
+        ):
+            load(run, device="cpu", precision=precision)
+        monkeypatch.setattr(f"ensue.library.has_{precision}", lambda: False)
+        with pytest.raises(EnsueError, match=f"^{message}"):
+            load(run, device="cpu", precision=precision)

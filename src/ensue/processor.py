@@ -11,6 +11,8 @@ from typing import Literal
 
 Precision = Literal["float32", "bfloat16"]
 """The data type of matrix products."""
+InferencePrecision = Literal[Precision, "int8"]
+"""The data type of matrix products of a trained model."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Options of `mallopt` in glibc's malloc.h."""
 MAX_FREED_BYTES = 1 << 30

@@ -20,6 +20,7 @@ PROCESSORS: dict[str, tuple[str, str, str, set[str]]] = {
     "x86-64": ("default", "SSE41", "-march=x86-64", set()),
     "x86-64-v3": ("avx2", "AVX2", "-march=x86-64-v3", {"avx2", "fma", "bmi2"}),
     "x86-64-v4": ("avx512", "AVX512_CORE", "-march=x86-64-v4", AVX512),
+    "AVX-VNNI": ("avx2", "AVX2", "-march=alderlake", {"avx_vnni"}),
     "bfloat16": ("avx512", "AVX512_CORE_BF16", "-march=cooperlake", AVX512 | {"avx512_bf16"}),
     "less for torch": ("avx2", "ALL", "-march=native", {"avx2"}),
     "less for oneDNN": ("avx512", "AVX2", "-march=native", AVX512),
@@ -33,7 +34,8 @@ COMPILERS = {
     "one that fails": {"CC": "/bin/false"},
     "none": NO_COMPILER,
 }
-FILES = ("engine/test_engine.py", "engine/test_kernels.py", "engine/test_bf16_kernels.py", "engine/test_feedback.py",
+FILES = ("engine/test_engine.py", "engine/test_kernels.py", "engine/test_bf16_kernels.py", "engine/test_int8.py",
+         "engine/test_feedback.py",
          "nn/recurrent/test_vendor.py", "nn/recurrent/test_minimal.py", "nn/recurrent/test_clockwork.py",
          "nn/attention/test_cross_attention.py", "nn/test_passes.py", "training/test_machine.py")  # fmt: skip
 OF_TORCH = FILES[2:]

@@ -11,10 +11,11 @@ from ensue.engine import CachedWeights
 from ensue.errors import ContextError
 from ensue.models.compiled_decoder import compile_decoder
 from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.modules import put_in_precision
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding, Transformer, watch
 from ensue.training.device import use_threads
 from ensue.types import select_rows
-from training.tiny import some_slow
+from training.tiny import needs_int8, some_slow
 
 SIZE, POSITIONS, END = 37, 9, 1
 
@@ -67,6 +68,19 @@ def test_it_scores_as_the_model(norm, positions, activation, d, heads, dtype):
         rows = torch.randint(len(ids), (int(torch.randint(1, 30, ())),))
         state, written = select_rows((state, written), rows)
         ids = torch.randint(SIZE, (len(rows),))
+
+
+@needs_int8
+def test_it_scores_as_the_model_in_int8():
+    model = model_of(64, 4, torch.float32)
+    state, _, before = both(model)
+    assert put_in_precision(model, "int8")
+    ids, found = torch.tensor([1, 2, 3, 4]), compile_decoder(model, state)
+    with torch.inference_mode():
+        expected, exact = model.step(ids, state)[0].log_softmax(-1), both(model_of(64, 4, torch.float32))
+        scores, exact_scores = found[0].step(ids, before)[0], exact[1].step(ids, exact[2])[0]
+    torch.testing.assert_close(scores, expected, rtol=0, atol=0.02)
+    assert (scores - exact_scores).abs().max() > 0.02
 
 
 def test_a_state_is_a_value():

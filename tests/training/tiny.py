@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ensue.engine import has_bfloat16
+from ensue.engine.products import INT8_FEATURES
 from ensue.errors import DataError
+from ensue.processor import features
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
@@ -87,6 +89,7 @@ def assert_refused(recipe: Recipe, out: Path, expected: str) -> None:
 
 
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="this processor does not multiply in bfloat16")
+needs_int8 = pytest.mark.skipif(features().isdisjoint(INT8_FEATURES), reason="this processor has no VNNI")
 
 
 def plain_profile() -> Profile:

@@ -24,7 +24,7 @@ from ensue.errors import DataError, EnsueError, NumericSetting, RunError, by_opt
 from ensue.extension import generate_options, local_run, pipeline_methods
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access, check_outputs, check_streams
-from ensue.processor import Precision
+from ensue.processor import InferencePrecision
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 RunArgument = Annotated[Path, Argument(help="A run directory, or an address such as hf:NAME."), Access.RUN]
@@ -34,7 +34,7 @@ ThreadsOption = Annotated[
 ]
 OneThreadOption = Annotated[int | None, Option(min=1, max=1024, help="CPU threads; default: 1.")]
 PrecisionOption = Annotated[
-    Precision, Option(help="bfloat16: for matrix products, faster on processors that support it.")
+    InferencePrecision, Option(help="bfloat16, int8: for matrix products, faster on processors that support it.")
 ]
 VectorsOption = Annotated[
     Path | None, Option(help="A file of pretrained vectors for words that are not in the run."), Access.DATA
@@ -223,7 +223,7 @@ def pop_adaptation(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_for(
-    command: str, run: Path, device: str, threads: int | None, precision: Precision = "float32", *,
+    command: str, run: Path, device: str, threads: int | None, precision: InferencePrecision = "float32", *,
     vectors: Path | None = None, others: Sequence[Path] | None = None,
     search: Mapping[str, object] = MappingProxyType({}), adaptation: Mapping[str, object] = MappingProxyType({}),
     columns: Columns = None, **options: Any,
@@ -287,7 +287,7 @@ def _is_run(path: str) -> bool:
 
 
 def with_tagger(
-    command: str, pipeline: Any, run: Path | None, device: str, threads: int | None, precision: Precision
+    command: str, pipeline: Any, run: Path | None, device: str, threads: int | None, precision: InferencePrecision
 ) -> Any:
     """Return a cutter's pipeline combined with the tagger `run` after it; without a run, return the pipeline."""
     return pipeline if run is None else pipeline.before(load_for(command, run, device, threads, precision))

@@ -24,6 +24,8 @@ from ensue.engine.products import (
     cached_for,
     caching,
     has_bfloat16,
+    has_int8,
+    int8_linear,
     use_bf16_kernel,
     weights_are_frozen,
 )
@@ -32,6 +34,6 @@ from ensue.engine.trace import ModuleCopy, has_hooks
 
 __all__ = [
     "CachedWeights", "Execution", "Feedback", "ModuleCopy", "Packing", "bf16_kernel", "bf16_kernels", "c_functions",
-    "cached_for", "caching", "executing", "explain", "folds", "has_bfloat16", "has_hooks", "may_compile", "unroll",
-    "unroll_fed", "use_bf16_kernel", "weights_are_frozen",
+    "cached_for", "caching", "executing", "explain", "folds", "has_bfloat16", "has_hooks", "has_int8", "int8_linear",
+    "may_compile", "unroll", "unroll_fed", "use_bf16_kernel", "weights_are_frozen",
 ]  # fmt: skip

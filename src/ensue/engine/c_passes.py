@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ensue.engine.c_library import library
 from ensue.engine.graph import OPERATIONS, Node
-from ensue.engine.products import Bf16Kernel, ProductKernels, parallel_rows, products
+from ensue.engine.products import ProductKernel, ProductKernels, parallel_rows, products
 from ensue.engine.program import MAX_CACHED_PROGRAMS, Array, Program
 from ensue.engine.schedule import Loop, Schedule, Segment, View, schedule
 from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, address, address_of_rows, chunk_sizes
@@ -374,12 +374,12 @@ class PlanRecorder:
         self.plan = Plan(_to_array(chain(*zip(*addresses, strict=True))), [*self.sizes.values()])
 
 
-def c_passes(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> CompiledPasses | None:
+def c_passes(program: Program, dtype: torch.dtype, kernel: ProductKernel | None = None) -> CompiledPasses | None:
     """Return the compiled passes; None without a compiler, or for a type other than float32 and float64."""
     if dtype not in (torch.float32, torch.float64):
         return None
     sources = _sources(program)
-    multiplication, functions = products(dtype, bf16_kernel), library(c_text(sources, program), dtype)
+    multiplication, functions = products(dtype, kernel), library(c_text(sources, program), dtype)
     if multiplication is None or functions is None:
         return None
     large = sum(array.width for array in program.large)

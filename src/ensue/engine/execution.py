@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.feedback import FeedbackFactory, run_fed
-from ensue.engine.products import Bf16Kernel, bf16_kernel, cached_for, has_bfloat16
+from ensue.engine.products import ProductKernel, bf16_kernel, cached_for, has_bfloat16
 from ensue.engine.program import build
 from ensue.engine.runner import HeldWeights, PlainPasses, Runner
 from ensue.engine.storage import Packing, is_transformed
@@ -177,7 +177,9 @@ def _get_runner(layer: nn.Module) -> Runner | str:
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
     execution = _allowed.get()
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-    kernel = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
+    kernel: ProductKernel | None = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
+    if getattr(layer, "in_int8", False) and dtype == torch.float32 and not torch.is_grad_enabled():
+        kernel = "int8"
     key = (dtype, device, execution, kernel)
     by_key = _runners.get(layer, {})
     runner = _valid_runner(layer, by_key.get(key, []))
@@ -211,7 +213,7 @@ def _add_runner(
     return runner
 
 
-def _build(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None) -> Runner | str:
+def _build(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: ProductKernel | None) -> Runner | str:
     try:
         traced = trace(layer)
         program = build(traced)

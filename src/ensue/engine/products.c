@@ -102,9 +102,11 @@ PUBLIC void run_plan(const int64_t *numbers, int64_t size, const int64_t *bases,
 
 PUBLIC int64_t size_of_block(int64_t n) { return packed_size(BLOCK, n); }
 
-/* The kernel of products in bf16: 0, none; 1, avx512; 2, amx. Must be called before any product. */
-PUBLIC int64_t bf16_kernel(void) {
-#if IN_AMX
+/* The kernel of products in bf16 or int8: 0, none; 1, avx512; 2, amx; 3, int8. Must be called before any product. */
+PUBLIC int64_t product_kernel(void) {
+#if IN_INT8
+    return 3;
+#elif IN_AMX
     return may_use_amx() ? 2 : 0;
 #else
     return IN_BF16;

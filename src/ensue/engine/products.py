@@ -1,7 +1,8 @@
 """Matrix products by the kernels of `kernels.h`, which pack a matrix once, and a cache of packed matrices.
 
 Products in bfloat16 have two kernels: "avx512", in vector registers, and "amx", in the tile registers that Intel's
-processors have since 2023. A kernel is used if processor and system support it and its products agree with torch's.
+processors have since 2023. A third kernel, "int8", rounds both factors to int8 numbers, for inference. A kernel is used
+if processor and system support it and its products agree with torch's.
 """
 
 import ctypes
@@ -11,31 +12,35 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any, Literal, TypeVar, get_args
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ensue.engine.c_library import library
-from ensue.engine.storage import address, address_of_rows
+from ensue.engine.storage import address, address_of_rows, is_transformed
 from ensue.processor import features
 from ensue.types import change_temporarily
 from ensue.version import package_text
 
 Bf16Kernel = Literal["avx512", "amx"]
-DEFINES: dict[Bf16Kernel | None, tuple[str, ...]] = {
+ProductKernel = Literal[Bf16Kernel, "int8"]
+DEFINES: dict[ProductKernel | None, tuple[str, ...]] = {
     None: (),
     "avx512": ("-DPRODUCTS_IN_BF16=1",),
     "amx": ("-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"),
+    "int8": ("-DPRODUCTS_IN_INT8=1",),
 }
 BF16_FEATURES = {f"{kernel}_bf16" for kernel in get_args(Bf16Kernel)}
+INT8_FEATURES = {"avx512_vnni", "avx_vnni"}
 MIN_ELEMENTS_PER_THREAD = 1 << 15
 """The number of elements of a single pass for which an additional thread saves time."""
-MAX_BFLOAT16_ERROR = 2.0**-9
-"""The maximum relative error of rounding to bfloat16."""
 
 T = TypeVar("T")
 _caching: "ContextVar[CachedWeights | None]" = ContextVar("caching", default=None)
+_packed: WeakKeyDictionary[Any, tuple[ref[Tensor], int, Tensor]] = WeakKeyDictionary()
+"""The weights of `int8_linear`, with their versions, and what is packed."""
 _chosen: list[Bf16Kernel] = []
 """The kernel that `use_bf16_kernel` has chosen, or none."""
 
@@ -81,7 +86,7 @@ class ProductKernels:
     def __init__(self, functions: ctypes.CDLL, dtype: torch.dtype) -> None:
         self._functions, self.dtype = functions, dtype
         number, pointer = ctypes.c_int64, ctypes.c_void_p
-        for name in ("size_of_packed", "size_of_block", "bf16_kernel"):
+        for name in ("size_of_packed", "size_of_block", "product_kernel"):
             getattr(functions, name).restype = number
         matrix = pointer, number, number
         functions.size_of_packed.argtypes, functions.size_of_block.argtypes = [number] * 2, [number]
@@ -90,8 +95,8 @@ class ProductKernels:
         functions.multiply_once.argtypes = [number, number, number, *matrix, *matrix, *matrix, pointer]
         functions.run_plan.argtypes = [pointer, number, pointer, *[number] * 4]
         self.run_plan, self.size_of_packed = functions.run_plan, functions.size_of_packed
-        self.kernel: Bf16Kernel | None = (None, *get_args(Bf16Kernel))[functions.bf16_kernel()]
-        """The kernel of products in bfloat16, or None for products in `dtype`."""
+        self.kernel: ProductKernel | None = (None, *get_args(ProductKernel))[functions.product_kernel()]
+        """The kernel of products in bfloat16 or int8, or None for products in `dtype`."""
         self.multiply_packed = ctypes.cast(functions.multiply, pointer).value
         """The address of the function that a compiled step calls."""
 
@@ -101,6 +106,20 @@ class ProductKernels:
         packed = matrix.new_empty(self.size_of_packed(*sizes))
         self._functions.pack_matrix(*sizes, start, *matrix.stride(), packed.data_ptr())
         return packed
+
+    def multiply_rows(self, a: Tensor, packed: Tensor, out: Tensor) -> None:
+        """Write `a @ b` to `out`, with b from `packed`. All are contiguous."""
+        (m, k), n = a.shape, out.shape[1]
+        sizes, tensors = ((m, k), (self.size_of_packed(k, n),), (m, n)), (a, packed, out)
+        left, right, result = (
+            address("a factor", *each) for each in zip(tensors, [self.dtype] * 3, sizes, strict=True)
+        )
+
+        def multiply_rows(first: int, last: int, worker: int) -> None:
+            start, end = left + first * k * a.element_size(), result + first * n * a.element_size()
+            self._functions.multiply(last - first, n, k, start, k, right, end, n)
+
+        parallel_rows(m, multiply_rows)
 
     def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
         """Write `a @ b` to `out`, or add it to `out`. Rows of `out` are contiguous; `a` and `b` have any strides."""
@@ -122,13 +141,17 @@ class ProductKernels:
 
 
 @cache
-def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> ProductKernels | None:
-    """Return the product kernels; None if not available. With `bf16_kernel`, bfloat16 factors have float32 sums."""
-    names = ["amx.h", "products.c"] if bf16_kernel == "amx" else ["products.c"]
-    text = "\n".join(package_text(f"engine/{name}") for name in names)
-    functions = library(text, dtype, DEFINES[bf16_kernel])
+def products(dtype: torch.dtype, kernel: ProductKernel | None = None) -> ProductKernels | None:
+    """Return the product kernels; None if not available. With `kernel`, bfloat16 factors have float32 sums."""
+    functions = library_with_products(package_text("engine/products.c"), dtype, kernel)
     kernels = None if functions is None else ProductKernels(functions, dtype)
-    return kernels if kernels is None or kernels.kernel == bf16_kernel else None
+    return kernels if kernels is None or kernels.kernel == kernel else None
+
+
+def library_with_products(text: str, dtype: torch.dtype, kernel: ProductKernel | None) -> ctypes.CDLL | None:
+    """Return the library compiled from `text`, whose products are those of `kernel`, or None after a failure."""
+    header = {"amx": ["amx.h"], "int8": ["int8.h"]}.get(kernel or "", [])
+    return library("\n".join([*(package_text(f"engine/{name}") for name in header), text]), dtype, DEFINES[kernel])
 
 
 @cache
@@ -163,9 +186,15 @@ def use_bf16_kernel(kernel: Bf16Kernel) -> None:
     _chosen[:] = [kernel]
 
 
-def _is_correct(kernel: Bf16Kernel) -> bool:
+@cache
+def has_int8() -> bool:
+    """Return whether this processor has instructions for products of int8 numbers, and they agree with torch's."""
+    return _is_correct("int8")
+
+
+def _is_correct(kernel: ProductKernel) -> bool:
     """Return whether a kernel compiles and agrees with torch, for odd sizes and a transposed factor."""
-    if f"{kernel}_bf16" not in features():
+    if features().isdisjoint(INT8_FEATURES if kernel == "int8" else {f"{kernel}_bf16"}):
         return False
     kernels = products(torch.float32, kernel)
     if kernels is None:
@@ -174,10 +203,33 @@ def _is_correct(kernel: Bf16Kernel) -> bool:
     for left, right in ((a, b.t()), (a.t(), a[:, :9])):
         product = left.new_empty(left.shape[0], right.shape[1])
         kernels.multiply(left, right, product)
-        bound = left.double().abs() @ right.double().abs()
-        if not ((product - left.double() @ right.double()).abs() <= 3 * MAX_BFLOAT16_ERROR * bound).all():
+        sizes = left.double().abs(), right.double().abs()
+        bound = 3 * 2.0**-9 * (sizes[0] @ sizes[1])  # the maximum relative error of rounding to bfloat16 is 2^-9
+        if kernel == "int8":  # both factors are rounded to multiples of their maximum / 127
+            bound = 70 / 126 * sizes[0].amax(1, True) * sizes[1].amax(0, True)
+        if not ((product - left.double() @ right.double()).abs() <= bound).all():
             return False
     return True
+
+
+def int8_linear(owner: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return `F.linear(x, weight, bias)` by the kernel "int8", without gradients and where it is possible.
+
+    The packed weight is kept for `owner` until the weight changes, except for changes of `weight.data`.
+    """
+    kernels = products(torch.float32, "int8")
+    is_float = x.is_cpu and x.dtype == weight.dtype == torch.float32
+    if kernels is None or torch.is_grad_enabled() or not is_float or x.numel() == 0 or is_transformed():
+        return F.linear(x, weight, bias)
+    version = 0 if weight.is_inference() else weight._version
+    known, known_version, packed = _packed.get(owner, (None, 0, weight))
+    if known is None or known() is not weight or known_version != version:
+        packed = kernels.packed(weight.t(), (weight.shape[1], len(weight)))
+        _packed[owner] = ref(weight), version, packed
+    rows = x.reshape(-1, weight.shape[1]).resolve_neg().contiguous()
+    product = rows.new_empty(len(rows), len(weight))
+    kernels.multiply_rows(rows, packed, product)
+    return (product if bias is None else product.add_(bias)).view(*x.shape[:-1], len(weight))
 
 
 def worth_threads(x: Tensor) -> int:

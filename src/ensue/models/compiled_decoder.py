@@ -16,11 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ensue.engine import cached_for
-from ensue.engine.c_library import library
-from ensue.engine.products import parallel_rows, products
+from ensue.engine.products import ProductKernel, library_with_products, parallel_rows, products
 from ensue.engine.storage import address
 from ensue.models.encoder_decoder import EncoderDecoder
-from ensue.models.modules import all_modules
+from ensue.models.modules import Int8Linear, all_modules
 from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, Pointwise, TokenEmbedding, Transformer
 from ensue.nn.attention.blocks import DecoderBlockState, FeedForward, PostNormDecoderBlock, PreNormDecoderBlock
 from ensue.nn.attention.positions import Frequencies, LearnedPositions, SinusoidalPositions
@@ -33,7 +32,8 @@ from ensue.version import package_text
 SUPPORTED_MODULES = {
     Transformer, PreNormDecoderBlock, PostNormDecoderBlock, MultiHeadAttention, MultiHeadCrossAttention,
     FeedForward, SinusoidalPositions, Frequencies, LearnedPositions, Pointwise, ElementDropout, TokenEmbedding, Tap,
-    SoftmaxHead, TiedSoftmaxHead, nn.ModuleList, nn.Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.SiLU, nn.Identity,
+    SoftmaxHead, TiedSoftmaxHead, nn.ModuleList, nn.Linear, Int8Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.SiLU,
+    nn.Identity,
 }  # fmt: skip
 """The modules that decoder_step.c computes. Subclasses may differ and are not supported."""
 ACTIVATIONS = ("relu", "gelu", "silu")
@@ -63,8 +63,8 @@ def compile_decoder(model: nn.Module, state: State) -> "tuple[CompiledDecoder, S
     """
     if not isinstance(model, EncoderDecoder) or not _is_supported(model):
         return None
-    dtype = model.head.bias.dtype
-    if functions(dtype) is None or products(dtype) is None:
+    choice = _choice(model)
+    if functions(*choice) is None or products(*choice) is None:
         return None
     decoder = CompiledDecoder(model, [block for block in state if isinstance(block, DecoderBlockState)])
     return decoder, decoder.start
@@ -105,9 +105,14 @@ def _has_supported_weights(modules: Sequence[nn.Module]) -> bool:
 
 
 @cache
-def functions(dtype: torch.dtype) -> ctypes.CDLL | None:
+def functions(dtype: torch.dtype, kernel: ProductKernel | None = None) -> ctypes.CDLL | None:
     """Return the compiled library; None without a compiler."""
-    return library(package_text("models/decoder_step.c"), dtype)
+    return library_with_products(package_text("models/decoder_step.c"), dtype, kernel)
+
+
+def _choice(model: EncoderDecoder) -> tuple[torch.dtype, ProductKernel | None]:
+    """Return the type of a model and the kernel of its products."""
+    return model.head.bias.dtype, "int8" if model.head.in_int8 else None
 
 
 class CompiledDecoder:
@@ -120,6 +125,7 @@ class CompiledDecoder:
         layers = [layer for layer in model.decoder if isinstance(layer, PostNormDecoderBlock)]  # type: ignore[attr-defined]
         block, norm = layers[0], layers[0].norm_attention
         self.dtype, self.d, self.vocabulary_size = model.head.bias.dtype, block.d_in, model.vocabulary_size
+        self._function = functions(*_choice(model)).decode  # type: ignore[union-attr]
         self.hidden, self.layers = block.d_feedforward, len(layers)
         shared = [state.memory for state in blocks]
         real = shared[0].content.real
@@ -162,7 +168,7 @@ class CompiledDecoder:
 
     def _decode(self, ids: Tensor, slots: Tensor, texts: Tensor, num_read: int, log_p: Tensor) -> None:
         encoding = self._encoding(num_read - 1)
-        function, keys = functions(self.dtype).decode, -(-max(num_read, self._source_length) // 8) * 8  # type: ignore[union-attr]
+        keys = -(-max(num_read, self._source_length) // 8) * 8
         ld, wide = (-(-size // 8) * 8 + ROW_PADDING for size in (self.d, max(3 * self.d, self.hidden)))
         shape = (ctypes.c_int64 * 10)(*self._sizes, num_read, self._source_length, CHUNK_BITS)
         outer = (ctypes.c_void_p * 6)(self._outer[0], encoding.data_ptr(), *self._outer[1:])
@@ -173,7 +179,7 @@ class CompiledDecoder:
             workspace = torch.empty(rows * (2 * ld + wide) + 5 * keys, dtype=self.dtype)
             inputs = ids[first:last], slots[first:last], texts[first:last], self._lengths
             tensors = *inputs, workspace, log_p[first:last]
-            function(
+            self._function(
                 shape, self._constants, self._layers, outer, chunks, *map(ctypes.c_int64, (rows, ld, wide)),
                 *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors),
             )  # fmt: skip
@@ -215,7 +221,7 @@ def _pack(model: EncoderDecoder) -> tuple[list[Tensor], list[list[int]], list[in
         return tensors[-1].data_ptr()
 
     def affine(weight: Tensor, bias: Tensor) -> list[int]:
-        kernels = products(weight.dtype)
+        kernels = products(*_choice(model))
         assert kernels is not None
         tensors.append(kernels.packed(weight.detach().t(), (weight.shape[1], weight.shape[0])))
         return [tensors[-1].data_ptr(), plain(bias)]

@@ -22,7 +22,7 @@ typedef struct {
 static void product(int64_t rows, int64_t n, int64_t k, const real *x, int64_t ldx, const real *W, const real *b,
                     real *y, int64_t ldy, int adds) {
     enum { COLUMNS = 8 * PANEL };
-    for (; n > 0; n -= COLUMNS, b += COLUMNS, y += COLUMNS, W += k * COLUMNS) {
+    for (; n > 0; n -= COLUMNS, b += COLUMNS, y += COLUMNS, W += packed_size(k, COLUMNS)) {
         int64_t columns = minimum(n, COLUMNS);
         for (int64_t i = 0; i < rows; i++)
 #pragma omp simd

@@ -1,4 +1,4 @@
-"""Functions for any model: size, device, copies, evaluation mode, bfloat16."""
+"""Functions for any model: size, device, copies, evaluation mode, precision."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,9 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention
+from ensue.engine import int8_linear
+from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, SoftmaxHead
 from ensue.nn.attention.blocks import FeedForward
 from ensue.nn.layer import Recurrent
+from ensue.processor import InferencePrecision
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
@@ -64,16 +66,22 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def put_in_bfloat16(model: nn.Module) -> bool:
-    """Let Transformer blocks and recurrent layers use bfloat16 products, for inference; return whether any exist."""
-    layers = [module for module in model.modules() if isinstance(module, TRANSFORMER_LAYERS)]
-    maps = [child for layer in layers for child in layer.children() if type(child) is nn.Linear]
+def put_in_precision(model: nn.Module, precision: InferencePrecision) -> bool:
+    """Let Transformer blocks, recurrent layers and (in int8) softmax heads use products of a precision, for inference.
+
+    Returns whether any exist.
+    """
+    kinds = (Recurrent, SoftmaxHead) if precision == "int8" else Recurrent
+    layers = [module for module in model.modules() if isinstance(module, kinds)]
+    blocks = (module for module in model.modules() if isinstance(module, TRANSFORMER_LAYERS))
+    maps = [child for block in blocks for child in block.children() if type(child) is nn.Linear]
+    for layer in layers:
+        setattr(layer, f"in_{precision}", True)
     for linear in maps:
-        linear.to(torch.bfloat16).__class__ = Bfloat16Linear
-    recurrent = [module for module in model.modules() if isinstance(module, Recurrent)]
-    for layer in recurrent:
-        layer.in_bfloat16 = True
-    return bool(maps or recurrent)
+        if precision == "bfloat16":
+            linear.to(torch.bfloat16)
+        linear.__class__ = Bfloat16Linear if precision == "bfloat16" else Int8Linear
+    return bool(maps or layers)
 
 
 class Bfloat16Linear(nn.Linear):
@@ -84,3 +92,11 @@ class Bfloat16Linear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Return the output in bfloat16."""
         return F.linear(input.to(self.weight.dtype), self.weight, self.bias)
+
+
+class Int8Linear(nn.Linear):
+    """A linear map whose product is of int8 numbers, except with gradients."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the output in float32."""
+        return int8_linear(self, input, self.weight, self.bias)

@@ -127,6 +127,8 @@ class Recurrent(SequenceLayer):
 
     in_bfloat16 = False
     """Whether `forward` runs under autocast to bfloat16."""
+    in_int8 = False
+    """Whether compiled passes without gradients multiply int8 numbers."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Reset `kernel` in a subclass that overrides `step`, since a kernel implements one specific `step`."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ensue.models.modules import put_in_bfloat16
+from ensue.models.modules import put_in_precision
 from ensue.nn import CopyingHead, Rotary, SequenceLayer, SinusoidalPositions, SoftmaxHead
 from ensue.testing.laws import MASK, B, T, inputs, mask_outputs, memory_of
 from ensue.types import Memory, State
@@ -42,7 +42,7 @@ def test_layers_of_which_the_products_are(name: str) -> None:
     (subject,) = (subject for subject in SUBJECTS if subject.name == name)
     layer, found = subject.build().eval(), []
     for change in (False, True):
-        assert not change or put_in_bfloat16(layer)
+        assert not change or put_in_precision(layer, "bfloat16")
         x = inputs(layer)
         with torch.no_grad():
             y, final = layer(x, begun(layer, memory_of(layer), x.dtype), mask=MASK)
@@ -51,7 +51,7 @@ def test_layers_of_which_the_products_are(name: str) -> None:
     assert {part.weight.dtype for part in layer.modules() if isinstance(part, nn.Linear)} == {torch.bfloat16}
     assert not torch.equal(*found)
     torch.testing.assert_close(*found, rtol=0.05, atol=0.05)
-    assert put_in_bfloat16(nn.Sequential(nn.Linear(2, 2))) is False
+    assert put_in_precision(nn.Sequential(nn.Linear(2, 2)), "bfloat16") is False
 
 
 def test_the_head_that_copies() -> None:

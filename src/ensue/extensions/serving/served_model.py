@@ -17,7 +17,7 @@ from ensue.extensions.serving.processes import model_id
 from ensue.extensions.serving.row import SessionState
 from ensue.extensions.serving.worker import Worker
 from ensue.library import load
-from ensue.processor import Precision
+from ensue.processor import InferencePrecision
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.entry import TaskEntry
 from ensue.types import leaves
@@ -49,7 +49,7 @@ class ServedModel:
 
     @classmethod
     def load_run(
-        cls, run: Path, *, device: str, precision: Precision = "float32",
+        cls, run: Path, *, device: str, precision: InferencePrecision = "float32",
         adaptation: Mapping[str, object] = MappingProxyType({}), **options: Any,
     ) -> Self:  # fmt: skip
         """Load the model of a run directory, with an optional adaptation. Raises EnsueError if loading fails."""

@@ -25,14 +25,14 @@ from ensue.extensions.serving.metrics import Metrics
 from ensue.extensions.serving.processes import BACKLOG, LOOPBACK
 from ensue.extensions.serving.routes import COMMAND_PATHS
 from ensue.extensions.serving.service import Service
-from ensue.processor import Precision
+from ensue.processor import InferencePrecision
 
 THREAD_SWITCH_SECONDS = 0.0005
 """The switch interval of threads. With the default, 5 ms, responses could wait for many steps of the loop."""
 
 
 def serve(
-    runs: Sequence[Path], sock: socket.socket, *, host: str, device: str, threads: int, precision: Precision,
+    runs: Sequence[Path], sock: socket.socket, *, host: str, device: str, threads: int, precision: InferencePrecision,
     key: str | None, hosts: Sequence[str], limits: Limits, has_sessions: bool, adaptation: Mapping[str, object],
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT. Raises EnsueError if a run cannot be loaded."""

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ensue.engine import c_functions
+from ensue.engine import c_functions, int8_linear
 from ensue.engine.products import parallel_rows, worth_threads
 from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
 from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
@@ -195,6 +195,9 @@ LARGE_VOCABULARY = 1024
 class SoftmaxHead(nn.Module):
     """A softmax head, `logits = V h + b`."""
 
+    in_int8 = False
+    """Whether `forward` multiplies int8 numbers, except with gradients."""
+
     def __init__(self, d_in: int, vocabulary_size: int) -> None:
         super().__init__()
         self.d_in, self.vocabulary_size = d_in, vocabulary_size
@@ -219,7 +222,8 @@ class SoftmaxHead(nn.Module):
     def forward(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape V"]:
         """Return the logits of `h`. Raises ValueError for a wrong size, TypeError for a wrong type."""
         expect(type(self).__name__, "h", h, (..., self.d_in), self.bias.dtype, like=self.bias)
-        return F.linear(self.features(h), self.matrix(), self.bias)
+        linear = partial(int8_linear, self) if self.in_int8 else F.linear
+        return linear(self.features(h), self.matrix(), self.bias)
 
     def nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return the surprisal `-log softmax(logits)[target]` of each target, in nats."""
