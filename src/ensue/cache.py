@@ -172,8 +172,7 @@ def mark_used(path: Path) -> None:
 def write_cached(name: str, write: Callable[[Path], object]) -> Path:
     """Write the file `name` to the cache, atomically, and return its path. `write` writes the content to a given path.
 
-    If the cache is not writable, write the file to a temporary folder, with a notice. Raises OSError if the
-    temporary folder is not writable either.
+    If the cache is not writable, write it to a temporary folder, with a notice. Raises OSError if that fails, too.
     """
     try:
         with atomic_file(cache_directory() / name) as partial:

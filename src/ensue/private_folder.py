@@ -100,8 +100,7 @@ class PrivateFolder:
 def private_folder(path: Path) -> Iterator[PrivateFolder]:
     """Open the folder `path` with access for the user alone. A missing folder is created.
 
-    Raises OSError if the folder cannot be created or opened, is a link, belongs to another user, or if others may write
-    to it.
+    Raises OSError if the folder cannot be opened, is a link, belongs to another user, or if others may write to it.
     """
     with suppress(FileExistsError):
         path.parent.mkdir(0o700, parents=True, exist_ok=True)

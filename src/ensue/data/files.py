@@ -32,8 +32,7 @@ Data = Location | Iterable[Any]
 def as_location(locations: Data, name: str = "the data", *, is_cached: bool = False) -> str:
     """Return a string that represents one or several locations, or the path of a file to which rows are written.
 
-    The file of rows is stored in the cache if `is_cached`, else removed at exit. Raises TypeError for other values,
-    which the message calls `name`.
+    The file of rows is in the cache if `is_cached`, else removed at exit. Raises TypeError for other values of `name`.
     """
     several = list(locations) if isinstance(locations, list | tuple) else [locations]
     if not all(isinstance(location, str | os.PathLike) for location in several) or _are_texts(several):

@@ -32,8 +32,7 @@ def array_chunks(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
     """Split the text of an array after each value, and yield the line (from 1) and the text of each part.
 
     A part begins with the text before its value, such as a comma. The last part has no value. The concatenated parts
-    are the text. Memory is bounded by the largest value, of at most `MAX_CHARACTERS`. Raises DataError (file:line) for
-    an invalid array.
+    are the text. Memory is bounded by the largest value (`MAX_CHARACTERS`). Raises DataError (file:line) if invalid.
     """
     text = _Text(chunks, name)
     expected = "["

@@ -35,8 +35,7 @@ MIN_ATTENTION = 1e-38
 
 class Coverage:
     """A wrapper of a model that accumulates the attention of each row to the positions of its source. The attention of
-    a step is the mean over all heads of all `CrossAttention` layers, in all models of an ensemble. Raises EnsueError
-    for a model without such layers.
+    a step is the mean over all heads of all `CrossAttention` layers and models. Raises EnsueError without such layers.
     """
 
     def __init__(self, model: Any) -> None:

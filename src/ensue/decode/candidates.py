@@ -1,8 +1,7 @@
 """The hypotheses of a step of beam search as arrays, and the choice of the best continuations.
 
 Ties of scores are broken by the smaller parent, then by the smaller id. `beam.py` reduces the scores to a few
-candidates on the model's device. The arrays of candidates are small, so numpy is faster than torch. Exported models
-contain this file.
+candidates on the model's device. For small arrays numpy is faster than torch. Exported models contain this file.
 
 Dimensions: B inputs that are not done, S slots of each input, t tokens, C required phrases, K continuations.
 """
@@ -65,8 +64,7 @@ def candidates_of(
     goes_on: NDArray[np.bool_], inputs_after: Ids,
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield the candidates of a step from `ids` and `totals` (B, S, M) with their outcomes. The masks `ended` and
-    `goes_on` (B, K) mark the complete and the live hypotheses of `chosen`. `inputs_after` are the inputs that are not
-    done after the step.
+    `goes_on` (B, K) mark the complete and the live hypotheses of `chosen`; `inputs_after` the inputs that go on.
     """
     fates: dict[tuple[int, int, int], Fate] = {}
     is_done = ~np.isin(live.inputs, inputs_after)
@@ -85,8 +83,7 @@ def candidates_of(
 def best_places(totals: NDArray[np.float64], k: int, banks: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Return the indices (B, k) of the `k` largest `totals` (B, M) of each input, the best first; ties stay in order.
     `banks` (B, M) are the numbers of required tokens that candidates have (dynamic beam allocation, Post & Vilar 2018).
-    The result then begins with the best candidate of each bank, in descending order of banks. The second candidate of
-    each bank follows, and so on.
+    The result then begins with the best candidate of each bank, in descending order of banks; then the second ones.
     """
     order = (-totals).argsort(1, kind="stable")
     if banks is not None:

@@ -1,7 +1,6 @@
 """The frontier of beam search: live and complete hypotheses, and their constraints, without the model.
 
-Dimensions: B inputs that are not done, S slots of each input, t tokens, C required phrases. The R = B·S rows of the
-model's state are the flattened slots.
+Dimensions: B inputs that are not done, S slots of each, t tokens, C required phrases, R = B·S rows of the state.
 """
 
 import math

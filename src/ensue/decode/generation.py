@@ -169,8 +169,7 @@ def keep_top_p(logits: Float[Tensor, "B V"], p: float | Float[Tensor, "B 1"]) ->
 
 def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor, " B"]:
     """Draw an id for each row from `softmax(logits)`, by inversion. The result is the first id at which the cumulative
-    probability reaches u times the total, for one random u in (0, 1] for each row. Since u is never 0, an id of
-    probability 0 is never drawn.
+    probability reaches u times the total, for one random u in (0, 1] for each row, so never an id of probability 0.
     """
     u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=widest(logits.device), device=logits.device)
     return drawn(logits, u)

@@ -1,10 +1,8 @@
 """The recurrence engine: it derives fast passes over whole sequences from the `step` of a layer.
 
-- `trace.py` records `step` as a graph of one step (`graph.py`), and detects later changes of a layer; `aten.py`
-  translates torch's operations.
+- `trace.py` records `step` as a graph (`graph.py`), and detects changes of a layer; `aten.py` translates operations.
 - `program.py` differentiates the graph, and builds three passes from it: forward, inference, backward.
-- `schedule.py` orders a pass, `c_passes.py` prints it as C and calls the compiled function, and `c_library.py` compiles
-  the C source once for a machine.
+- `schedule.py` orders a pass, `c_passes.py` prints and calls it, and `c_library.py` compiles C once for a machine.
 - `runner.py` runs a pass, in C or in torch operations, with the products over all positions before and after it.
   `storage.py` packs rows of different lengths without their padding, and checks arrays before C reads them.
 - `products.py` multiplies by packed matrices, and caches them for frozen models.

@@ -83,8 +83,7 @@ def appended(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
     """Return the concatenation of `old` and `new` along `dim`; without gradients, `old` is usually not copied.
 
     A large result is a view of the first positions of a buffer, which has at most twice its size. The first call that
-    appends to the result, in any thread, writes to the rest of the buffer. Later calls copy, so that results stay
-    independent.
+    appends to the result, in any thread, writes to the rest of the buffer. Later calls copy, so results do not change.
     """
     before, count = old.shape[dim], new.shape[dim]
     length = before + count

@@ -2,8 +2,7 @@
 
 `step` runs once on rows of zeros, and every operation of torch is recorded. Operations on parameters alone (a
 transpose, a slice or a mask of a weight) stay in torch and run once for a sequence. All other operations become nodes
-(`aten.py`). A step with random numbers, integer states, operations across rows or other unsupported operations cannot
-be traced and raises `Untraceable`.
+(`aten.py`). Random numbers, integer states, and operations across rows, among others, raise `Untraceable`.
 
 Tensors are read by name at each call. Everything else (modules, modes, numbers in attributes) is read only while
 tracing, so a trace is used only as long as its `Snapshot` matches the layer.

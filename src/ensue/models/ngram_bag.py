@@ -179,8 +179,7 @@ class PairBag(NgramBag):
 
     The sum is over the n-grams g of two texts, including unknown words. N-grams of both texts have rows in the second
     table, n-grams of one text in the first. The overlap o of a text is the share of its n-grams that are also in the
-    other text. For each n, and for n-grams of characters, the two overlaps are sorted, so that the order of the texts
-    makes no difference.
+    other text. For each n, and for n-grams of characters, the overlaps are sorted: the order of texts has no effect.
     """
 
     tables = 2

@@ -70,8 +70,7 @@ class RecurrentEncoder(Encoder):
     """The keys of all recurrent encoders. Subclasses name the classes of layers and add the keys of these layers."""
 
     cells: ClassVar[Mapping[str, str]] = {}
-    """The class of a layer, "module:name", for each kind. Its arguments are `d_in`, `d_model`, and the keys of this
-    table that are among its parameters.
+    """The class of a layer, "module:name", for each kind, with arguments `d_in`, `d_model`, and keys of this table.
     """
     is_stack: ClassVar[bool] = False
     """Whether a single module contains all layers."""

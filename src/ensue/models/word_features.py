@@ -137,8 +137,7 @@ class FormTable(NamedTuple):
 class WordFeatures(nn.Module):
     """A map from `Words` to the concatenated features (B, T, d_out) of a recipe.
 
-    The last `d_late` features are concatenated to the output of the first layer. `contextual` has the shapes of the
-    layers of other models.
+    The last `d_late` features join the output of the first layer. `contextual` are the shapes of other models' layers.
     """
 
     def __init__(

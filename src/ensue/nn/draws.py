@@ -89,8 +89,7 @@ def checked_probability(p: float) -> float:
 class ElementDropout(nn.Module):
     """Plain dropout (Srivastava et al. 2014): in training each element is zero with the probability `p`.
 
-    On a CPU it is faster than torch's dropout, since four elements share a random number of 64 bits. So p is rounded to
-    a multiple of 1/65,536.
+    On a CPU it is faster than torch's dropout: four elements share 64 random bits. So p is a multiple of 1/65,536.
     """
 
     def __init__(self, p: float) -> None:

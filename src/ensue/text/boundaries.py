@@ -36,8 +36,7 @@ def last_boundary(text: str) -> int | None:
 def cut_at_boundaries(chunks: Iterable[str], *, min_length: int = 0, max_length: int = 0) -> Iterator[str]:
     """Yield the text of `chunks`, which may end anywhere, in chunks that end at boundaries.
 
-    All but the last have at least `min_length` characters. A text of more than `max_length` characters without a
-    boundary is yielded as it is.
+    All but the last have at least `min_length` characters; more than `max_length` without a boundary are yielded.
     """
     rest = ""
     for chunk in chunks:

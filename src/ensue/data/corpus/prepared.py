@@ -251,8 +251,7 @@ def prepare(
 
     An incomplete folder of an equal `plan`, its settings as JSON values, is continued. Existing shards are verified,
     and damaged or missing shards are replaced. `texts` has the source of each split, and its first and last character
-    (exclusive). `notify` receives lines about progress. Raises DataError for a folder that has another plan or other
-    files, or cannot be written.
+    (exclusive). `notify` receives lines about progress. Raises DataError for another plan, other files, or no access.
     """
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -50,8 +50,7 @@ _BY_LINES = "by its first lines"
 class DetectedFormat(NamedTuple):
     """A detected format and the reason (`sign`).
 
-    `is_default` is whether training detects the same format without options. `others` are the suffixes of files whose
-    names indicate other formats.
+    `is_default` is whether training detects this format without options; `others` are suffixes of other formats.
     """
 
     kind: str
@@ -95,8 +94,7 @@ def detect(
     """Detect the kind and the format of a file, a folder or a glob.
 
     The user has chosen `format`, and the columns or keys `words` and `labels`; `are_pairs` is whether the user has
-    chosen columns of sources or targets. Raises DataError for an unknown format, a missing path, and first lines that
-    cannot be decoded.
+    chosen columns of pairs. Raises DataError for an unknown format, a missing path, and lines that cannot be decoded.
     """
     names = [*(known.name for known in table.all_formats() if known.kinds), *entries("data_kind")]
     if format and format not in names:

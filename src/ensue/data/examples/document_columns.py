@@ -10,8 +10,7 @@ The first rule that applies determines a column. It is an error if several colum
    least three words on average, or a column whose values are twice as long as those of any other.
 
 The first row is a header if the user says so or chooses a column by name. Otherwise it is a header if none of its
-values is repeated in its column, and it has the name of a text, two usual names, or a single word above each column of
-texts.
+values is repeated in its column, and it has the name of a text, two usual names, or a word above each text column.
 """
 
 import re

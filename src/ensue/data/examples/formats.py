@@ -41,8 +41,7 @@ def detect_documents(
     """Detect the layout of a file of labeled texts from its first lines, which are not consumed.
 
     The user has chosen `choice` and `format`. `labels` are the possible labels, if they are known. The columns of
-    `like`, the layout of a run, are tried first. Raises DataError for an ambiguous layout; the message suggests a
-    setting.
+    `like`, the layout of a run, are tried first. Raises DataError for an ambiguous layout, and suggests a setting.
     """
     choice = choice or layouts.DocumentChoice()
     run_format, names = (like.format, like.names) if like else ("", choice.texts)

@@ -249,8 +249,7 @@ class DocumentLayout(Layout[DocumentChoice]):
     """The column of groups in training data. Later files need not have this column."""
     skips: bool = False
     flags: tuple[Column, ...] = ()
-    """Indicator columns, one for each class, in place of `labels`. If `labels` has multi-hot lists, the names of their
-    classes."""
+    """Indicator columns in place of `labels`, one for each class; the names of the classes for multi-hot `labels`."""
     optional_keys = frozenset({"flags"})
 
     def __str__(self) -> str:

@@ -30,8 +30,7 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
     """The examples of a file, a folder, a glob or a stream, in constant memory.
 
     The layout of each file is detected, unless `format` or the user's choice of columns determines it. Detection
-    prefers the columns of `like`, the layout of a run, or else the columns of the first file. `layout` is the layout of
-    the first file.
+    prefers the columns of `like`, the layout of a run, or else those of the first file, whose layout is `layout`.
 
     If `incomplete` is "refuse", a row without a label, source or target raises DataError. If it is "skip" or "count",
     such rows and empty labeled texts are skipped and counted in `skipped`; "skip" also prints a notice. The constructor
@@ -280,8 +279,7 @@ _MAX_SEARCHED_LINES = 1 << 21
 def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool = False) -> Iterator[layouts.Pair]:
     """Yield a pair for each line of both files, except lines that are empty in both files.
 
-    `open_files` opens both files. Raises DataError if the files have different numbers of lines, and unless `skips`, if
-    a line is empty in only one file.
+    `open_files` opens both files. Raises DataError if one is longer, and unless `skips`, for a line empty in only one.
     """
     source, target = open_files()
     number, is_checked = 0, False

@@ -1,8 +1,7 @@
 """The format CoNLL-U: ten columns, with comments, multiword tokens (`3-4`) and empty nodes (`8.1`).
 
 https://universaldependencies.org/format.html. Columns are named "form" to "misc". The column "feats.Case" has the
-values of the key Case in FEATS ("_" for words without this key), and "misc.NER" those of NER in MISC. Trees are not
-checked.
+values of the key Case in FEATS ("_" without this key), and "misc.NER" those of NER in MISC. Trees are not checked.
 """
 
 import re

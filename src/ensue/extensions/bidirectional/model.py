@@ -78,8 +78,7 @@ class BidirectionalExportEncoder(ExportEncoder):
     """The encoder of a bidirectional model for export, in which a window is a text of S words.
 
     The input `distinct` has both boundaries and the distinct words. The inputs `rightward` and `leftward` (W, S) are
-    indices of the words in `distinct`, in the order of each direction. context2vec also has an input `ids` (W, S), the
-    ids of the words in the vocabulary.
+    indices of the words in `distinct`, in the order of each direction; the input `ids` (W, S) of context2vec has ids.
     """
 
     words: WordReader

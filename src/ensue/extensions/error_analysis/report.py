@@ -1,7 +1,6 @@
 """Errors by kind, precision and recall by the threshold on the probability, and the threshold for a precision.
 
-Labels are compared as spans of words. The spans of a tagger with plain labels are words, and a classifier has the text
-as its span.
+Labels are compared as spans of words: a plain label is the span of its word, the label of a text that of the text.
 """
 
 from collections import Counter

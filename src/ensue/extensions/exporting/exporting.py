@@ -92,8 +92,7 @@ def write_directory(
     """Write files to a directory.
 
     `contents` has for each file name its content, or a function that writes the file to a path. Raises DataError if the
-    directory has other files or cannot be written, and EnsueError if a file would be replaced that ensue did not write,
-    unless `overwrite`.
+    directory has other files or cannot be written, and unless `overwrite`, EnsueError for a file ensue did not write.
     """
     names = {name.partition("/")[0] for name in contents}
     try:

@@ -46,8 +46,7 @@ MAX_NESTED_TAGS = 64
 class Node:
     """A pair of tags, or a single tag or placeholder, whose `end` is "".
 
-    The node contains the units [start, stop) of the source. `before` and `after` are the characters before and after
-    the markup in the source.
+    The node contains the units [start, stop) of the source. `before` and `after` are the characters around the markup.
     """
 
     begin: str = ""

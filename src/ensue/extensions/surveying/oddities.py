@@ -31,8 +31,7 @@ def similar_labels(counts: Counter[str]) -> dict[str, str]:
 
     Two labels are similar if they are equal except for case, accents (ä may be ae), whitespace, "_", "-" and a final
     ".", ":", "," or ";". Two words are also similar if one letter differs, as their deletion neighborhoods show, and
-    the ratio of their counts is at least `_MIN_COUNT_RATIO`. Labels in capitals, and very short or long labels, are
-    not words.
+    the ratio of their counts is at least `_MIN_COUNT_RATIO`; capitals, and very short or long labels, are not words.
     """
     label_of: dict[str, str] = {}  # keys: normalized forms; after "letter ", also forms without one letter
     similar = {}

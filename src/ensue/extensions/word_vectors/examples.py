@@ -25,8 +25,7 @@ class Noise:
 
     The sampler has a column for each word c. A column yields c below its `threshold`, and the word `alias[c]` above
     the threshold. A draw uses one number of 64 bits: the upper half selects the column, and the lower half is compared
-    with the threshold. So probabilities are exact within 1/2³². The `weights` (V,) of the words are at least 0, and
-    their sum is positive.
+    with the threshold. So probabilities are exact within 1/2³². The `weights` (V,) are at least 0, with a positive sum.
     """
 
     def __init__(self, weights: NDArray[np.float64]) -> None:

@@ -37,8 +37,7 @@ def write_pair_counts(
 ) -> None:
     """Count the pairs of words at a distance of at most `window`, in both orders, and write the counts to `path`.
 
-    Ids from `first_word` to `size` - 1 are words. Pairs do not cross `line_end`. Memory is bounded by an external
-    merge sort.
+    Ids from `first_word` to `size` - 1 are words. Pairs do not cross `line_end`. An external merge sort bounds memory.
     """
     with tempfile.TemporaryDirectory(dir=temporary_directory()) as folder, path.open("wb") as file:
         segments: list[list[NDArray[Any]]] = []

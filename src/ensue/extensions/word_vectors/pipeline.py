@@ -99,8 +99,7 @@ def _read_similarities(lines: list[tuple[int, str]], path: Path, name: str) -> I
 class WordTable(Copyable):
     """Words and their `vectors` (V, d).
 
-    A word is looked up in its original case, then in lower case. If both are missing, the function `fallback` returns a
-    vector or None.
+    A word is looked up as it is, then in lower case, and then by the function `fallback`, which may return None.
     """
 
     def __init__(

@@ -3,8 +3,7 @@
     J = Σ_ij f(X_ij) (w_i·c_j + b_i + a_j - log X_ij)² / 2,   f(x) = min(1, (x / largest_count)^power)
 
 GloVe uses AdaGrad with an update for each pair (Pennington et al. 2014). The state between steps has the sums of
-squared gradients, which begin at 1, as in the published program. The sums are updated in place, since they are as large
-as the vectors.
+squared gradients, which begin at 1, as in the published program. Sums, as large as vectors, are updated in place.
 """
 
 import ctypes

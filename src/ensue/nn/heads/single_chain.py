@@ -37,8 +37,7 @@ class ChainScores(NamedTuple):
 class Posterior(NamedTuple):
     """The distribution over the paths of tags of one sentence.
 
-    Given the words, the tags are a Markov chain, with marginals and transition probabilities at each position. `tables`
-    is None if tags are independent.
+    Given the words, the tags are a Markov chain, with marginals and transitions; `tables` is None for independent tags.
     """
 
     scores: Numbers

@@ -8,8 +8,7 @@ scan gives the state at the end of each chunk. From these states the positions o
 (Blelloch 1990; Martin & Cundy 2018). With chunks of a fixed length this takes O(log T) sequential operations and O(T)
 work. Chunks are short on a GPU and longer on a CPU, where a single chunk is faster if a position has many features.
 
-The scan uses products and sums, but not quotients or logarithms. So if |a| ≤ 1, nothing overflows, and rounding errors
-do not grow.
+The scan has no quotients or logarithms. So if |a| ≤ 1, nothing overflows, and rounding errors do not grow.
 """
 
 import math

@@ -72,8 +72,7 @@ class ClassifiedTexts(NamedTuple):
 
 class Classification(BucketedTask[Classifier, ClassBatch]):
     """Classification in batches of similar length. The score is accuracy, or micro F1 for several labels. `balanced` is
-    whether labels have weights in the loss that are inverse to their frequency. `soft` (N, K) are probabilities of a
-    teacher.
+    whether losses have weights that are inverse to the frequencies of labels. `soft` (N, K) are a teacher's.
     """
 
     def __init__(

@@ -139,8 +139,7 @@ def with_progress(method: Callable[..., Any]) -> Callable[..., Any]:
 @dataclass(frozen=True)
 class Shard:
     """Shard `number` (from 1) of `count` shards. A shard consists of complete chunks, and the output for a chunk does
-    not depend on the shard. So the concatenated outputs of all shards have the same bytes as the output for the
-    complete input.
+    not depend on the shard. So the concatenated outputs of all shards have the bytes of the complete output.
     """
 
     number: int = 1

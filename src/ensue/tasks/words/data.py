@@ -2,8 +2,7 @@
 
 Texts are stored as indices of word forms, and each word form is encoded once (`EncodedTexts`).
 
-The labels of a teacher are read from JSON lines. For classifiers the file is the output of `ensue predict --json`, so
-any classifier can be a teacher.
+The labels of a teacher are read from JSON lines. The output of `ensue predict --json` is such a file.
 
 References:
     Hinton et al. 2015, "Distilling the Knowledge in a Neural Network".

@@ -175,8 +175,7 @@ class PrintedStep:
     """The functions `hoist` and `advance`.
 
     `hoist(model, count, x, stride, hoisted)` computes the products of `count` positions that do not depend on the
-    state. `advance(model, rows, x, hoisted, leaves, output, work)` computes one position, and updates the state
-    `leaves` in place.
+    state. `advance(model, rows, x, hoisted, leaves, output, work)` computes a position, and updates the state `leaves`.
     """
     hoisted: int
     leaves: int

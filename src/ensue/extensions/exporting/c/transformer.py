@@ -22,8 +22,7 @@ _POSITIONS = (LearnedPositions, SinusoidalPositions)
 class BlockSegment(nn.Module):
     """The layers between two attentions, from the output of the first to the queries, keys and values of the second.
 
-    The first segment of a model reads the vectors of token and position, and the last segment returns scores. The state
-    is the residual stream.
+    The first segment reads vectors of tokens and positions, the last returns scores; the state is the residual stream.
     """
 
     def __init__(self, below: Any, layers: list[SequenceLayer], above: Any, *, d_vector: int) -> None:

@@ -1,8 +1,7 @@
 """ONNX graphs under construction: nodes, weights, dynamic sizes, and the values of traced tensors.
 
 A model is traced once on meta tensors, with a large prime for each dynamic size. So sizes in traced operations can be
-decoded: prime + 2 is the dynamic size plus 2, and a product of two primes is a product of dynamic sizes. Other numbers
-are constants.
+decoded: prime + 2 is the dynamic size plus 2, and a product of two primes a product of sizes. Others are constants.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

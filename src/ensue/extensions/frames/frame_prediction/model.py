@@ -221,8 +221,7 @@ class FramePredictor(nn.Module):
     """A model `p(x_1 .. x_T) = Π_t p(x_t | x_<t)`, whose factors are mixtures of diagonal Gaussians.
 
     The mixtures are over normalized features x̂ = (x - μ) / σ. Densities are multiplied by Π 1/σ, so that losses and
-    scores are in the units of the file, and models with different normalizations can be compared. Missing features are
-    marginalized.
+    scores are in the units of the file, whatever the normalization. Missing features are marginalized.
     """
 
     def __init__(self, features: FrameFeatures, reader: FrameReader, head: MixtureHead) -> None:
@@ -327,8 +326,7 @@ def _sample_nats(model: FramePredictor, frames: Frames, sources: list[SeriesNois
 class FrameScores(Scores):
     """The surprisal of series in nats, for densities in the units of the file.
 
-    Nats may be negative, since a density may be above 1. Only differences between models of the same data are
-    meaningful.
+    Nats may be negative, since a density may be above 1. Only models of the same data can be compared.
     """
 
     total_nats: float

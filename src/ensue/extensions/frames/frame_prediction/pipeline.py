@@ -39,8 +39,7 @@ PRIOR_SEED = 1
 class FramePredictorView(page.SeriesView):
     """The view of a series in a frame predictor.
 
-    `mean`, `deviation` and `weights` describe the predicted distributions of the first S frames, with latent variables
-    from their prior.
+    `mean`, `deviation` and `weights` describe predictions of the first S frames, with latent variables from the prior.
     """
 
     nats: NDArray[np.float64]

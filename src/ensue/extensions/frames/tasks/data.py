@@ -140,8 +140,7 @@ class SeriesData(DataSet[LabeledSeries]):
 
     `labels_of` returns the labels of a series, and raises DataError for missing labels. `check` raises DataError for a
     series that the model cannot read; its second argument is the number of rows of the first image (0 for the first
-    image). With `has_ends`, the model is validated on the ends of series, if a validation set of complete series would
-    be empty.
+    image). With `has_ends`, the ends of series are for validation, if no complete series would be.
     """
 
     unit: ClassVar[str] = "series"
