@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -40,6 +40,29 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, in_tmp_path: None) -> Path:
+    """The present folder."""
+    return tmp_path
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads take turns after a microsecond."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from inspection.browser import browsing  # noqa: PLC0415
+
+    with browsing(tmp_path_factory.mktemp("browser")) as found:
+        yield found
 
 
 @pytest.fixture

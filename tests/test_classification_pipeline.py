@@ -21,6 +21,7 @@ from ensue.tasks.classification import pipeline as module
 from ensue.tasks.classification.pipeline import ClassificationPipeline, Classified
 from training import tiny_texts
 from training.tiny import run_tiny, some_slow
+from written_files import written
 
 POOL = [*tiny_texts.FILLERS, *(word for words in tiny_texts.TOPICS.values() for word in words), "unheard", "of"]
 RUNS = ["lstm", "segments", "ngrams", "several", "transformer"]
@@ -60,9 +61,7 @@ def trained(run: Path) -> Path:
 
 
 def loaded(run: Path) -> ClassificationPipeline:
-    pipeline = load(trained(run), device="cpu")
-    assert isinstance(pipeline, ClassificationPipeline)
-    return pipeline
+    return load(trained(run), device="cpu", kind=ClassificationPipeline)
 
 
 @pytest.fixture(params=some_slow(RUNS, "segments", "several"))
@@ -140,8 +139,7 @@ def test_pairs_and_single_texts_are_not_taken_for_each_other(runs: Path, tmp_pat
 
 
 def test_several_labels_where_the_model_gives_one(runs: Path, tmp_path: Path) -> None:
-    path = tmp_path / "several.txt"
-    path.write_text("__label__music the choir\n__label__music __label__sports a race\n")
+    path = written(tmp_path / "several.txt", "__label__music the choir\n__label__music __label__sports a race\n")
     with pytest.raises(DataError, match=r"several.txt:2: several labels \(music, sports\)"):
         loaded(runs / "lstm").evaluate(path)
     assert loaded(runs / "several").evaluate(path).examples == 2
@@ -163,8 +161,7 @@ def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
 
 def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
     texts = tiny_texts.documents(60, seed=8)
-    path = tmp_path / "test.tsv"
-    path.write_text(tiny_texts.tsv(texts))
+    path = written(tmp_path / "test.tsv", tiny_texts.tsv(texts))
     pipeline = loaded(runs / "lstm")
     answers = pipeline.predict([d.text for d in texts])
     scores = pipeline.evaluate(path)
@@ -203,8 +200,7 @@ def test_a_file_comes_out_as_it_went_in_but_for_the_labels(runs: Path, tmp_path:
         ("f.tsv", lambda texts: tiny_texts.tsv(texts).removesuffix("\n")),
         ("g.txt", lambda texts: tiny_texts.fasttext(texts).replace("\n", "\n\n").removesuffix("\n")),
     ):  # fmt: skip
-        path = tmp_path / name
-        path.write_text(of(wrong), newline="")
+        path = written(tmp_path / name, of(wrong), newline="")
         # the label before a text is not known to be one by its looks
         assert predicted_file(pipeline, path, "first-word" if of is tiny_texts.first_word else "") == of(expected), name
 
@@ -223,8 +219,7 @@ def test_quoted_line_breaks_survive(runs: Path, tmp_path: Path) -> None:
 
 def test_several_labels_come_out_as_a_list(runs: Path, tmp_path: Path) -> None:
     pipeline, texts = loaded(runs / "several"), tiny_texts.documents(30, seed=5, most_labels=3)
-    path = tmp_path / "a.jsonl"
-    path.write_text(tiny_texts.json_lines(texts))
+    path = written(tmp_path / "a.jsonl", tiny_texts.json_lines(texts))
     out = predicted_file(pipeline, path)
     assert json_without_label(out) == json_without_label(tiny_texts.json_lines(texts))
     said = [list(answer.labels) for answer in pipeline.predict([d.text for d in texts])]
@@ -253,8 +248,7 @@ def linear_recipe(runs: Path, name: str = "topics.tsv", **settings: object) -> R
 
 
 def test_a_linear_classifier_learns_from_all_texts_and_is_scored_by_cross_validation(linear: Path) -> None:
-    pipeline = load(linear)
-    assert isinstance(pipeline, ClassificationPipeline)
+    pipeline = load(linear, kind=ClassificationPipeline)
     texts = tiny_texts.documents(120)
     labels = [answer.label for answer in pipeline.predict([d.text for d in texts])]
     assert np.mean([[label] == d.labels for label, d in zip(labels, texts, strict=True)]) == 1
@@ -271,8 +265,7 @@ def test_a_linear_classifier_learns_from_all_texts_and_is_scored_by_cross_valida
 
 def test_several_labels_have_a_threshold_by_cross_validation(runs: Path) -> None:
     run_tiny(linear_recipe(runs, "several.txt"), runs / "several-linear")
-    pipeline = load(runs / "several-linear")
-    assert isinstance(pipeline, ClassificationPipeline)
+    pipeline = load(runs / "several-linear", kind=ClassificationPipeline)
     assert pipeline.labels.threshold != 0.5
     scores = pipeline.evaluate(runs / "several.txt")
     assert scores.micro_f1 > 0.9
@@ -304,8 +297,7 @@ def test_a_linear_classifier_is_continued_with_the_old_data_alone(linear: Path, 
     with pytest.warns(Notice, match="is read again"):
         recipe = continuing_recipe(linear, None, [], train=tmp_path / "new.tsv")
     run_tiny(recipe, tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    assert isinstance(pipeline, ClassificationPipeline)
+    pipeline = load(tmp_path / "run", kind=ClassificationPipeline)
     old = tiny_texts.documents(40)
     answers = pipeline.predict([*(d.text for d in old), "bow string"])
     assert [[answer.label] for answer in answers] == [*(d.labels for d in old), ["archery"]]

@@ -53,13 +53,6 @@ WITHOUT_RUNS = {"sentence-vectors", "frame-classification-minirocket"}
 """Their pipelines are those of masked language models and of classifiers of frames."""
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The present folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_each_task_has_a_run() -> None:
     assert {*FIRST} == {*task_names()} - WITHOUT_RUNS
 

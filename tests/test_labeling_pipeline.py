@@ -59,9 +59,7 @@ def pipeline(request: pytest.FixtureRequest, runs: Path) -> LabelingPipeline:
 
 
 def loaded(run: Path) -> LabelingPipeline:
-    pipeline = load(trained(run), device="cpu")
-    assert isinstance(pipeline, LabelingPipeline)
-    return pipeline
+    return load(trained(run), device="cpu", kind=LabelingPipeline)
 
 
 def linear_recipe(runs: Path, **settings: object) -> Recipe:
@@ -71,8 +69,7 @@ def linear_recipe(runs: Path, **settings: object) -> Recipe:
 
 def test_a_linear_tagger_learns_from_all_sentences_and_is_scored_by_cross_validation(runs: Path) -> None:
     run_tiny(linear_recipe(runs), runs / "linear")
-    pipeline = load(runs / "linear", device="cpu")
-    assert isinstance(pipeline, LabelingPipeline)
+    pipeline = load(runs / "linear", device="cpu", kind=LabelingPipeline)
     assert pipeline.evaluate(runs / "few.txt").f1 == 1
     records = map(json.loads, (runs / "linear" / "metrics.jsonl").read_text().splitlines())
     (valid,) = (record for record in records if record["kind"] == "valid")

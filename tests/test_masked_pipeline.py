@@ -38,9 +38,7 @@ def run(text: Path, steps_to_learn: Callable[[int], int]) -> Path:
 
 @pytest.fixture(scope="module")
 def pipeline(run: Path) -> MaskedLanguagePipeline:
-    found = ensue.load(run, device="cpu")
-    assert isinstance(found, MaskedLanguagePipeline)
-    return found
+    return ensue.load(run, device="cpu", kind=MaskedLanguagePipeline)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.tokenizers import train_tokenizer
 from training.tiny import run_tiny, small_recipe
 from training.tiny_masked import ENCODER, TRAIN
+from written_files import written
 
 LINES = [
     "a red cat\ta crimson cat", "the blue sea\tthe azure sea", "one dog\ta single dog", "green hills\thills of green",
@@ -36,9 +37,7 @@ def recipe_for(path: Path, **tables: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
-    path.write_text("\n".join(LINES * 3) + "\n", encoding="utf-8")
-    return path
+    return written(tmp_path_factory.mktemp("pairs") / "pairs.tsv", "\n".join(LINES * 3) + "\n", encoding="utf-8")
 
 
 def test_the_loss_is_the_formula_and_so_is_its_gradient() -> None:
@@ -103,8 +102,7 @@ def test_from_pairs_to_use(pairs: Path, tmp_path: Path) -> None:
     judged.write_text("a red cat\ta crimson cat\t5\none dog\ta single dog\t5\na red cat\tthe azure sea\t0\n")
     data = {"valid": str(judged), "test": str(judged)}
     run_tiny(recipe_for(pairs, data=data, train={"steps": 30, "batch_size": 4}), tmp_path / "run")
-    model = ensue.load(tmp_path / "run")
-    assert isinstance(model, SentenceVectorsPipeline)
+    model = ensue.load(tmp_path / "run", kind=SentenceVectorsPipeline)
     assert model.evaluate(judged).spearman > 0.8
     again = recipe_for(pairs, encoder=ENCODER | {"from": str(tmp_path / "run")}, train={"steps": 1})
     run_tiny(again, tmp_path / "more")  # without judged pairs: some are kept
@@ -115,12 +113,10 @@ def test_what_cannot_be_is_one_line(pairs: Path, tmp_path: Path) -> None:
     for tables in ({"train": {"accumulate": 2}}, {"train": {"deterministic": True}}, {"head": {"masked": True}}):
         with pytest.raises(EnsueError, match=r"which split batches|learns only vectors"):
             recipe_for(pairs, **tables)
-    path = tmp_path / "triples.tsv"
-    path.write_text("a\tb\tc\nd\t\tf\n")
+    path = written(tmp_path / "triples.tsv", "a\tb\tc\nd\t\tf\n")
     with pytest.raises(EnsueError, match=r"triples.tsv:2: an empty text; expected one in each of column 2, column 3"):
         run_tiny(recipe_for(path, data={"targets": ["2", "3"]}), tmp_path / "run")
-    path = tmp_path / "lists.jsonl"
-    path.write_text('{"a": "x", "b": ["y", "z"]}\n{"a": "x", "b": [" ", "not alike"]}\n')
+    path = written(tmp_path / "lists.jsonl", '{"a": "x", "b": ["y", "z"]}\n{"a": "x", "b": [" ", "not alike"]}\n')
     with pytest.raises(EnsueError, match=r'lists.jsonl:2: an empty text; expected one in each of "b"'):
         run_tiny(recipe_for(path, data={"sources": ["a"], "targets": ["b"]}), tmp_path / "run")
 

@@ -23,9 +23,7 @@ from training.tiny_pairs import DECODERS, LSTM, SMALL, pair_recipe, pairs, sourc
 
 @pytest.fixture
 def pipeline(learned: Path) -> SequencePipeline:
-    found = ensue.load(learned / "learned", device="cpu")
-    assert isinstance(found, SequencePipeline)
-    return found
+    return ensue.load(learned / "learned", device="cpu", kind=SequencePipeline)
 
 
 def some_sources(count: int = 30) -> list[str]:

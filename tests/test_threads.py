@@ -4,8 +4,7 @@ The models are not trained, and Python changes threads as often as it can.
 """
 
 import random
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -31,16 +30,9 @@ from training.tiny import some_slow
 from training.tiny_texts import FILLERS, PARTS_OF_SPEECH, TOPICS, classifying, columns, sentences, tagging, tsv
 from training.tiny_texts import documents as labeled_texts
 
+pytestmark = pytest.mark.usefixtures("hasty")
 THREADS = 8
 POOL = [word for words in (*PARTS_OF_SPEECH.values(), FILLERS, *TOPICS.values()) for word in words]
-
-
-@pytest.fixture(autouse=True)
-def hasty() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 def at_once(work: Callable[[int], Any]) -> list[Any]:

@@ -13,21 +13,11 @@ import ensue.tasks
 from command_fixtures import Ensue
 from conftest import REPOSITORY
 from ensue.recipe import read_recipe
-from ensue.runs.reporter import Reporter, StepReport
+from training.resuming import At, Killed, die
 from training.tiny import kept, run_tiny
 
 PAGE = (REPOSITORY / "docs" / "adding-a-task.md").read_text()
 MOST_LINES = 150
-
-
-class KilledError(BaseException):
-    """Nothing catches it, as nothing catches a kill."""
-
-
-class Killer(Reporter):
-    def stepped(self, report: StepReport) -> None:
-        if report.step == 25:
-            raise KilledError
 
 
 @pytest.fixture
@@ -73,8 +63,8 @@ def test_it_is_taken_up_again_after_a_kill(parity: Path) -> None:
         {"train.steps": 40, "train.precision": "float32", "train.checkpoint_every": 10, "data.train": "bits.txt"},
     )
     run_tiny(recipe, parity / "undisturbed")
-    with pytest.raises(KilledError):
-        run_tiny(recipe, parity / "killed", reporter=Killer())
+    with pytest.raises(Killed):
+        run_tiny(recipe, parity / "killed", reporter=At(25, die))
     run_tiny(None, parity / "killed", resume=True)
     assert kept(parity / "killed") == kept(parity / "undisturbed")
 

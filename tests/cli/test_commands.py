@@ -23,6 +23,7 @@ from ensue.console.tables import csv_lines
 from ensue.errors import EnsueError
 from ensue.recipe import read_recipe, recipe_names
 from training.tiny import some_slow
+from written_files import written
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -95,8 +96,7 @@ def test_scores_of_several_runs_are_a_table(
     ensue: Ensue, refused: Callable[..., str], trained: Path, tmp_path: Path
 ) -> None:
     lstm, other = trained / "lstm", trained / "transformer"
-    text = tmp_path / "text.txt"
-    text.write_text('the "cat"\nsat, ')
+    text = written(tmp_path / "text.txt", 'the "cat"\nsat, ')
     tables = [
         list(csv.DictReader(io.StringIO(ensue("score", lstm, text, "--csv", *more).out)))
         for more in ((), ("--beside", other))
@@ -264,13 +264,11 @@ def test_what_is_worked_out_first_is_shown(is_terminal: bool, monkeypatch: pytes
     ids=["1 MB line", "one line", "CRLF", "NUL", "emoji", "BOM"],
 )
 def test_unusual_texts_work(content: bytes, ensue: Ensue) -> None:
-    path = Path("na\u00efve \U0001f600 text.txt")
-    path.write_bytes(content)
+    path = written(Path("na\u00efve \U0001f600 text.txt"), content)
     text = content.decode().removeprefix("\ufeff")
     assert ensue("train", "char-lstm", "--train", path, "--out", "out", *SMALL).status == 0
     assert json.loads(Path("out/tokenizer.json").read_text())
-    short = Path("short.txt")
-    short.write_bytes(content[:1000] if content.isascii() else content)
+    short = written(Path("short.txt"), content[:1000] if content.isascii() else content)
     scored = [json.loads(line)["token"] for line in ensue("score", "out", short, "--json").out.splitlines()]
     assert len(scored) == len(short.read_bytes().decode().removeprefix("\ufeff"))
     assert json.loads(ensue("evaluate", "out", path, "--json").out)["characters"] == len(text)

@@ -15,6 +15,7 @@ from ensue.data.records.labeled_files import LEAVE_OUT
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.notices import Notice
+from written_files import written
 
 GOOD = "good day to you"
 TEXTS = {
@@ -62,8 +63,7 @@ def documents(path: Path, **options: Any) -> DocumentSource:
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts_that_lack_something(name: str, tmp_path: Path) -> None:
     content, lacks, line = TEXTS[name]
-    path = tmp_path / name
-    path.write_text(content)
+    path = written(tmp_path / name, content)
     with pytest.raises(DataError) as error:
         list(documents(path))
     assert error.value.in_options().endswith(LEAVE_OUT)
@@ -77,8 +77,7 @@ def test_texts_that_lack_something(name: str, tmp_path: Path) -> None:
 
 
 def test_a_group_is_needed_where_a_row_is_complete(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(f"label;text;who\npos;{GOOD};Ann\n;;\nneg;{GOOD};\n")
+    path = written(tmp_path / "a.csv", f"label;text;who\npos;{GOOD};Ann\n;;\nneg;{GOOD};\n")
     source = DocumentSource(str(path), DocumentChoice(group="who"), incomplete="skip")
     with pytest.raises(DataError, match=r"a.csv:4: no group in column 3"):
         list(source)
@@ -87,8 +86,7 @@ def test_a_group_is_needed_where_a_row_is_complete(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs_that_lack_a_side(name: str, tmp_path: Path) -> None:
     content, lacks, line = PAIRS[name]
-    path = tmp_path / name
-    path.write_text(content)
+    path = written(tmp_path / name, content)
     with pytest.raises(DataError) as error:
         list(PairSource(path))
     assert error.value.in_options().endswith(LEAVE_OUT)
@@ -111,8 +109,7 @@ def test_aligned_files_of_one_length(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SENTENCES)
 def test_sentences_that_lack_labels(name: str, tmp_path: Path) -> None:
     content, line, count = SENTENCES[name]
-    path = tmp_path / name
-    path.write_text(content)
+    path = written(tmp_path / name, content)
     if name != "b.jsonl":  # which has no labels at all
         with pytest.raises(DataError, match=r":\d+: (a word without a label; .*data.incomplete|expected 2 columns)"):
             list(SentenceSource(path, labeled=[None]))
@@ -126,8 +123,7 @@ def test_sentences_that_lack_labels(name: str, tmp_path: Path) -> None:
 
 
 def test_a_location_is_read_again_from_zero(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(TEXTS["a.csv"][0])
+    path = written(tmp_path / "a.csv", TEXTS["a.csv"][0])
     source = documents(path, incomplete="count")
     for _ in range(2):
         assert len(list(source)) == 2

@@ -21,12 +21,9 @@ from ensue.data.parallel import ordered_map
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, EnsueError
 from ensue.text.tokenizers import train_tokenizer
+from training.resuming import Killed
 
 WORDS = "the cat sat on a warm mat while rain fell over the quiet house\n"
-
-
-class KilledError(BaseException):
-    """Nothing catches it, as nothing catches a kill."""
 
 
 @pytest.fixture
@@ -52,7 +49,7 @@ def prepared(source: TextSource, tmp_path: Path) -> Prepare:
         def encode(pieces: Iterable[str]) -> Iterator[Any]:
             for number, ids in enumerate(ordered_map(tokenizer.encode, pieces, processes)):
                 if number == killed_at:
-                    raise KilledError
+                    raise Killed
                 yield ids
 
         texts: dict[str, tuple[TextSource, int, int | None]] = {
@@ -97,7 +94,7 @@ def test_the_ids_are_those_of_the_text(source: TextSource, prepared: Prepare, tm
 def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None:
     prepared("undisturbed")
     for killed_at in (9, 11):
-        with pytest.raises(KilledError):
+        with pytest.raises(Killed):
             prepared("killed", killed_at=killed_at)
         with pytest.raises(DataError, match="incomplete; the same `ensue prepare` continues it"):
             Prepared(tmp_path / "killed")

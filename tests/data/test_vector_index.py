@@ -10,6 +10,7 @@ from ensue.cache import cache_directory
 from ensue.data import vectors as readers
 from ensue.data.vectors import VectorIndex, read_vectors
 from ensue.errors import DataError
+from written_files import written
 
 ROWS = {"the": (1.0, -2.5), "résumé": (3.0, 0.125), "New York": (0.5, 0.25), "the cat": (7.0, 8.0), "": (9.0, 9.0)}
 
@@ -46,8 +47,7 @@ def test_words_are_found_as_reading_finds_them(name: str, tmp_path: Path, monkey
 
 
 def test_places_are_kept_until_the_file_changes(tmp_path: Path) -> None:
-    path = tmp_path / "glove.txt.gz"
-    path.write_bytes(gzip.compress(text(ROWS)))
+    path = written(tmp_path / "glove.txt.gz", gzip.compress(text(ROWS)))
     assert VectorIndex(path).find(["the"])[1].tolist() == [[1.0, -2.5]]
     kept = {file.name: file.stat().st_mtime_ns for file in cache_directory().glob("*.places")}
     assert VectorIndex(path).find(["New York"])[0] == ["New York"]
@@ -58,8 +58,7 @@ def test_places_are_kept_until_the_file_changes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 20, 130])
 def test_places_that_were_cut_off_are_found_anew(tmp_path: Path, left: int) -> None:
-    path = tmp_path / "glove.txt"
-    path.write_bytes(text(ROWS))
+    path = written(tmp_path / "glove.txt", text(ROWS))
     for _ in range(2):
         assert VectorIndex(path).find(["the"])[1].tolist() == [[1.0, -2.5]]
         kept = max(cache_directory().glob("*.places"), key=lambda file: file.stat().st_mtime_ns)
@@ -67,8 +66,7 @@ def test_places_that_were_cut_off_are_found_anew(tmp_path: Path, left: int) -> N
 
 
 def test_without_room_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "glove.txt.gz"
-    path.write_bytes(gzip.compress(text(ROWS)))
+    path = written(tmp_path / "glove.txt.gz", gzip.compress(text(ROWS)))
     monkeypatch.setenv("ENSUE_CACHE_LIMIT", "1B")
     index = VectorIndex(path)
     monkeypatch.setattr(index, "_write_index", lambda path: pytest.fail("there is no room"))

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +16,6 @@ from inspection.translators import MODELS, SOURCE
 pytestmark = pytest.mark.slow
 WORDS = "Ann Lee saw the Sea of London ."
 LONG = (TEXT * 80)[:5_000]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as found:
-        yield found
 
 
 def test_a_token_of_a_language_model(browser: Browser, tmp_path: Path) -> None:

@@ -24,13 +24,6 @@ SLOW_COMMANDS = ("export", "import", "predict again", "graph/predict.py")
 KEPT = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.iterdir())
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The present folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def as_torch_draws(shape: Sequence[int], kind: Any) -> Tensor:
     """Random whole numbers of 16 bits, four from each number of torch's generator."""
     assert kind is np.int16

@@ -25,6 +25,13 @@ def as_kind(kind: type[layers.SequenceLayer], layer: layers.SequenceLayer) -> la
     return other
 
 
+class Plain(layers.Pointwise):
+    """The identity, to which subclasses add a bug."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Identity(), d_in=D)
+
+
 class PeekingAttention(layers.MultiHeadAttention):
     """Each position sees the one after it in its own place."""
 
@@ -176,11 +183,8 @@ class ReversesBlankPadding(ReversesPadding):
         return super().forward(x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0), state, mask=mask)
 
 
-class MixesRows(layers.Pointwise):
+class MixesRows(Plain):
     """Subtracts the mean over the batch."""
-
-    def __init__(self) -> None:
-        super().__init__(nn.Identity(), d_in=D)
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return x - x.mean(0), None
@@ -197,11 +201,8 @@ class OutsideTheStateDict(layers.Pointwise):
         return self.scale * self.module(x), None
 
 
-class DropsInEvaluation(layers.Pointwise):
+class DropsInEvaluation(Plain):
     """Forgets to ask whether it is training."""
-
-    def __init__(self) -> None:
-        super().__init__(nn.Identity(), d_in=D)
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return F.dropout(x, 0.5), None
@@ -284,12 +285,10 @@ class NothingIsAZero(layers.MultiHeadCrossAttention):
         return super().init_state(batch_size, zero if memory is None else memory)
 
 
-class DrawsAtFirst(layers.Pointwise):
+class DrawsAtFirst(Plain):
     """Takes a random number at its first call."""
 
-    def __init__(self) -> None:
-        super().__init__(nn.Identity(), d_in=D)
-        self.is_new = True
+    is_new = True
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         self.is_new = self.is_new and bool(torch.rand(()) < 0)
@@ -308,13 +307,10 @@ class ShowsZerosAtFirst(layers.Window):
         return super().forward(x, state, mask=mask)
 
 
-class KeepsItsFirstMode(layers.Pointwise):
+class KeepsItsFirstMode(Plain):
     """Goes on as it began, in training or in evaluation."""
 
     mode: bool | None = None
-
-    def __init__(self) -> None:
-        super().__init__(nn.Identity(), d_in=D)
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         self.mode = self.training if self.mode is None else self.mode
@@ -336,13 +332,13 @@ class KeepsWeights(layers.Pointwise):
         return F.linear(x, weight + self.kept[1][0], self.module.bias), None
 
 
-class KeepsANumber(layers.Pointwise):
+class KeepsANumber(Plain):
     """Reads the number in an attribute once."""
 
     read: str | None = None
 
     def __init__(self) -> None:
-        super().__init__(nn.Identity(), d_in=D)
+        super().__init__()
         self.rate = 0.5
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:

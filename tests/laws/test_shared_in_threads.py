@@ -1,8 +1,6 @@
 """A layer in training that threads share gives each of them what it gives one alone, and keeps its parameters."""
 
 import copy
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
@@ -17,15 +15,8 @@ from ensue.types import State
 
 from .table import CASES, D_OUT, D
 
+pytestmark = pytest.mark.usefixtures("hasty")
 THREADS, CALLS = 4, 2
-
-
-@pytest.fixture(autouse=True)
-def hasty() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def run(layer: SequenceLayer) -> list[Tensor]:

@@ -60,9 +60,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> ContextualPipeline:
     tables = {"encoder": {"kind": "lstm", "d_model": 8, "num_layers": 2}, "decoder": {"kind": "lstm", "d_model": 8}}
     recipe = pair_recipe(folder / "pairs.tsv", train={"steps": 1, "validations": 1}, **tables)
     run_tiny(recipe, folder / "run")
-    found = ensue.load(folder / "run", device="cpu")
-    assert isinstance(found, ContextualPipeline)
-    return found
+    return ensue.load(folder / "run", device="cpu", kind=ContextualPipeline)
 
 
 ANY_WORDS = st.lists(st.text(max_size=6) | st.sampled_from(WORDS), max_size=8)

@@ -24,9 +24,7 @@ def write_files(folder: Path) -> None:
 
 
 def load(run: Path, **options: Any) -> ClassificationPipeline:
-    pipeline = ensue.load(run, device="cpu", **options)
-    assert isinstance(pipeline, ClassificationPipeline)
-    return pipeline
+    return ensue.load(run, device="cpu", **options, kind=ClassificationPipeline)
 
 
 def assert_same_scores(found: dict[str, Any], expected: dict[str, Any] | None) -> None:

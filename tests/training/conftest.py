@@ -9,29 +9,24 @@ from training.taggers import TAGGED
 from training.tiny import run_tiny, words
 from training.tiny_masked import masked_recipe
 from training.tiny_texts import columns, tsv
+from written_files import written
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text(words(800))
-    return path
+def text(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    return written(tmp_path / "text.txt", words(getattr(request.module, "NUM_WORDS", 800)))
 
 
 @pytest.fixture
 def topics(tmp_path: Path) -> Path:
     """Texts with one of three labels."""
-    path = tmp_path / "topics.tsv"
-    path.write_text(tsv(TEXTS))
-    return path
+    return written(tmp_path / "topics.tsv", tsv(TEXTS))
 
 
 @pytest.fixture
 def names(tmp_path: Path) -> Path:
     """Sentences in three columns; the last one has names in bio."""
-    path = tmp_path / "names.txt"
-    path.write_text(columns(TAGGED))
-    return path
+    return written(tmp_path / "names.txt", columns(TAGGED))
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,7 @@ TAGGED = sentences(120)
 
 
 def load(run: Path, **options: Any) -> LabelingPipeline:
-    pipeline = ensue.load(run, device="cpu", **options)
-    assert isinstance(pipeline, LabelingPipeline)
-    return pipeline
+    return ensue.load(run, device="cpu", **options, kind=LabelingPipeline)
 
 
 def predicted(run: Path, tagged: list[Tagged] = TAGGED) -> list[list[str]]:

@@ -17,14 +17,9 @@ from ensue.cli import main
 from ensue.recipe import read_recipe
 from forked import Forked, forked
 from training.command_lines import command, settings_of
-from training.tiny import kept, needs_bfloat16, run_tiny, words
+from training.tiny import kept, needs_bfloat16, run_tiny
 
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text(words(3000))
-    return path
+NUM_WORDS = 3000
 
 
 def undisturbed(text: Path, run: Path, settings: list[str]) -> None:

@@ -11,6 +11,7 @@ from ensue.tasks.labeling.job import LabelingJob
 from training.taggers import TAGGED, load
 from training.tiny import assert_refused, run_tiny
 from training.tiny_texts import Listener, Tagged, columns, conllu, json_tokens, sentences, tagging
+from written_files import written
 
 
 @pytest.mark.parametrize(("fraction", "trained"), [(0.0, 20), (0.01, 20), (0.25, 15), (0.99, 2)])
@@ -138,8 +139,7 @@ def test_a_sentence_of_ten_thousand_words_among_short_ones(encoder: str, tmp_pat
 @pytest.mark.slow
 def test_a_word_of_a_million_characters(tmp_path: Path) -> None:
     giant = "word" * 250_000
-    path = tmp_path / "a.txt"
-    path.write_text(columns(TAGGED[:30]) + f"\n{giant} NOUN O\nthe DET O\n")
+    path = written(tmp_path / "a.txt", columns(TAGGED[:30]) + f"\n{giant} NOUN O\nthe DET O\n")
     features = {"characters": "lstm", "d_characters": 4, "affixes": 3, "d_shape": 2}
     run_tiny(tagging(path, features=features, steps=8), tmp_path / "run")
     pipeline = load(tmp_path / "run")
@@ -149,8 +149,7 @@ def test_a_word_of_a_million_characters(tmp_path: Path) -> None:
 
 
 def test_words_with_nul_characters(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text(columns(TAGGED[:30]).replace("the", "t\0he"))
+    path = written(tmp_path / "a.txt", columns(TAGGED[:30]).replace("the", "t\0he"))
     run_tiny(
         tagging(path, encoder="none", data={"labels": "2"}, features={"characters": "cnn"}, steps=4), tmp_path / "run"
     )
@@ -160,8 +159,7 @@ def test_words_with_nul_characters(tmp_path: Path) -> None:
 
 
 def test_of_a_single_sentence_nothing_is_for_validation(tmp_path: Path) -> None:
-    path = tmp_path / "one.txt"
-    path.write_text("word A\nend B\n")
+    path = written(tmp_path / "one.txt", "word A\nend B\n")
     job = LabelingJob(tagging(path, data={"valid_fraction": 0.9, "format": "columns"}))
     assert (len(job.split.train), job.split.valid) == (1, None)
     assert job.notes == ["no validation data: the last weights are kept, and no score is measured"]

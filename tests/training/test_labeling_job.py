@@ -19,6 +19,7 @@ from training import tiny_texts
 from training.resuming import assert_resumes
 from training.taggers import TAGGED, load, predicted
 from training.tiny import run_tiny, some_slow
+from written_files import written
 
 FORMATS: dict[str, tuple[str, Callable[[list[tiny_texts.Tagged]], str], dict[str, Any], Scheme | None]] = {
     "iob1": ("a.txt", lambda s: tiny_texts.columns(s, "iob1"), {}, "iob1"),
@@ -50,8 +51,7 @@ QUICK = ("iob1", "json spans")
 @pytest.mark.parametrize("name", some_slow(FORMATS, *QUICK))
 def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_path: Path) -> None:
     file, write, data, scheme = FORMATS[name]
-    path = tmp_path / file
-    path.write_text(write(TAGGED))
+    path = written(tmp_path / file, write(TAGGED))
     if name == "a key of misc":  # every second word has it
         path.write_text(re.sub(r"(\d*[02468]\t\w+.*)\t_$", r"\1\tUpper=No", path.read_text(), flags=re.MULTILINE))
     recipe = tiny_texts.tagging(path, encoder="none", data=data, head={"kind": "crf"}, steps=25, learning_rate=0.1)
@@ -82,8 +82,7 @@ def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Pa
 @pytest.mark.parametrize("wanted", some_slow(["iobes", "file"], "iobes"))
 def test_a_slip_of_the_annotators_stops_nothing(wanted: str, tmp_path: Path) -> None:
     """One sentence of many breaks the scheme; its path is illegal for a CRF."""
-    path = tmp_path / "names.txt"
-    path.write_text("Anna PROPN I-PER\nsees VERB O\n\n" + tiny_texts.columns(TAGGED))
+    path = written(tmp_path / "names.txt", "Anna PROPN I-PER\nsees VERB O\n\n" + tiny_texts.columns(TAGGED))
     listener = tiny_texts.Listener()
     recipe = tiny_texts.tagging(path, head={"kind": "crf", "scheme": wanted}, epochs=1, data={"valid_fraction": 0.0})
     run_tiny(recipe, tmp_path / "run", reporter=listener)
@@ -134,8 +133,7 @@ def test_illegal_paths_are_never_taken_by_heads_that_know_the_scheme(names: Path
 
 def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
-    test = tmp_path / "test.txt"
-    test.write_text(tiny_texts.columns(tiny_texts.sentences(20, seed=7)))
+    test = written(tmp_path / "test.txt", tiny_texts.columns(tiny_texts.sentences(20, seed=7)))
     listener = tiny_texts.Listener()
     outcome = run_tiny(tiny_texts.tagging(names, data={"test": str(test)}), tmp_path / "my run", reporter=listener)
     run = tmp_path / "my run"

@@ -14,9 +14,9 @@ from ensue.extensions.error_analysis.report import _draw as draw_thresholds
 from ensue.extensions.frames.frame_prediction.model import draw_series
 from ensue.extensions.gradients.gradients import EncoderGradients, draw_gradients
 from ensue.runs.pictures import HeatMap, LinePlot, draw_curve
-from ensue.runs.reporter import Reporter
 from ensue.tasks.contract.data_set import draw_confusion
 from training.tiny import run_tiny, some_slow, tiny_recipe
+from training.tiny_texts import Listener
 
 NAMES = ["$1_$2", "$5^$", r"\frac{", "東京", "مرحبا", "a\nb", "😀"]
 
@@ -42,14 +42,6 @@ def test_a_score_that_the_validations_do_not_have(tmp_path: Path) -> None:
     assert (tmp_path / "curve.png").exists()
 
 
-class Notes(Reporter):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def noted(self, note: str) -> None:
-        self.notes.append(note)
-
-
 @pytest.mark.parametrize(("what", "file"), [("draw_curve", "curve.png"), ("write_card", "README.md")])
 def test_what_cannot_be_drawn_or_written_at_the_end_is_a_note(
     what: str, file: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,7 +50,7 @@ def test_what_cannot_be_drawn_or_written_at_the_end_is_a_note(
         raise ValueError("no\nroom")
 
     monkeypatch.setattr(f"ensue.training.run.{what}", broken)
-    notes = Notes()
+    notes = Listener()
     assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", reporter=notes).reason == "finished"
     assert notes.notes == [f"{file} cannot be written: no room"]
 
@@ -66,7 +58,7 @@ def test_what_cannot_be_drawn_or_written_at_the_end_is_a_note(
 def test_a_run_without_matplotlib_is_complete(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", draw_curve)
     monkeypatch.setattr("ensue.runs.pictures.find_spec", lambda name: None)
-    notes = Notes()
+    notes = Listener()
     assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", reporter=notes).reason == "finished"
     assert notes.notes == ["curve.png cannot be written: pictures need matplotlib: pip install 'ensue[pictures]'"]
     assert "curve.png" not in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")

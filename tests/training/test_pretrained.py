@@ -17,9 +17,7 @@ from training.tiny_texts import MEANINGS, tagging, vector_file
 
 
 def load(run: Path, **options: Any) -> LabelingPipeline:
-    pipeline = ensue.load(run, device="cpu", **options)
-    assert isinstance(pipeline, LabelingPipeline)
-    return pipeline
+    return ensue.load(run, device="cpu", **options, kind=LabelingPipeline)
 
 
 def with_vectors(folder: Path, **features: Any) -> LabelingRecipe:

@@ -21,12 +21,12 @@ from ensue.training import run as run_module
 from ensue.training.optimizer import build_optimizer
 from training.tiny import Recorder, kept, run_tiny, seal, tiny_recipe, words
 from training.tiny_texts import tagging
+from written_files import written
 
 
 def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
-    test_text = tmp_path / "test.txt"
-    test_text.write_text(words(100, seed=5))
+    test_text = written(tmp_path / "test.txt", words(100, seed=5))
     recorder = Recorder()
     recipe = tiny_recipe(text, data={"test": str(test_text)})
     outcome = run_tiny(recipe, tmp_path / "my run", reporter=recorder)
@@ -52,8 +52,7 @@ def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, mon
 
 @pytest.mark.slow
 def test_the_scores_of_the_card_are_those_of_the_saved_weights(text: Path, tmp_path: Path) -> None:
-    valid = tmp_path / "valid.txt"
-    valid.write_text(words(150, seed=3))
+    valid = written(tmp_path / "valid.txt", words(150, seed=3))
     outcome = run_tiny(tiny_recipe(text, data={"valid": str(valid)}), tmp_path / "run")
     again = ensue.load(tmp_path / "run", device="cpu").evaluate(valid).as_json()
     assert outcome.valid is not None
@@ -212,8 +211,7 @@ def test_overwrite_keeps_what_is_not_the_runs_and_only_begins_with_good_data(tex
     run_tiny(tiny_recipe(text), tmp_path / "run")
     (tmp_path / "run" / "notes.txt").write_text("mine")
     before = kept(tmp_path / "run")
-    short = tmp_path / "short.txt"
-    short.write_text("too short")
+    short = written(tmp_path / "short.txt", "too short")
     for bad, error in ((tmp_path / "missing.txt", DataError), (short, TrainingError)):
         with pytest.raises(error):
             run_tiny(tiny_recipe(bad), tmp_path / "run", overwrite=True)
@@ -261,8 +259,7 @@ def test_weights_of_another_type_are_noticed(text: Path, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_tokenizer_of_another_model_is_noticed(text: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.txt"
-    other.write_text("0123456789" + text.read_text())
+    other = written(tmp_path / "other.txt", "0123456789" + text.read_text())
     run_tiny(tiny_recipe(text, steps=1), tmp_path / "a")
     run_tiny(tiny_recipe(other, steps=1), tmp_path / "b")
     (tmp_path / "a" / "tokenizer.json").write_bytes((tmp_path / "b" / "tokenizer.json").read_bytes())

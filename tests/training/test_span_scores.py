@@ -112,9 +112,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> LabelingPipeline:
     (folder / "train.jsonl").write_text(json_rows(gold(150, seed=1), as_object, "spans"))
     recipe = tagging(folder / "train.jsonl", head={"kind": "crf"}, features={"affixes": 3}, steps=40)
     run_tiny(recipe, folder / "run")
-    found = load(folder / "run", device="cpu")
-    assert isinstance(found, LabelingPipeline)
-    return found
+    return load(folder / "run", device="cpu", kind=LabelingPipeline)
 
 
 def spans_of(spans: Sequence[Any]) -> set[Place]:

@@ -17,7 +17,8 @@ from ensue.training.loop import TimePlan, Trainer
 from ensue.training.run import begin_job
 from kept_runs.make import RUNS, Made, small
 from page_data import write_data
-from training.tiny import Recorder, run_tiny
+from training.tiny import run_tiny
+from training.tiny_texts import Listener
 
 STEP = 1.0
 NAMES = [
@@ -73,23 +74,15 @@ def recipe_of(name: str, folder: Path, **train: Any) -> Recipe:
     return validate_recipe(document, where="tiny")
 
 
-class Notes(Recorder):
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes: list[str] = []
-
-    def noted(self, note: str) -> None:
-        self.notes.append(note)
-
-
 def run_by_clock(
     recipe: Recipe, out: Path, patch: pytest.MonkeyPatch, *, valid: float, test: float, overhead: float = 0.0,
     **options: Any,
-) -> tuple[Notes, float, list[float], float]:  # fmt: skip
+) -> tuple[Listener, float, list[float], float]:  # fmt: skip
     """Train with `valid` and `test` seconds for all of these data, and `overhead` for each validation. Return the
     reports, the time of the run, and the times of the validations and of the test.
     """
-    clock, used, reports, job_class = Clock(patch), {"valid": 1.0, "test": 1.0}, Notes(), type(begin_job(recipe, None))
+    clock, used, reports = Clock(patch), {"valid": 1.0, "test": 1.0}, Listener()
+    job_class = type(begin_job(recipe, None))
     use_part = job_class.use_part
     sizes: dict[str, int] = {}
 

@@ -7,11 +7,11 @@ import pytest
 
 from ensue.recipe import Recipe, validate_recipe
 from training.cut_down import cut_down
-from training.tiny import Recorder, kept, run_tiny, tiny_recipe, words
+from training.tiny import Recorder, kept, run_tiny, tiny_recipe
 from training.tiny_pairs import pairs
 from training.together import losses_of
 
-STEPS = 50
+NUM_WORDS, STEPS = 600, 50
 ONE_OF_EACH = {
     "char-lstm-large": (2, 3, 4), "char-transformer": (3,), "elmo-small": (3,), "context2vec": (2,), "bert-tiny": (3,),
     "tag-lstm-crf": (3,), "tag-pretrained": (2,), "classify-lstm": (4,), "classify-pairs": (3,), "translate-lstm": (3,),
@@ -20,24 +20,17 @@ ONE_OF_EACH = {
 """Recipes by their kind of batch, of state and of random numbers, with numbers of processes."""
 
 
-@pytest.fixture
-def running_text(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text(words(600))
-    return path
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_losses_of_many_processes_are_those_of_one(
-    name: str, running_text: Path, names: Path, topics: Path, tmp_path: Path
+    name: str, text: Path, names: Path, topics: Path, tmp_path: Path
 ) -> None:
-    data = {"tag": names, "classify": topics}.get(name.partition("-")[0], running_text)
+    data = {"tag": names, "classify": topics}.get(name.partition("-")[0], text)
     if name.partition("-")[0] in ("translate", "transduce", "summarize", "answer"):
         data = tmp_path / "pairs.tsv"
         data.write_text(pairs(60))
     if name.endswith("-pretrained"):
-        run_tiny(cut_down("bert-tiny", running_text), tmp_path / "origin")
+        run_tiny(cut_down("bert-tiny", text), tmp_path / "origin")
     document = cut_down(name, data, tmp_path / "origin").model_dump(exclude_none=True, by_alias=True)
     document["train"] |= {"steps": STEPS, "validations": 2}
     recipe = validate_recipe(document, where=name)
@@ -55,10 +48,8 @@ def exact(name: str, data: Path, **train: Any) -> Recipe:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["char-zoneout", "word-lstm-awd", "tag-lstm-crf", "classify-lstm", "char-transformer"])
-def test_exact_runs_are_the_same_bit_for_bit(
-    name: str, running_text: Path, names: Path, topics: Path, tmp_path: Path
-) -> None:
-    data = {"tag": names, "classify": topics}.get(name.partition("-")[0], running_text)
+def test_exact_runs_are_the_same_bit_for_bit(name: str, text: Path, names: Path, topics: Path, tmp_path: Path) -> None:
+    data = {"tag": names, "classify": topics}.get(name.partition("-")[0], text)
     recipe = exact(name, data, batch_size=10, accumulate=2)
     losses_of(recipe, tmp_path / "of 1")
     for processes in (4,):
@@ -67,8 +58,8 @@ def test_exact_runs_are_the_same_bit_for_bit(
 
 
 @pytest.mark.slow
-def test_exact_runs_go_on_with_another_number_of_processes(running_text: Path, tmp_path: Path) -> None:
-    recipe = exact("char-zoneout", running_text, reset_state=0.3, average=0.9)
+def test_exact_runs_go_on_with_another_number_of_processes(text: Path, tmp_path: Path) -> None:
+    recipe = exact("char-zoneout", text, reset_state=0.3, average=0.9)
     losses_of(recipe, tmp_path / "whole")
     out = tmp_path / "parts"
     for step, processes in ((3, 2), (6, 4), (9, 1)):
@@ -79,8 +70,8 @@ def test_exact_runs_go_on_with_another_number_of_processes(running_text: Path, t
 
 @pytest.mark.slow
 def test_a_reporter_ends_a_run_early_only_in_a_single_process(
-    running_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recorder, "is_enough", lambda recorder: len(recorder.steps) == 1)
-    recipe = tiny_recipe(running_text, steps=3)
+    recipe = tiny_recipe(text, steps=3)
     assert [len(losses_of(recipe, tmp_path / str(count), processes=count)) for count in (1, 2)] == [1, 3]

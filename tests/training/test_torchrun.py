@@ -14,19 +14,13 @@ from pathlib import Path
 import pytest
 
 from training.command_lines import command, settings_of
-from training.tiny import kept, words
+from training.tiny import kept
 
 pytestmark = pytest.mark.slow
+NUM_WORDS = 3000
 RESTARTS = (
     "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "9", "-m", "ensue",
 )  # fmt: skip
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text(words(3000))
-    return path
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from ensue.data.detection.format_table import first_lines
 from ensue.data.detection.kind import detect
 from ensue.data.examples import PairSource
 from ensue.errors import DataError
+from written_files import written
 
 CONLLU = "# newdoc\n# text = Gatos\n1\tGatos\tgato\tNOUN\tN\tGender=Masc|Number=Plur" + "\t_" * 3 + "\tNER=B-X\n\n"
 
@@ -66,8 +67,7 @@ PROSE = "The cat sat on the mat and the dog sat on it\nThe dog saw a cat and the
     ],
 )
 def test_what_a_file_is_taken_for(tmp_path: Path, name: str, text: str, kind: str, format: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
+    path = written(tmp_path / name, gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
     result = detect(path)
     assert (result.kind, result.format, result.is_default) == (kind, format, True)
 
@@ -80,8 +80,7 @@ def test_what_a_file_is_taken_for(tmp_path: Path, name: str, text: str, kind: st
     ],
 )
 def test_a_wrong_line_does_not_hide_what_a_file_is(tmp_path: Path, text: str, kind: str, format: str) -> None:
-    path = tmp_path / "x"
-    path.write_text(text)
+    path = written(tmp_path / "x", text)
     result = detect(path)
     assert (result.kind, result.format, result.is_default) == (kind, format, False)
 
@@ -96,8 +95,7 @@ def test_keys_that_a_person_names_decide_what_json_is(tmp_path: Path) -> None:
 
 
 def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
-    path = tmp_path / "x.txt"
-    path.write_text("a\tO\nb\tO\n\nc\tO\n")
+    path = written(tmp_path / "x.txt", "a\tO\nb\tO\n\nc\tO\n")
     assert detect(path)[:2] == ("sentences", "columns")
     assert detect(path, format="tsv") == ("texts", "tsv", "as --format says", False, ())
     assert detect(path, format="columns").is_default
@@ -107,8 +105,7 @@ def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
 
 
 def test_columns_that_a_person_names_decide_between_pairs_and_texts(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text("source,target,kind\nfine film,it was fine,a\ndull film,it was dull,b\n")
+    path = written(tmp_path / "x.csv", "source,target,kind\nfine film,it was fine,a\ndull film,it was dull,b\n")
     assert detect(path)[:2] == ("pairs", "csv")
     assert detect(path, labels="kind").kind == "texts"
     path.write_text("a,b\nfine film,pos\nso,neg\nwell,pos\n")
@@ -134,8 +131,7 @@ def test_folders(tmp_path: Path) -> None:
 
 
 def test_first_lines_are_whole(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_text("a\r\nb\n\nc", newline="")
+    path = written(tmp_path / "x", "a\r\nb\n\nc", newline="")
     assert first_lines(path) == ["a\r\n", "b\n", "\n", "c"]
     path.write_text("a\n" + "b" * BLOCK_BYTES)
     assert first_lines(path) == ["a\n"]
@@ -154,8 +150,7 @@ def test_codes_of_languages_are_a_header(codes: str, tmp_path: Path) -> None:
     ("third", "kind"), [("CC-BY 2.0 (France) Attribution: tatoeba.org #1", "pairs"), ("x", "texts")]
 )
 def test_a_column_with_licenses_is_not_read(third: str, kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "deu.txt"
-    path.write_text("".join(f"Go on {n}.\tWeiter mit {n}.\t{third} ({n})\n" for n in range(40)))
+    path = written(tmp_path / "deu.txt", "".join(f"Go on {n}.\tWeiter mit {n}.\t{third} ({n})\n" for n in range(40)))
     assert detect(path).kind == kind
     if kind == "pairs":
         assert next(iter(PairSource(path)))[:2] == (("Go on 0.",), ("Weiter mit 0.",))

@@ -14,6 +14,7 @@ from ensue.data.row_formats import text_blocks
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.notices import Notice
+from written_files import written
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*labels are numbers")
 NAMES = (("Anna", "saw", "Rome"), ("B-PER", "O", "B-LOC"))
@@ -106,8 +107,7 @@ LABELED: dict[str, Any] = {
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("name", SENTENCES)
 def test_sentences(tmp_path: Path, name: str, indent: int | None) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(SENTENCES[name], indent=indent))
+    path = written(tmp_path / "a.json", json.dumps(SENTENCES[name], indent=indent))
     assert detect(path).kind == "sentences"
     source = SentenceSource(path)
     assert [(sentence.words, source.format.labels(sentence)) for sentence in source] == [NAMES]
@@ -116,8 +116,7 @@ def test_sentences(tmp_path: Path, name: str, indent: int | None) -> None:
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("name", LABELED)
 def test_labeled_texts(tmp_path: Path, name: str, indent: int | None) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(LABELED[name], indent=indent))
+    path = written(tmp_path / "a.json", json.dumps(LABELED[name], indent=indent))
     assert detect(path).kind == "texts"
     assert [(*d.texts, *d.labels) for d in DocumentSource(str(path))] == TEXTS
 
@@ -177,8 +176,7 @@ def test_cells_with_json(tmp_path: Path, delimiter: str) -> None:
 
 
 def test_lines_of_a_tool_are_converted_one_by_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(json.dumps(row) for row in SENTENCES["DataTurks"] * 2) + "\n")
+    path = written(tmp_path / "a.jsonl", "\n".join(json.dumps(row) for row in SENTENCES["DataTurks"] * 2) + "\n")
     assert len([*SentenceSource(path)]) == 2
 
 

@@ -26,6 +26,7 @@ from ensue.text.character_ngrams import BOUNDARIES, word_characters
 from ensue.text.tokenizer import WordTokenizer
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow, words
+from written_files import written
 
 ELMO: dict[str, Any] = {
     "tokenizer": {"max_size": 15},
@@ -60,16 +61,12 @@ def quick() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bidirectional") / "text.txt"
-    path.write_text(words(900))
-    return path
+    return written(tmp_path_factory.mktemp("bidirectional") / "text.txt", words(900))
 
 
 def trained(tables: dict[str, Any], corpus: Path, folder: Path) -> BidirectionalPipeline:
     run_tiny(recipe(tables, corpus, steps=4, validations=1), folder / "run")
-    found = ensue.load(folder / "run")
-    assert isinstance(found, BidirectionalPipeline)
-    return found
+    return ensue.load(folder / "run", kind=BidirectionalPipeline)
 
 
 @pytest.fixture(scope="module")
@@ -237,8 +234,7 @@ def test_state_is_carried_if_asked(elmo: BidirectionalPipeline) -> None:
 @torch.no_grad()
 def test_perplexity_is_that_of_each_direction(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
     """Of a text whose words the softmax does not all know, against both directions position by position."""
-    path = tmp_path / "text.txt"
-    path.write_text("the cat sat\non zebras while\n")
+    path = written(tmp_path / "text.txt", "the cat sat\non zebras while\n")
     scores = elmo.evaluate(path).as_json()
     assert elmo.scored_items(path).compute() == pytest.approx({"nats_per_token": scores["nats_per_token"]})
     model, spelled = elmo.model, ["the", "cat", "sat", "\n", "on", "zebras", "while", "\n"]
@@ -319,14 +315,12 @@ def test_interrupted_killed_and_resumed_is_bit_identical(tables: dict[str, Any],
 @pytest.mark.slow
 def test_contexts_learn_which_words_fit(tmp_path: Path) -> None:
     """Each word of this text follows from its neighbors."""
-    path = tmp_path / "text.txt"
-    path.write_text("the cat eats fish .\nthe dog eats meat .\n" * 150)
+    path = written(tmp_path / "text.txt", "the cat eats fish .\nthe dog eats meat .\n" * 150)
     run_tiny(
         recipe(CONTEXT | {"encoder": {"kind": "lstm", "d_model": 12}}, path, steps=150, learning_rate=0.02),
         tmp_path / "run",
     )
-    model = ensue.load(tmp_path / "run")
-    assert isinstance(model, BidirectionalPipeline)
+    model = ensue.load(tmp_path / "run", kind=BidirectionalPipeline)
     assert model.neighbors("the [] eats meat .", 1)[0].word == "dog"
     assert model.neighbors("the cat eats [] .", 1)[0].word == "fish"
 

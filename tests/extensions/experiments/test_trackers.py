@@ -10,9 +10,10 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.runs.directory import RunDirectory
-from ensue.runs.reporter import MetricsLog, StepReport
+from ensue.runs.reporter import MetricsLog
 from ensue.trackers import trackers_of
 from ensue.trackers.tracker import Record, TrackedReporter, Tracker, numbers
+from training.resuming import At, Killed, die
 from training.tiny import Recorder, run_tiny, tiny_recipe, words
 from training.tiny_texts import Listener
 
@@ -22,16 +23,6 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("ensue.trackers.tracker.READ_SECONDS", 0)
     (tmp_path / "text.txt").write_text(words(300))
     return tmp_path / "text.txt"
-
-
-class KilledError(BaseException):
-    """Nothing catches it, as nothing catches a kill."""
-
-
-class Killer(Recorder):
-    def stepped(self, report: StepReport) -> None:
-        if report.step == 7:
-            raise KilledError
 
 
 class Fragile(Tracker):
@@ -54,8 +45,8 @@ class Fragile(Tracker):
 
 def killed_and_resumed(text: Path, out: Path, name: str) -> list[Record]:
     recipe = tiny_recipe(text)
-    with pytest.raises(KilledError):
-        run_tiny(recipe, out, reporter=TrackedReporter(Killer(), out, trackers_of([name])))
+    with pytest.raises(Killed):
+        run_tiny(recipe, out, reporter=TrackedReporter(At(7, die), out, trackers_of([name])))
     run_tiny(recipe, out, reporter=TrackedReporter(Recorder(), out, trackers_of([name])), resume=True)
     return [*MetricsLog(out / "metrics.jsonl").records()]
 

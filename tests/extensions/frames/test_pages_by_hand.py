@@ -1,23 +1,16 @@
 """Pages about models of frames in a browser: by keys, by the pointer, and for everybody."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ensue.extensions.frames.data.series import Series
 from extensions.frames.small_frames import frame_classifier, frame_predictor, frame_tagger, frames
-from inspection.browser import Browser, browsing
+from inspection.browser import Browser
 from inspection.keyboard import check_accessible, press, shown
 from inspection.small import number
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
 
 
 def test_a_frame_by_the_keys_and_the_pointer(browser: Browser, tmp_path: Path) -> None:

@@ -18,9 +18,7 @@ from training.tiny_pairs import DECODERS, LSTM, pair_recipe, pairs, sources_of, 
 
 @pytest.fixture
 def pipeline(learned: Path) -> SequencePipeline:
-    loaded = ensue.load(learned / "learned", device="cpu")
-    assert isinstance(loaded, SequencePipeline)
-    return loaded
+    return ensue.load(learned / "learned", device="cpu", kind=SequencePipeline)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from ensue.data.detection.kind import detect
 from ensue.data.examples import PairSource
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
+from written_files import written
 
 PO = r"""# Translations of a program.
 msgid ""
@@ -69,16 +70,14 @@ def sides(location: Path) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-15"])
 def test_messages_of_gettext(tmp_path: Path, encoding: str) -> None:
-    path = tmp_path / "de.po"
-    path.write_text(PO.replace("UTF-8", encoding).replace("„%s“", "»%s«"), encoding=encoding)
+    path = written(tmp_path / "de.po", PO.replace("UTF-8", encoding).replace("„%s“", "»%s«"), encoding=encoding)
     assert sides(path) == [
         ('Open "%s"\n', "»%s« öffnen\n"), ("Save", "Speichern"), ("%d file", "%d Datei"), ("%d files", "%d Dateien"),
     ]  # fmt: skip
 
 
 def test_a_message_about_a_charset_is_no_header(tmp_path: Path) -> None:
-    path = tmp_path / "de.po"
-    path.write_text('msgid "charset=latin-1"\nmsgstr "Größe"\n', encoding="utf-8")
+    path = written(tmp_path / "de.po", 'msgid "charset=latin-1"\nmsgstr "Größe"\n', encoding="utf-8")
     assert sides(path) == [("charset=latin-1", "Größe")]
 
 
@@ -129,8 +128,7 @@ def test_a_message_of_many_lines_does_not_take_the_square_of_its_length(tmp_path
 
 @pytest.mark.parametrize("sign", ["b", "\\n"])
 def test_a_long_line_of_messages_takes_memory_with_its_length(tmp_path: Path, sign: str) -> None:
-    path = tmp_path / "a.po"
-    path.write_text(f'msgid "a"\nmsgstr "{sign * 50_000}"\n')
+    path = written(tmp_path / "a.po", f'msgid "a"\nmsgstr "{sign * 50_000}"\n')
     tracemalloc.start()
     try:
         assert len(list(text_blocks(path, "utf-8"))) == 1

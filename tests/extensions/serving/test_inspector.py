@@ -10,7 +10,7 @@ from ensue import load
 from ensue.recipe import read_recipe
 from ensue.training.run import train_run
 from extensions.serving.running import Running, language_run
-from inspection.browser import Browser, browsing
+from inspection.browser import Browser
 from page_data import tiny
 
 pytestmark = pytest.mark.slow
@@ -21,12 +21,6 @@ SEA = "The sea was calm."
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
     return [language_run(folder / "lstm"), language_run(folder / "gru", "char-gru")]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browsing(tmp_path_factory.mktemp("browser")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
