@@ -5,13 +5,15 @@
 
 DATA is the folder of the data sets (`text_sets.py`): single texts, and the pairs of MRPC and RTE. The method `with
 en-vectors` is `classify-linear` with `features.vectors`, and needs the package `ensue-en-vectors`
-(docs/installed-models.md); the peer fastText needs fasttext-wheel. A draw takes `size` training texts at random, the
-same for all methods, which are tested on the same 2,000 test texts, or on all if there are fewer. ensue's methods are
-recipes with their defaults. The peers (`few_labels_peers.py`) choose the strength of their regularization by five
-folds. Each result is a line of OUT/results.jsonl; a result that is there is not measured again. The script prints means
-and standard deviations over the draws, with the processor seconds of training, in one thread. A result also has the
-processor seconds of the test, the bytes on disk, and the calibration error if there are probabilities. The estimate of
-`classify-linear` is its accuracy in cross-validation.
+(docs/installed-models.md); the peer fastText needs fasttext-wheel. Model2Vec needs `model2vec` and a static sentence
+model, whose folder is the environment variable MODEL2VEC. spaCy, for single texts, is installed in OUT/spacy and
+trained there by `spacy_few.py`. A draw takes `size` training texts at random, the same for all methods, which are
+tested on the same 2,000 test texts, or on all if there are fewer. ensue's methods are recipes with their defaults. The
+peers (`few_labels_peers.py`) choose the strength of their regularization by five folds. Each result is a line of
+OUT/results.jsonl; a result that is there is not measured again. The script prints means and standard deviations over
+the draws, with the processor seconds of training, in one thread. A result also has the processor seconds of the test,
+the bytes on disk, and the calibration error if there are probabilities. The estimate of `classify-linear` is its
+accuracy in cross-validation.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any
 import numpy as np
 from classification import written
 from few_examples import Result, measure_all, train_recipe
+from spacy_process import learn_from_few
 from text_sets import Example, ag_news, cr, imdb, mpqa, mr, mrpc, names, rte, sms, sst2, subj
 
 from ensue.metrics.classification import ClassificationTally
@@ -47,6 +50,7 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "classify-bag": ("classify-bag", {}),
     "classify-lstm": ("classify-lstm", {}),
 }
+SPACY = "spaCy"
 
 
 def read(name: str, data: Path) -> tuple[list[Example], list[Example]]:
@@ -57,6 +61,11 @@ def read(name: str, data: Path) -> tuple[list[Example], list[Example]]:
 
 def measure(name: str, method: str, train: Sequence[Example], test: Sequence[Example], folder: Path) -> Result:
     """Fit a method, and return its accuracy, seconds, bytes and calibration error."""
+    if method == SPACY:
+        parts = ([(*example.texts, example.label) for example in part] for part in (train, test))
+        result = learn_from_few("textcat", *parts, folder)
+        pairs = zip(result.pop("answers"), test, strict=True)
+        return {"score": sum(label == example.label for label, example in pairs) / len(test), **result}
     if method not in PEERS:
         files = [written(examples, folder / f"{kind}.jsonl") for kind, examples in (("train", train), ("test", test))]
         recipe, settings = RECIPES[method]
@@ -72,7 +81,7 @@ def measure(name: str, method: str, train: Sequence[Example], test: Sequence[Exa
     result = {"score": float((predicted == answers).mean()), "seconds": seconds, "test_seconds": test_seconds}
     if hasattr(model, "predict_proba"):
         result["calibration_error"] = calibration_error(model.predict_proba(texts), model.classes_, answers)
-    if method != "fastText":
+    if method != "fastText":  # of Model2Vec and en-vectors without the vectors
         result["bytes"] = len(pickle.dumps(model))
     return result
 
@@ -88,4 +97,4 @@ def calibration_error(probabilities: Any, labels: Sequence[str], answers: Any) -
 if __name__ == "__main__":
     sets = {name: partial(read, name) for name in SETS}
     defaults = ["classify-linear", "with en-vectors", *PEERS]
-    measure_all(__doc__, sets, [*RECIPES, *PEERS], measure, draws=5, tested=2_000, defaults=defaults)
+    measure_all(__doc__, sets, [*RECIPES, *PEERS, SPACY], measure, draws=5, tested=2_000, defaults=defaults)

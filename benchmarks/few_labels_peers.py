@@ -1,4 +1,4 @@
-"""The peers of `few_labels.py`: classifiers of texts and of pairs of texts by scikit-learn and fastText.
+"""The peers of `few_labels.py`: classifiers of texts and of pairs of texts by scikit-learn, fastText and Model2Vec.
 
 A peer of pairs has TF-IDF weights (or vectors) u and v of both texts, and reads |u - v|, u * v and their cosine. NB-SVM
 and fastText read the n-grams of both texts, each with a mark: whether it is in both texts (NB-SVM), or in which
@@ -7,9 +7,10 @@ and fastText read the n-grams of both texts, each with a mark: whether it is in 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -30,6 +31,10 @@ try:
     import fasttext
 except ModuleNotFoundError:  # needed by one peer alone
     fasttext = None
+try:
+    from model2vec import StaticModel
+except ModuleNotFoundError:  # needed by one peer alone
+    StaticModel = None
 
 Texts = Sequence[tuple[str, ...]]
 STRENGTHS = [10 ** (power / 2) for power in range(-2, 8)]
@@ -170,6 +175,17 @@ def embedded(texts: Sequence[str]) -> Any:
     return ensue.load("en-vectors").embed(list(texts))
 
 
+@cache
+def static_model() -> Any:
+    """Return the static sentence model whose folder is the environment variable MODEL2VEC."""
+    return StaticModel.from_pretrained(os.environ["MODEL2VEC"])
+
+
+def encoded(texts: Sequence[str]) -> Any:
+    """Return Model2Vec's vectors of texts."""
+    return static_model().encode(list(texts)).astype(np.float32)
+
+
 def regression(*features: Any) -> Any:
     """Return a logistic regression of features."""
     union = TextFeatures(make_union(*features))
@@ -183,4 +199,5 @@ PEERS: dict[str, Callable[[], Any]] = {
     "NB-SVM": naive_bayes_svm,
     "fastText": FastText,
     "en-vectors, logistic regression": lambda: regression(FunctionTransformer(embedded)),
+    "Model2Vec, logistic regression": lambda: regression(FunctionTransformer(encoded)),
 }

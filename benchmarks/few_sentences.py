@@ -8,8 +8,9 @@ English-EWT and Chinese-GSD, dev) and Chinese resumes (dev) are read as words an
 takes `size` training sentences at random, the same for all methods, which are tested on the same sentences. ensue's
 methods are recipes with their defaults. CRFsuite (`pip install python-crfsuite`) has words, affixes, shapes and flags
 of the word, words, shapes and flags of its neighbors, and the words two positions away; its L2 factor is chosen by
-three folds. Each result is a line of OUT/results.jsonl; a result that is there is not measured again. The script prints
-means and standard deviations over the draws, with the processor seconds of training, in one thread.
+three folds. spaCy, for spans of English words, is installed in OUT/spacy and trained there by `spacy_few.py`. Each
+result is a line of OUT/results.jsonl; a result that is there is not measured again. The script prints means and
+standard deviations over the draws, with the processor seconds of training, in one thread.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from few_examples import Result, measure_all, train_recipe
+from spacy_process import learn_from_few
 
 from ensue.data.decoding import decoded
 from ensue.text.schemes import convert, spans
@@ -35,7 +37,7 @@ SETS = {
 }
 """The training file, the test file, and the columns of words and labels."""
 RECIPES = ("tag-linear", "tag-lstm-crf", "tag-lstm")
-PEER = "CRFsuite"
+PEER, SPACY = "CRFsuite", "spaCy"
 FACTORS = (0.003, 0.03, 0.3)
 Sentence = list[tuple[str, str]]
 
@@ -136,6 +138,11 @@ def measure(name: str, method: str, train: Sequence[Sentence], test: Sequence[Se
     """Fit a method, and return its score and seconds."""
     if method == PEER:
         return by_crfsuite(train, test, folder, has_spans="upos" not in name)
+    if method == SPACY:
+        parts = ([tuple(zip(*sentence, strict=True)) for sentence in part] for part in (train, test))
+        result = learn_from_few("ner", *parts, folder)
+        gold = ([label for _, label in sentence] for sentence in test)
+        return {"score": score(zip(gold, result.pop("answers"), strict=True), has_spans=True), **result}
     files = [write(sentences, folder / f"{kind}.txt") for kind, sentences in (("train", train), ("test", test))]
     settings = {"data.format": "columns"}
     return train_recipe(method, *files, folder / "run", "accuracy" if "upos" in name else "f1", **settings)
@@ -143,4 +150,4 @@ def measure(name: str, method: str, train: Sequence[Sentence], test: Sequence[Se
 
 if __name__ == "__main__":
     sets = {name: partial(read_set, name) for name in SETS}
-    measure_all(__doc__, sets, [*RECIPES, PEER], measure, draws=3, tested=1_500, defaults=["tag-linear", PEER])
+    measure_all(__doc__, sets, [*RECIPES, PEER, SPACY], measure, draws=3, tested=1_500, defaults=["tag-linear", PEER])

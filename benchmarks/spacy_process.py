@@ -1,6 +1,7 @@
 """spaCy in an environment and a process of its own: installed, trained on a treebank, and asked to measure itself.
 
-What runs there is `spacy_tagger.py`; what it is compared to is in `tagging.py`.
+What runs there is `spacy_tagger.py`, which is compared in `tagging.py`, and `spacy_few.py`, which is compared in
+`few_labels.py` and `few_sentences.py`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-SPACY_SIDE = str(Path(__file__).with_name("spacy_tagger.py"))
+SPACY_SIDE, FEW = (str(Path(__file__).with_name(name)) for name in ("spacy_tagger.py", "spacy_few.py"))
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -74,6 +76,21 @@ class SpacyTagger:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
+
+
+def learn_from_few(component: str, train: Iterable[Any], test: Iterable[Any], folder: Path) -> dict[str, Any]:
+    """Train spaCy's component `textcat` or `ner` by `spacy_few.py`. Return the predicted labels of test examples,
+    seconds and bytes. The environment of spaCy is beside `folder`.
+    """
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    for name, examples in (("train", train), ("test", test)):
+        lines = [json.dumps(example) + "\n" for example in examples]
+        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    files = [folder / "train.jsonl", folder / "test.jsonl", folder]
+    command = [install(folder.parent.parent / "spacy"), FEW, component, *files]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ONE_THREAD)
+    result: dict[str, Any] = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
+    return result
 
 
 def install(environment: Path) -> Path:

@@ -14,7 +14,7 @@ import pytest
 
 from command_fixtures import Ensue
 from ensue.errors import EnsueError
-from ensue.recipe import Recipe, read_recipe
+from ensue.recipe import BUDGETS, Recipe, read_recipe
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
 
@@ -183,7 +183,7 @@ def test_plain_text(ensue: Ensue) -> None:
         "characters in a line         0      12  10.3    19       19\n"
         "\n"
         "recipe: char-lstm, since it is running text\n"
-        "next: ensue train char-lstm --train book.txt --out model\n"
+        "next: ensue train char-lstm --train book.txt --set train.tokens=100000 --out model\n"
     )
 
 
@@ -443,6 +443,18 @@ def test_train_without_a_recipe_proposes_one(refused: Callable[..., str]) -> Non
     assert (
         refused("train", write("my.recipe", "[train]\nsteps = 1\n"), "--train", "nowhere") == "Missing option '--out'."
     )
+
+
+def test_little_text_is_read_ten_times() -> None:
+    """A large text keeps the budget of the recipe, and a budget of the caller is the only one."""
+    little, tiny, large = (write(f"{size}.txt", "The old house. " * size) for size in (4_000, 10, 33_334))
+    assert read_recipe("auto", train=little).train.tokens == 600_000
+    assert read_recipe("auto", train=tiny).train.tokens == 100_000
+    assert read_recipe("auto", train=large).train == read_recipe("char-lstm").train
+    for name in BUDGETS:
+        assert read_recipe("auto", [f"train.{name}=3"], train=tiny).train.budget == name
+    assert read_recipe("auto", {"train": {"seconds": 3}}, train=tiny).train.budget == "seconds"
+    assert read_recipe("auto", ["train.batch_size=2"], train=tiny).train.budget == "tokens"
 
 
 def test_slips_against_the_scheme(ensue: Ensue) -> None:

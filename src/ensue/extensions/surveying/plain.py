@@ -18,6 +18,10 @@ from ensue.text.boundaries import cut_at_boundaries
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
 _MIN_SHARE = 0.95
 """The share of numbers among the words above which columns are proposed."""
+LITTLE_TEXT, _NUM_READINGS, _MIN_TOKENS = 500_000, 10, 100_000
+"""The size below which training reads a text ten times, and at least so many tokens, in place of a budget in seconds.
+More readings of 50,000 and 200,000 characters were measured to be worse (docs/few-labels.md).
+"""
 
 
 @dataclass
@@ -89,6 +93,11 @@ class PlainReport(Report[PlainSummary]):
 
     def recipe(self) -> tuple[str, str, str]:
         return ("" if self._is_arff() else "char-lstm"), "model", "it is running text"
+
+    def settings(self) -> Iterator[str]:
+        yield from super().settings()
+        if 0 < (size := self.summary.num_characters) < LITTLE_TEXT:
+            yield f"train.tokens={max(_MIN_TOKENS, _NUM_READINGS * size)}"
 
     def _is_arff(self) -> bool:
         return all({name, name.upper()} & self.summary.words.keys() for name in ("@relation", "@data"))

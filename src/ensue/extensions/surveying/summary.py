@@ -11,12 +11,12 @@ from typing import Any
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.kind import data_kind, detect
-from ensue.data.files import named_locations
+from ensue.data.files import all_files, named_locations
 from ensue.errors import DataError, EnsueError, OverlapError
 from ensue.extensions.surveying.counts import Summary
 from ensue.extensions.surveying.documents import DocumentReport, survey_documents
 from ensue.extensions.surveying.pairs import PairReport, survey_pairs
-from ensue.extensions.surveying.plain import PlainReport, PlainSummary, survey_plain
+from ensue.extensions.surveying.plain import LITTLE_TEXT, PlainReport, PlainSummary, survey_plain
 from ensue.extensions.surveying.report import Report
 from ensue.extensions.surveying.sentences import SentenceReport, SentenceSurvey
 
@@ -94,8 +94,8 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     keys = ("format", "words", "labels", "encoding")
     options: dict[str, Any] = {key: values[key].strip("\"'") for key in keys if key in values}
     detected, encoding = detect(location, **options), options.get("encoding", "utf-8")
-    is_plain = detected.kind == "text"
-    summary: Summary = PlainSummary(detected, location, encoding) if is_plain else summarize(location, **options)
+    is_large_text = detected.kind == "text" and sum(file.stat().st_size for file in all_files(location)) > LITTLE_TEXT
+    summary: Summary = PlainSummary(detected, location, encoding) if is_large_text else summarize(location, **options)
     if summary.error:
         raise summary.error
     report = _make_report(summary, options)
@@ -104,6 +104,8 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
         raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")
     recipe, _, reason = report.recipe()
     keys_set = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
+    has_budget = any(map(re.compile(r"train\b.*\b(steps|epochs|tokens|seconds)\b").match, settings))
     needed = [setting for setting in report.settings() if setting.partition("=")[0] not in keys_set]
+    needed = [setting for setting in needed if not (has_budget and setting.startswith("train."))]
     with_settings = f" with {shlex.join(needed)}" if needed else ""
     return recipe, needed, f"{description}; recipe: {recipe}{with_settings}, since {reason}"
