@@ -49,7 +49,8 @@ def kernel() -> ProductKernels:
 def rounded(x: NDArray[np.float32], axis: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Integers of at most 127, and their unit, for each row (axis 1) or column (axis 0)."""
     largest = np.abs(x).max(axis, keepdims=True)
-    return np.rint(x * (np.float32(127) / largest)).astype(np.int64), largest.astype(np.float64) / 127
+    unit = largest / np.float32(127)
+    return np.rint(x * (1 / unit)).astype(np.int64), unit.astype(np.float64)
 
 
 def product(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -28,63 +28,89 @@ typedef int32_t quad __attribute__((aligned(1), may_alias));
 enum {
     LARGEST = 127,
     QUAD = 4,
-    DEPTH = 4096,    /* 128 * 127 * DEPTH fits 32 bits */
-    A_LD = DEPTH + 64, /* not a power of two, whose multiples map to few sets of the cache */
+    DEPTH = 4096, /* 255 * 127 * DEPTH fits 32 bits */
+    GAP = 64,     /* bytes between rows of A, whose distance is then no power of two: such map to few sets of a cache */
+    COPY_BYTES = TILE_ROWS * (DEPTH + GAP),
 };
 
 INLINE int64_t quads(int64_t k) { return (k + QUAD - 1) / QUAD; }
 INLINE int64_t packed_size_int8(int64_t k, int64_t n) {
-    return (n + PANEL - 1) / PANEL * PANEL * (quads(k) + (k + DEPTH - 1) / DEPTH * 2);
+    int64_t blocks = k == 0 ? 1 : (k + DEPTH - 1) / DEPTH;
+    return (n + PANEL - 1) / PANEL * PANEL * (quads(k) + 2 * blocks);
 }
 
-/* Rounds from[0], from[stride], ... to multiples of the unit that it returns: NaN if a number is not finite. */
-INLINE real round_numbers(int64_t k, const real *from, int64_t stride, int8_t *to) {
+/* The unit of from[0], from[stride], ...: their maximum / 127; NaN if a number is not finite. */
+INLINE real unit_of(int64_t k, const real *from, int64_t stride) {
     typedef bits some_bits __attribute__((may_alias));
     const some_bits *patterns = (const some_bits *)from;
     const real tiny = 1e-30f, infinite = INFINITY;
     bits most = 0, lower, upper;
+    real largest;
     memcpy(&lower, &tiny, sizeof lower);
     memcpy(&upper, &infinite, sizeof upper);
     for (int64_t p = 0; p < k; p++) {
         bits size = patterns[p * stride] & INT32_MAX;
         most = size > most ? size : most;
     }
-    if (most < lower || most >= upper) {
-        memset(to, 0, (size_t)k);
-        return most < lower ? 0 : NAN;
-    }
-    real largest;
     memcpy(&largest, &most, sizeof largest);
-    const real factor = LARGEST / largest;
-    for (int64_t p = 0; p < k; p++)
+    return most < lower ? 0 : most < upper ? largest / LARGEST : NAN;
+}
+
+/* Rounds numbers to multiples of a unit, and to zeros without one. */
+INLINE void round_numbers(int64_t k, const real *from, int64_t stride, real unit, int8_t *to) {
+    const real factor = unit > 0 ? 1 / unit : 0;
+    for (int64_t p = 0; unit > 0 && stride == 1 && p < k; p++)
+        to[p] = (int8_t)(int32_t)rintf(from[p] * factor);
+    for (int64_t p = 0; unit > 0 && stride != 1 && p < k; p++)
         to[p] = (int8_t)(int32_t)rintf(from[p * stride] * factor);
-    return largest / LARGEST;
+    if (!(unit > 0))
+        memset(to, 0, (size_t)k);
+}
+
+/* Packs LANES or fewer columns and at most DEPTH rows: half of a block. */
+INLINE void pack_half(int64_t k, int64_t columns, const real *B, int64_t row_stride, int64_t column_stride, real *units) {
+    enum { ROWS = 8 * LANES, LD = ROWS + LANES }; /* quads; not a power of two */
+    real square[LANES][LD];
+    real *numbers = units + 2 * PANEL;
+    for (int64_t c = 0; c < LANES; c++)
+        units[c] = c < columns ? unit_of(k, B + c * column_stride, row_stride) : 0;
+    ints sums = (ints){0};
+    for (int64_t q = 0; q < quads(k); q += ROWS) {
+        int64_t some = minimum(k - q * QUAD, ROWS * QUAD), rows = quads(some), r = 0;
+        for (int64_t c = 0; c < LANES; c++) {
+            int64_t count = c < columns ? some : 0;
+            int8_t *to = (int8_t *)square[c];
+            round_numbers(count, B + c * column_stride + q * QUAD * row_stride, row_stride, units[c], to);
+            memset(to + count, 0, (size_t)(rows * QUAD - count));
+        }
+        for (; r + LANES <= rows; r += LANES)
+            transpose_square(*square + r, LD, numbers + (q + r) * PANEL, PANEL);
+        for (; r < rows; r++)
+            for (int64_t c = 0; c < LANES; c++)
+                ((quad *)numbers)[(q + r) * PANEL + c] = ((const quad *)square[c])[r];
+        for (r = 0; r < rows; r++)
+            sums = ADD_QUADS(sums, SAME_QUADS((int)0x80808080), *(const any_ints *)(numbers + (q + r) * PANEL));
+    }
+    *(any_ints *)(units + PANEL) = sums;
 }
 
 UNUSED static void pack_int8(int64_t k, int64_t n, const real *B, int64_t row_stride, int64_t column_stride,
                              real *packed) {
-    int8_t column[DEPTH];
-    memset(packed, 0, (size_t)packed_size_int8(k, n) * sizeof(real));
-    for (int64_t j = 0; j < n; j += PANEL)
-        for (int64_t p = 0, depth; p < k; p += depth, packed += packed_size_int8(depth, PANEL)) {
-            quad *sums = (quad *)packed + PANEL, *numbers = sums + PANEL;
+    for (int64_t j = 0; j < n; j += PANEL) {
+        int64_t p = 0, depth;
+        do {
             depth = minimum(DEPTH, k - p);
-            for (int64_t c = 0; c < minimum(PANEL, n - j); c++) {
-                int32_t sum = 0;
-                packed[c] = round_numbers(depth, B + p * row_stride + (j + c) * column_stride, row_stride, column);
-                for (int64_t q = 0; q < depth; q++)
-                    sum += column[q];
-                sums[c] = 128 * sum;
-                memset(column + depth, 0, (size_t)(-depth & (QUAD - 1)));
-                for (int64_t q = 0; q < quads(depth); q++)
-                    numbers[q * PANEL + c] = ((const quad *)column)[q];
-            }
-        }
+            for (int64_t half = 0; half < PANEL; half += LANES)
+                pack_half(depth, minimum(LANES, n - j - half), B + p * row_stride + (j + half) * column_stride,
+                          row_stride, column_stride, packed + half);
+            packed += packed_size_int8(depth, PANEL);
+        } while ((p += depth) < k);
+    }
 }
 
 /* C (rows x PANEL) = or += A times one panel. */
-INLINE void tile_int8(const int rows, int64_t k, const uint8_t *A, const real *units, const real *panel, real *C,
-                      int64_t ldc, int accumulate) {
+INLINE void tile_int8(const int rows, int64_t k, const uint8_t *A, int64_t lda, const real *units, const real *panel,
+                      real *C, int64_t ldc, int accumulate) {
     ints sum[TILE_ROWS][2];
     const real *numbers = panel + 2 * PANEL;
 #pragma GCC unroll 12
@@ -97,7 +123,7 @@ INLINE void tile_int8(const int rows, int64_t k, const uint8_t *A, const real *u
         KEEP(right);
 #pragma GCC unroll 12
         for (int i = 0; i < rows; i++) {
-            ints both = SAME_QUADS(*(const quad *)(A + i * A_LD + q * QUAD));
+            ints both = SAME_QUADS(*(const quad *)(A + i * lda + q * QUAD));
             sum[i][0] = ADD_QUADS(sum[i][0], both, left);
             sum[i][1] = ADD_QUADS(sum[i][1], both, right);
             KEEP(sum[i][0]);
@@ -117,10 +143,10 @@ INLINE void tile_int8(const int rows, int64_t k, const uint8_t *A, const real *u
 
 #define CASE(rows) \
     case rows: \
-        tile_int8(rows, k, A, units, panel, C, ldc, accumulate); \
+        tile_int8(rows, k, A, lda, units, panel, C, ldc, accumulate); \
         break;
-static void rows_int8(int64_t rows, int64_t k, const uint8_t *A, const real *units, const real *panel, real *C,
-                      int64_t ldc, int accumulate) {
+static void rows_int8(int64_t rows, int64_t k, const uint8_t *A, int64_t lda, const real *units, const real *panel,
+                      real *C, int64_t ldc, int accumulate) {
     switch (rows) {
         CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #if TILE_ROWS == 12
@@ -132,29 +158,32 @@ static void rows_int8(int64_t rows, int64_t k, const uint8_t *A, const real *uni
 
 UNUSED static void gemm_int8(int64_t m, int64_t n, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
                              const real *packed, real *C, int64_t ldc, int accumulate) {
-    enum { STRIP = 8 * TILE_ROWS };
-    _Alignas(64) uint8_t copy[STRIP * A_LD];
-    real units[STRIP], edge[TILE_ROWS * PANEL];
+    _Alignas(64) uint8_t copy[COPY_BYTES];
+    real units[COPY_BYTES / GAP], edge[TILE_ROWS * PANEL];
     int64_t p = 0, depth;
     do {
         depth = minimum(DEPTH, k - p);
+        int64_t lda = quads(depth) * QUAD + GAP, most = COPY_BYTES / lda;
         for (int64_t i = 0, strip; i < m; i += strip) {
-            strip = even_chunk(m - i, STRIP);
+            strip = even_chunk(m - i, most - most % TILE_ROWS);
             int64_t rows = even_chunk(strip, TILE_ROWS);
             for (int64_t r = 0; r < strip; r++) {
-                uint8_t *row = copy + r * A_LD;
-                units[r] = round_numbers(depth, A + (i + r) * row_stride + p * column_stride, column_stride,
-                                         (int8_t *)row);
-                for (int64_t q = 0; q < quads(depth) * QUAD; q++)
-                    row[q] ^= 128; /* plus 128; what is past the end is multiplied by 0 */
+                const real *from = A + (i + r) * row_stride + p * column_stride;
+                uint8_t *row = copy + r * lda;
+                memset(row + depth, 0, QUAD); /* B has zeros there */
+                units[r] = unit_of(depth, from, column_stride);
+                round_numbers(depth, from, column_stride, units[r], (int8_t *)row);
+                for (int64_t q = 0; q < depth; q++)
+                    row[q] ^= 128; /* plus 128 */
             }
             for (int64_t j = 0; j < n; j += PANEL)
                 for (int64_t r = 0; r < strip; r += rows) {
                     int64_t some = minimum(rows, strip - r), columns = minimum(PANEL, n - j);
                     real *to = C + (i + r) * ldc + j;
                     int is_full = columns == PANEL, adds = accumulate || p;
-                    rows_int8(some, depth, copy + r * A_LD, units + r, packed + j / PANEL * packed_size_int8(k, PANEL),
-                              is_full ? to : edge, is_full ? ldc : PANEL, is_full && adds);
+                    rows_int8(some, depth, copy + r * lda, lda, units + r,
+                              packed + j / PANEL * packed_size_int8(k, PANEL), is_full ? to : edge,
+                              is_full ? ldc : PANEL, is_full && adds);
                     for (int64_t e = 0; !is_full && e < some; e++)
                         for (int64_t c = 0; c < columns; c++)
                             to[e * ldc + c] = edge[e * PANEL + c] + (adds ? to[e * ldc + c] : 0);

@@ -1,6 +1,10 @@
 /* One position of a Transformer decoder for many rows, from the ids to the log-probabilities of the next token. Compiled
  * after engine/kernels.h and functions.h. Matrices are packed by `pack`, transposed: a product is x W^T. */
 
+#ifndef IN_INT8
+#define IN_INT8 0
+#endif
+
 /* Sizes: features, heads, hidden features, layers, vocabulary; whether norms come first; the hidden layer's
  * nonlinearity; positions read, including this one; positions of the memory; shift: a chunk has 2^shift places. */
 typedef struct {
@@ -21,7 +25,7 @@ typedef struct {
 /* y = x W^T + b, or += if `adds`, for x (rows x k) and y (rows x n), in blocks of columns that stay in the cache. */
 static void product(int64_t rows, int64_t n, int64_t k, const real *x, int64_t ldx, const real *W, const real *b,
                     real *y, int64_t ldy, int adds) {
-    enum { COLUMNS = 8 * PANEL };
+    enum { COLUMNS = (IN_INT8 ? 64 : 8) * PANEL }; /* int8.h rounds x in each block */
     for (; n > 0; n -= COLUMNS, b += COLUMNS, y += COLUMNS, W += packed_size(k, COLUMNS)) {
         int64_t columns = minimum(n, COLUMNS);
         for (int64_t i = 0; i < rows; i++)
