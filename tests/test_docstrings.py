@@ -1,6 +1,4 @@
-"""Docstrings: every definition that a user meets has one, its own or that of a class that it derives from, and each
-begins with a noun or a verb.
-"""
+"""Docstrings: each definition for users has one, also of a base class, which begins with a noun or a verb."""
 
 import importlib
 import inspect

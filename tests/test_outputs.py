@@ -198,9 +198,8 @@ def test_messages_speak_of_arguments_in_python_and_of_options_on_the_command_lin
 
 
 @pytest.mark.parametrize("pattern", ["**", "**/*.txt", "*/a.txt", "b/*/a.txt", "none/*", ".*/*"])
-def test_an_input_is_a_file_that_readers_find(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_is_a_file_that_readers_find(pattern: str, tmp_path: Path, in_tmp_path: None) -> None:
     """`**` follows no link to a folder, since it may be circular."""
-    monkeypatch.chdir(tmp_path)
     for name in ("a.txt", "b/a.txt", "b/c/d.txt", ".hidden/a.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

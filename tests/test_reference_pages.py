@@ -163,9 +163,7 @@ KEPT_NAMES = Path(__file__).parent / "kept_names.txt"
 
 
 def interface() -> dict[str, set[str]]:
-    """Return the parameters of what the pages of the interface list, except of pipelines, which `ensue.load` makes, and
-    the attributes of the types that it returns.
-    """
+    """Return the parameters of the pages' definitions, but of pipelines, and the attributes of what they return."""
     names_of: dict[str, set[str]] = defaultdict(set)
     for path, members in (public() | public(LAYERS_PAGE)).items():
         for name, thing in [(path, named(path)), *((f"{path}.{name}", getattr(named(path), name)) for name in members)]:

@@ -1,7 +1,4 @@
-"""One pipeline in many threads: each gets what it would get alone, at the first call too.
-
-The models are not trained, and Python changes threads as often as it can.
-"""
+"""One pipeline in many threads, which take turns often: each gets what it would get alone, at the first call too."""
 
 import random
 from collections.abc import Callable

@@ -91,10 +91,7 @@ CASES: dict[str, tuple[str, str, Callable[[Path], str], dict[str, str]]] = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in {"captions", "translate-lstm"})) for name in CASES]
 )
-def test_data_in_other_columns_have_the_same_scores(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ensue: Ensue
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_data_in_other_columns_have_the_same_scores(name: str, tmp_path: Path, in_tmp_path: None, ensue: Ensue) -> None:
     training_data, other, write, chosen = CASES[name]
     unpacked(name, tmp_path)
     Path(other).write_text(write(tmp_path), encoding="utf-8")

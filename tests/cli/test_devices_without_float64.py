@@ -83,10 +83,7 @@ USES: dict[str, tuple[str, list[str]]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", some_slow(USES, "classify-lstm"))
 @pytest.mark.usefixtures("without_float64")
-def test_a_run_and_its_use_need_no_float64(
-    recipe: str, tmp_path: Path, ensue: Ensue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_and_its_use_need_no_float64(recipe: str, tmp_path: Path, ensue: Ensue, in_tmp_path: None) -> None:
     write_data(tmp_path)
     data, commands = USES[recipe]
     settings = {"data.train": data, **(CHARACTERS if commands == NAMES else {})}

@@ -33,10 +33,7 @@ def test_json_is_one_object(ensue: Ensue, measured: list[Machine]) -> None:
 
 
 @pytest.mark.slow
-def test_training_says_that_it_measures(
-    ensue: Ensue, text: Path, measured: list[Machine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_training_says_that_it_measures(ensue: Ensue, text: Path, measured: list[Machine], in_tmp_path: None) -> None:
     settings = [part for value in ("encoder.d_model=8", "train.steps=2") for part in ("--set", value)]
     first = ensue("train", "char-lstm", "--train", text, "--out", "first", *settings)
     second = ensue("train", "char-lstm", "--train", text, "--out", "second", *settings)

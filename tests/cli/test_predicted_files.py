@@ -27,9 +27,8 @@ TAGGED = {
     [*(("topics", *item) for item in LABELED.items()), *(("names", *item) for item in TAGGED.items())],
 )
 def test_predictions_of_two_files_are_one_file(
-    run: str, name: str, text: str, ensue: Ensue, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: str, name: str, text: str, ensue: Ensue, runs: Path, in_tmp_path: None
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     files = [Path(f"{place}{name}") for place in (1, 2)]
     for file in files:
         file.write_bytes(text.encode())

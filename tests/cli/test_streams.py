@@ -120,10 +120,7 @@ def test_what_the_system_says_in_one_line(error: Exception, line: str | None) ->
     assert user_message(error) == line
 
 
-def test_a_mistake_is_one_line_whatever_is_in_its_names(
-    refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line_whatever_is_in_its_names(refused: Callable[..., str], in_tmp_path: None) -> None:
     assert refused("data", "two\nlines").startswith(r"two\nlines: no such file")
     assert len(refused("data", "long" * 5000)) < 6000
     assert refused("data", "red\x1b[31m").startswith(r"red\x1b[31m: no file")

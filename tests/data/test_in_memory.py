@@ -104,9 +104,8 @@ PLACES = ["old data of me", "data of me/train", "my data/part one", "a b.csv", "
 TEXTS = ["a good day", "Is it so?", "it costs 1.5", "~5 of them", "so. And\nso", "his/her own day", ".net is old stuff"]
 
 
-def test_few_texts_are_told_from_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_texts_are_told_from_paths(tmp_path: Path, in_tmp_path: None) -> None:
     """A list of names that look like paths, or lie in a folder, has paths. Few texts without a line end are said."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "my data").mkdir()
     (tmp_path / "data of me").mkdir()
     for place in PLACES[1:]:

@@ -29,8 +29,9 @@ def test_a_random_number_of_zero_draws_nothing_impossible(monkeypatch: pytest.Mo
     assert draw(torch.tensor([[-math.inf, 0.0, 0.0]]), generator()).tolist() == [2]
 
 
-def test_top_p_is_reached_by_a_sum_that_equals_it() -> None:
+def test_top_p_is_reached_by_a_sum_that_equals_it_and_by_the_most_probable_wherever_they_stand() -> None:
     assert support(filtered(torch.zeros(1, 2), Sampling(top_p=0.5))) == [0]
+    assert support(filtered(HALVES.flip(1), Sampling(top_p=0.7))) == [2, 3]
 
 
 def test_top_k_keeps_exactly_k_also_among_equals() -> None:
@@ -42,10 +43,6 @@ def test_top_k_keeps_exactly_k_also_among_equals() -> None:
 @pytest.mark.parametrize(("p", "kept"), [(0.1, 1), (0.49, 1), (0.51, 2), (0.74, 2), (0.76, 3), (1.0, 4)])
 def test_top_p_keeps_the_fewest_tokens_that_reach_p(p: float, kept: int) -> None:
     assert support(filtered(HALVES, Sampling(top_p=p))) == list(range(kept))
-
-
-def test_top_p_finds_the_most_probable_wherever_they_stand() -> None:
-    assert support(filtered(HALVES.flip(1), Sampling(top_p=0.7))) == [2, 3]
 
 
 @pytest.mark.parametrize(("p", "kept"), [(0.0, 4), (0.24, 4), (0.26, 2), (0.49, 2), (0.51, 1), (1.0, 1)])

@@ -55,17 +55,12 @@ def test_demands_of_an_input_that_cannot_be_met(search: dict, of_input: dict, ex
         BeamSearch(**search).for_input(**of_input)
 
 
-@pytest.mark.parametrize("demands", [{"required": ((9,),)}, {"forbidden": ((1, 9),)}, {"required": ((-1,),)}])
-def test_ids_that_the_vocabulary_does_not_have(demands: dict[str, Any]) -> None:
-    model = Toy(4, 0)
-    with pytest.raises(EnsueError, match=r"an id of a prefix or phrase is .*; expected a whole number from 0 to 3"):
-        beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=3, search=BeamSearch(**demands))
-
-
-def test_the_end_symbol_is_no_part_of_a_phrase() -> None:
-    model = Toy(4, 0)
-    with pytest.raises(EnsueError, match="the end symbol is in a prefix or phrase"):
-        beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=3, search=BeamSearch(forbidden=((3,),)))
+@pytest.mark.parametrize("demands", [{"required": ((9,),)}, {"forbidden": ((1, 9),)}, {"required": ((-1,),)}, {}])
+def test_ids_that_the_vocabulary_does_not_have_and_the_end_symbol(demands: dict[str, Any]) -> None:
+    model, search = Toy(4, 0), BeamSearch(**demands or {"forbidden": ((3,),)})
+    unknown = "an id of a prefix or phrase is .*; expected a whole number from 0 to 3"
+    with pytest.raises(EnsueError, match=unknown if demands else "the end symbol is in a prefix or phrase"):
+        beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=3, search=search)
 
 
 def test_the_largest_numbers_are_still_numbers() -> None:

@@ -45,18 +45,15 @@ def a_link(place: Path) -> str:
     return "it is a symbolic link"
 
 
-def of_the_group(place: Path) -> str:
+def of_the_group(place: Path, mode: int = 0o770) -> str:
     place.mkdir()
     (place / "cells").mkdir()
-    (place / "cells").chmod(0o770)
-    return "others may write to it, its mode is 0770"
+    (place / "cells").chmod(mode)
+    return f"others may write to it, its mode is {mode:04o}"
 
 
 def open_to_all(place: Path) -> str:
-    place.mkdir()
-    (place / "cells").mkdir()
-    (place / "cells").chmod(0o1777)
-    return "others may write to it, its mode is 1777"
+    return of_the_group(place, 0o1777)
 
 
 def of_somebody_else(place: Path) -> str:

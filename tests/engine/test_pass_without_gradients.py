@@ -1,5 +1,4 @@
-"""The pass without gradients reads the weights of today, whatever happened to them between calls, and its plan is that
-of the tensors at hand."""
+"""The pass without gradients reads the weights of today; its plan is that of the tensors at hand."""
 
 import random
 from collections.abc import Callable

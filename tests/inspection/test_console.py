@@ -28,8 +28,7 @@ def test_a_text_a_pair_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_a_file_is_read_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_is_read_and_said(in_tmp_path: None) -> None:
     forget_what_was_said()
     Path("ch.txt").write_text("Ann saw London\n")
     with pytest.warns(Notice, match=r"^ch.txt: reading the text from this file$"):

@@ -31,8 +31,7 @@ def copied(location: str, folder: str) -> str:
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in KEPT])
-def test_several_locations_are_read_in_order(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_several_locations_are_read_in_order(name: str, tmp_path: Path, in_tmp_path: None) -> None:
     for number, asked in enumerate(unpacked(name, tmp_path)):
         command, run, *rest = asked["command"].split()
         if command not in READING or run == "again":
@@ -58,10 +57,7 @@ FIRST = {(made.recipe, made.data): name for name, made in reversed(RUNS.items())
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in FIRST.values()]
 )
-def test_training_reads_several_locations_and_says_what_both_parts_have(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_training_reads_several_locations_and_says_what_both_parts_have(name: str, in_tmp_path: None) -> None:
     write_training_data()
     data = RUNS[name].data
     for key in ["train"] if name.startswith("vectors") else ["train", "valid"]:  # vectors have judged pairs of words

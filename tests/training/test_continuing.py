@@ -191,8 +191,7 @@ def test_a_translator_is_continued(translators: Path, trained: Path, tmp_path: P
         job_of(read_recipe(recipe, {"decoder.from": str(trained / "lstm")}))
 
 
-def test_aligned_files_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_aligned_files_are_read_again(in_tmp_path: None) -> None:
     for name, word in {"a.en": "one", "a.de": "eins", "b.en": "three", "b.fr": "trois"}.items():
         Path(name).write_text("".join(f"{word} {number}\n" for number in range(9)))
     run_tiny(pair_recipe(Path("a.en,a.de"), train={"steps": 1, "samples": 0}), Path("run"))

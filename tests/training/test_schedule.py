@@ -73,16 +73,13 @@ def test_a_run_takes_as_many_steps_as_its_budget(
     assert (outcome.step, outcome.reason) == (steps, "finished")
 
 
-def test_validations_are_spread_evenly_and_the_last_is_at_the_end(text: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("steps", "validations", "expected"), [(10, 4, [3, 5, 8, 10]), (2, 50, [1, 2])])
+def test_validations_are_spread_evenly_and_the_last_is_at_the_end(
+    steps: int, validations: int, expected: list[int], text: Path, tmp_path: Path
+) -> None:
     recorder = Recorder()
-    run_tiny(tiny_recipe(text, steps=10, validations=4), tmp_path / "run", reporter=recorder)
-    assert [v.step for v in recorder.validations] == [3, 5, 8, 10]
-
-
-def test_fewer_steps_than_validations(text: Path, tmp_path: Path) -> None:
-    recorder = Recorder()
-    run_tiny(tiny_recipe(text, steps=2, validations=50), tmp_path / "run", reporter=recorder)
-    assert [v.step for v in recorder.validations] == [1, 2]
+    run_tiny(tiny_recipe(text, steps=steps, validations=validations), tmp_path / "run", reporter=recorder)
+    assert [v.step for v in recorder.validations] == expected
 
 
 @pytest.mark.parametrize("schedule", ["linear", "inverse-sqrt"])

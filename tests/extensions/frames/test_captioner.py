@@ -75,9 +75,7 @@ def test_the_loss_is_surprisal_plus_the_doubly_stochastic_loss() -> None:
 
 @pytest.mark.slow
 def test_the_gradient_of_hard_attention_is_exact_in_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over all draws, each with its probability, the mean of the estimates is the gradient of the bound
-    Σ_s p(s) · nats(s), whatever the baseline.
-    """
+    """The mean of the estimates over all draws is the gradient of Σ_s p(s) · nats(s), whatever the baseline."""
     model = captioner(hard=True, expected=0.0, entropy=0.0, doubly_stochastic=0.0)
     frames, targets = torch.randn(1, 3, D).double(), torch.randint(V, (1, 3))
     inputs = targets.roll(1, 1)

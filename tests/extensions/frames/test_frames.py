@@ -34,9 +34,7 @@ SCALE, SHIFT = np.float32(40), np.float32(1000)
 
 
 def series(count: int = 60, seed: int = 0) -> tuple[list[NDArray[np.float32]], list[str], list[list[str]]]:
-    """Series whose first feature is high in frames "up" and low in frames "down", and whose label is the more frequent
-    one.
-    """
+    """Series whose first feature is high in frames "up" and low in "down"; the label is the more frequent one."""
     generator = np.random.default_rng(seed)
     frames, labels, tags = [], [], []
     for _ in range(count):

@@ -41,9 +41,7 @@ def gradients(model: GlimpseReader, total: Tensor, *, retain: bool = False) -> d
 
 @pytest.mark.parametrize(("ways", "targets"), [(1, [1, SYMBOLS]), (2, [1])])
 def test_the_gradient_is_that_of_the_expected_bound(ways: int, targets: list[int]) -> None:
-    """Two places are drawn, from a grid that is so fine that sums over it are integrals: two places of one way, or one
-    of each of two ways.
-    """
+    """Two places are drawn from a fine grid, whose sums are integrals: of one way, or one of each of two ways."""
     model, axis = reader(each=1), torch.linspace(-6, 6, 41, dtype=torch.float64)
     steps = torch.cartesian_prod(axis, axis)
     noise = torch.zeros(len(steps), ways, len(targets), 1, 2, dtype=torch.float64)

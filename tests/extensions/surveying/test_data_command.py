@@ -278,12 +278,6 @@ def test_what_cannot_be_learned_from_is_reported(ensue: Ensue, name: str, conten
     assert "next:" not in output.out
 
 
-def test_sentences_may_all_be_empty(ensue: Ensue) -> None:
-    output = ensue("data", write("x.jsonl", '{"tokens": [], "tags": []}\n' * 2))
-    assert (output.status, output.err) == (0, "")
-    assert "\nempty       2, the first at x.jsonl:1\n" in output.out
-
-
 def test_names_are_read_as_characters(ensue: Ensue) -> None:
     names = "".join(f"{label}\tname{number:03}{label}\n" for number in range(60) for label in "ab")
     output = ensue("data", write("x.tsv", names)).out
@@ -457,7 +451,15 @@ def test_little_text_is_read_ten_times() -> None:
     assert read_recipe("auto", ["train.batch_size=2"], train=tiny).train.budget == "tokens"
 
 
-def test_slips_against_the_scheme(ensue: Ensue) -> None:
-    output = ensue("data", write("x.conll", "a B-X\nb I-X\n\n" * 40 + "a O\nb I-X\n"))
-    assert output.status == 0
-    assert '\nscheme      bio; 1 sentence breaks it, the first at x.conll:122: "I-X" after "O"\n' in output.out
+@pytest.mark.parametrize(
+    ("name", "content", "row"),
+    [
+        ("x.jsonl", '{"tokens": [], "tags": []}\n' * 2, "empty       2, the first at x.jsonl:1"),
+        ("x.conll", "a B-X\nb I-X\n\n" * 40 + "a O\nb I-X\n",
+         'scheme      bio; 1 sentence breaks it, the first at x.conll:122: "I-X" after "O"'),
+    ],
+)  # fmt: skip
+def test_empty_sentences_and_slips_against_the_scheme(name: str, content: str, row: str, ensue: Ensue) -> None:
+    output = ensue("data", write(name, content))
+    assert (output.status, output.err) == (0, "")
+    assert f"\n{row}\n" in output.out

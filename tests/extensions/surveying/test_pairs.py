@@ -132,24 +132,22 @@ def test_what_is_wrong_with_published_data(shared_data: Path) -> None:
     ]
 
 
-def test_the_proposal_for_many_pairs_names_the_recipe_that_c_has(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("".join(f"ein Satz mit {n} Worten\ta sentence of {n} words\n" for n in range(30)))
-    summary = summarize(path)
+@pytest.mark.parametrize(
+    ("row", "few", "size", "many", "reason"),
+    [
+        ("ein Satz mit {0} Worten\ta sentence of {0} words\n", "translate-lstm", 6000, "translate-transformer",
+         "exports to C and the web need translate-lstm"),
+        ("walk{0}\twalk{0}ed\tV;PST\n", "transduce-few", 501, "transduce-lstm", ""),
+    ],
+)  # fmt: skip
+def test_the_proposal_depends_on_the_number_of_pairs(
+    row: str, few: str, size: int, many: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.tsv").write_text("".join(map(row.format, range(30))))
+    summary = summarize(tmp_path / "a.tsv")
     assert isinstance(summary, PairSummary)
     report = PairReport(summary, {})
-    assert report.recipe()[0] == "translate-lstm"
-    summary.size = 6000
-    assert report.recipe()[0] == "translate-transformer"
-    assert report.recipe()[2].endswith("exports to C and the web need translate-lstm")
-
-
-def test_the_proposal_for_inflection_depends_on_the_number_of_words(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("".join(f"walk{n}\twalk{n}ed\tV;PST\n" for n in range(30)))
-    summary = summarize(path)
-    assert isinstance(summary, PairSummary)
-    report = PairReport(summary, {})
-    assert report.recipe()[0] == "transduce-few"
-    summary.size = 501
-    assert report.recipe()[0] == "transduce-lstm"
+    assert report.recipe()[0] == few
+    summary.size = size
+    assert report.recipe()[0] == many
+    assert report.recipe()[2].endswith(reason)

@@ -48,9 +48,7 @@ def test_the_sum_of_exponentials_is_unbiased() -> None:
 
 
 def test_case_worked_by_hand() -> None:
-    """One target with the score 0; a sampled word with the score log 3, expected half a time, and the target again:
-    Z = 1 + 3 / 0.5 = 7.
-    """
+    """A target with the score 0, a word with log 3, expected half a time, and the target again: Z = 1 + 3 / 0.5."""
     h, weight = torch.ones(1, 1), torch.tensor([[0.0], [torch.tensor(3.0).log()]])
     sample = WordSample(torch.tensor([1, 0]), torch.tensor([0.5, 0.9]).log())
     nats = sampled_cross_entropy(h, weight, torch.zeros(2), torch.tensor([0]), sample)

@@ -97,9 +97,7 @@ def twin(matrix: np.ndarray, precision: str, axis: int) -> np.ndarray:
 
 
 def rounded(model: torch.nn.Module, precision: str, *, but: str) -> None:
-    """Changes the matrices and tables of a model of words to the numbers that are left. A row of each is a column of
-    what C multiplies.
-    """
+    """Changes the matrices and tables of a model of words to the rest; a row of each is a column of C's products."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2 and not re.search(but, name):

@@ -50,8 +50,7 @@ def followed() -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not COMPILERS or not shutil.which("make"), reason="no compiler, or no make")
-def test_the_page_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_page_works_as_it_is_written(tmp_path: Path, in_tmp_path: None) -> None:
     unpacked("char-lstm", tmp_path)
     unpacked("tag-lstm-crf", tmp_path)
     (tmp_path / "char-lstm").rename(tmp_path / "run")

@@ -169,12 +169,11 @@ def disturb(model: torch.nn.Module) -> None:
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("valid", ["", "some.tsv"])
-def test_changed_answers_are_measured(valid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_answers_are_measured(valid: str, tmp_path: Path, in_tmp_path: None) -> None:
     """What another model answers to the validation data, as C, beside what both answer in Python."""
     unpacked("transduce-lstm", tmp_path)
     write_data(tmp_path)
     (tmp_path / "some.tsv").write_text("go\twent\tV;PST\nsee\tsaw\tV;PST\n")
-    monkeypatch.chdir(tmp_path)
     run = RunDirectory(tmp_path / "transduce-lstm")
     data = run.recipe.data
     run.recipe = run.recipe.model_copy(update={"data": data.model_copy(update={"valid": valid})})
@@ -207,13 +206,10 @@ def answers(found: Any) -> list[tuple[str, float]]:
     ("name", "unit"),
     [("tag-lstm", "words"), ("classify-pairs", "texts"), ("classify-frames", "series"), ("tag-frames", "frames")],
 )
-def test_changed_labels_and_probabilities_are_measured(
-    name: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_labels_and_probabilities_are_measured(name: str, unit: str, tmp_path: Path, in_tmp_path: None) -> None:
     """What another model answers to the validation data, as C, beside what both answer in Python."""
     unpacked(name, tmp_path)
     write_data(tmp_path)
-    monkeypatch.chdir(tmp_path)
     run = RunDirectory(tmp_path / name)
     other: Any = ensue.load(run.path, device="cpu")
     interface = INTERFACES[other.describe().kinds]
