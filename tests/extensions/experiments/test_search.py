@@ -15,14 +15,7 @@ import pytest
 import tomli_w
 
 from ensue.errors import EnsueError, RunError
-from ensue.extensions.experiments.search import (
-    Study,
-    TrialResult,
-    begin_search,
-    draw_trials,
-    format_value,
-    search,
-)
+from ensue.extensions.experiments import search as searching
 from ensue.extensions.experiments.space import Choice, Range, Space, _read_range, read_space
 from ensue.recipe import Recipe, read_recipe
 from training.tiny import tiny_recipe, words
@@ -80,8 +73,8 @@ def test_invalid_spaces_are_one_line(recipe: Recipe, tmp_path: Path, text: str, 
 
 def test_another_search_in_the_folder(tmp_path: Path) -> None:
     plan = {"recipe": {"train.steps": 3}, "space": {"encoder.d_model": [4, 8]}, "seed": 0}
-    begin_search(tmp_path / "out", plan)
-    begin_search(tmp_path / "out", plan)
+    searching.begin_search(tmp_path / "out", plan)
+    searching.begin_search(tmp_path / "out", plan)
     for other, expected in (
         ({"space": {"encoder.d_model": [4, 9]}}, r"\(found space: encoder.d_model = \[4, 8\]; expected \[4, 9\]\)"),
         ({"space": {"train.seed": [1]}}, r"\(found space: train.seed = null; expected \[1\]\)"),
@@ -89,10 +82,10 @@ def test_another_search_in_the_folder(tmp_path: Path) -> None:
         ({"seed": 1}, r"\(found seed = 0; expected 1\); choose another out$"),
     ):
         with pytest.raises(RunError, match=expected):
-            begin_search(tmp_path / "out", {**plan, **other})
+            searching.begin_search(tmp_path / "out", {**plan, **other})
     (tmp_path / "photo.jpg").write_text("precious")
     with pytest.raises(RunError, match=r"not empty, and not a search \(found out\)"):
-        begin_search(tmp_path, plan)
+        searching.begin_search(tmp_path, plan)
 
 
 def test_without_optuna_one_line_names_the_extra(
@@ -100,7 +93,7 @@ def test_without_optuna_one_line_names_the_extra(
 ) -> None:
     monkeypatch.setattr("ensue.extensions.experiments.space.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r"^search needs the package optuna: pip install 'ensue\[search\]'$"):
-        search(recipe, {}, tmp_path / "out", trials=1)
+        searching.search(recipe, {}, tmp_path / "out", trials=1)
 
 
 @pytest.mark.slow
@@ -109,7 +102,7 @@ def test_a_damaged_journal_is_one_line(line: str, recipe: Recipe, tmp_path: Path
     pytest.importorskip("optuna")
     (tmp_path / "journal.jsonl").write_text(f"{line}\n")
     with pytest.raises(RunError, match=r"journal.jsonl: damaged: ") as caught:
-        Study(tmp_path, {}, seed=0, prune=True)
+        searching.Study(tmp_path, {}, seed=0, prune=True)
     assert "\n" not in str(caught.value)
 
 
@@ -152,16 +145,16 @@ def weights_of(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    space, out, told = read_space(space_of(tmp_path, SPACE), recipe), tmp_path / "out", list[TrialResult]()
+    space, out, told = read_space(space_of(tmp_path, SPACE), recipe), tmp_path / "out", list[searching.TrialResult]()
     options = {"device": "cpu", "threads": 1}
 
-    def hear(result: TrialResult) -> None:
+    def hear(result: searching.TrialResult) -> None:
         told.append(result)
         page = (out / "README.md").read_text()  # as trials end, not only at the end
         assert page.count("`trials/") == len(told)
         assert (out / "best.toml").exists()
 
-    assert search(recipe, space, out, trials=7, on_trial=hear, **options)
+    assert searching.search(recipe, space, out, trials=7, on_trial=hear, **options)
     assert [result.number for result in told] == list(range(7))
     complete = [result for result in told if result.state == "complete"]
     best = min(complete, key=lambda result: result.score or 0)
@@ -172,7 +165,7 @@ def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path
     assert f"The best trial is {best.number}, with the lowest score, {best.score:.4f}." in page
     assert page.count("`trials/") == 7
     assert (out / "search.png").stat().st_size
-    assert search(recipe, space, out, trials=8, on_trial=told.append, **options)
+    assert searching.search(recipe, space, out, trials=8, on_trial=told.append, **options)
     assert [result.number for result in told] == list(range(8))
 
 
@@ -189,8 +182,10 @@ def test_tables_are_shown_by_their_differing_keys(tmp_path: Path) -> None:
                                                        for key, part in space.items()})
         for k in range(4)
     ]  # fmt: skip
-    draw_trials(tmp_path / "search.png", trials, space, {"encoder": 0.9})  # matplotlib warns where names leave no room
-    assert format_value({**table, **sizes[1]}, space["encoder"]) == "d_model 144, num_layers 2"
+    searching.draw_trials(
+        tmp_path / "search.png", trials, space, {"encoder": 0.9}
+    )  # matplotlib warns where names leave no room
+    assert searching.format_value({**table, **sizes[1]}, space["encoder"]) == "d_model 144, num_layers 2"
 
 
 @pytest.mark.slow
@@ -198,8 +193,8 @@ def test_values_that_cannot_be_trained_are_a_trial_that_has_failed(recipe: Recip
     pytest.importorskip("optuna")
     attends = tiny_recipe(tmp_path / "text.txt", model="transformer", steps=2, validations=1)
     space = read_space(space_of(tmp_path, "encoder.num_heads = [2, 3]"), attends)
-    told = list[TrialResult]()
-    assert search(attends, space, tmp_path / "out", trials=6, on_trial=told.append, device="cpu", threads=1)
+    told = list[searching.TrialResult]()
+    assert searching.search(attends, space, tmp_path / "out", trials=6, on_trial=told.append, device="cpu", threads=1)
     for result in told:
         expected = "complete" if result.values["encoder.num_heads"] == 2 else "model: 3 heads cannot share 8 features"
         assert result.state == expected

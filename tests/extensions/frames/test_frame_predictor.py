@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.distributions import (
-    AffineTransform,
-    Categorical,
-    Independent,
-    MixtureSameFamily,
-    Normal,
-    TransformedDistribution,
-)
+from torch import Tensor, distributions, nn
 
 from ensue.extensions.frames.data.source import Shape
 from ensue.extensions.frames.frame_prediction.model import (
@@ -69,8 +61,10 @@ def test_a_mixture_is_that_of_torch() -> None:
     head = MixtureHead(4, D, components=3).double()
     h, x = torch.randn(3, 4, 4, dtype=torch.float64), torch.randn(3, 4, D, dtype=torch.float64)
     found = head(h)
-    components = Independent(Normal(found.components.mean, found.components.log_deviation.exp()), 1)
-    theirs = MixtureSameFamily(Categorical(logits=found.log_weights), components)
+    components = distributions.Independent(
+        distributions.Normal(found.components.mean, found.components.log_deviation.exp()), 1
+    )
+    theirs = distributions.MixtureSameFamily(distributions.Categorical(logits=found.log_weights), components)
     torch.testing.assert_close(found.nats(x), -theirs.log_prob(x))
     mean, deviation = found.moments()
     torch.testing.assert_close(mean, theirs.mean)
@@ -106,12 +100,14 @@ def test_nats_are_of_frames_as_they_are() -> None:
     x = model.features.normalized(frames.values)
     read = model.reader(x, x, x.new_zeros(1, T, 0))
     density = model.head(read.decoded)
-    normalized = MixtureSameFamily(
-        Categorical(logits=density.log_weights),
-        Independent(Normal(density.components.mean, density.components.log_deviation.exp()), 1),
+    normalized = distributions.MixtureSameFamily(
+        distributions.Categorical(logits=density.log_weights),
+        distributions.Independent(
+            distributions.Normal(density.components.mean, density.components.log_deviation.exp()), 1
+        ),
     )
     shift, scale = model.features.mean, model.features.deviation
-    whole = TransformedDistribution(normalized, AffineTransform(shift, scale, event_dim=1))
+    whole = distributions.TransformedDistribution(normalized, distributions.AffineTransform(shift, scale, event_dim=1))
     torch.testing.assert_close(model(frames, noise_for(model, frames)).nats, -whole.log_prob(frames.values))
 
 

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ensue.extensions.exporting.c.expressions import (
-    PROPERTIES,
-    CharacterSets,
-    Program,
-    lowercase_tables,
-    splitter_tables,
-)
+from ensue.extensions.exporting.c import expressions
 from ensue.extensions.exporting.c.printing import read_template
 from ensue.text.tokens import SPLITTERS, tokens
 from extensions.exporting.c.carried import COMPILERS, library
@@ -51,9 +45,9 @@ def address(x: np.ndarray) -> ctypes.c_void_p:
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("letters")
-    sets = CharacterSets()
-    lower = lowercase_tables(sets)
-    sets.add_named(*PROPERTIES)
+    sets = expressions.CharacterSets()
+    lower = expressions.lowercase_tables(sets)
+    sets.add_named(*expressions.PROPERTIES)
     parts = ["#include <stdint.h>", read_template("prelude.h"), sets.text(), lower, read_template("unicode.h"), HARNESS]
     (folder / "letters.c").write_text("\n".join(parts))
     return library(folder, "-Wno-missing-prototypes", "letters.c"), sets
@@ -61,7 +55,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_sets_have_the_code_points_that_python_says(letters: Any) -> None:
     found, sets = letters
-    for name, holds in PROPERTIES.items():
+    for name, holds in expressions.PROPERTIES.items():
         to = np.empty(sys.maxunicode + 1, np.uint8)
         found.has(sets._names[name], len(to), address(to))
         assert to.tolist() == [bool(holds(chr(point))) for point in range(len(to))]
@@ -89,8 +83,8 @@ def test_texts_are_lowercased_as_by_python(letters: Any, text: str) -> None:
 
 
 def splitting(folder: Path, splitter: str) -> Any:
-    sets = CharacterSets()
-    lower, splits = lowercase_tables(sets), splitter_tables(splitter, sets)
+    sets = expressions.CharacterSets()
+    lower, splits = expressions.lowercase_tables(sets), expressions.splitter_tables(splitter, sets)
     pieces = [read_template(part) for part in ("unicode.h", "expression.h")]
     parts = [sets.text(), lower, *pieces, splits, read_template("splitting.h")]
     wrapped = """
@@ -146,4 +140,4 @@ def test_words_are_those_of_ensue(splitter: Any, text: str) -> None:
 def test_an_expression_that_is_not_possible_is_refused() -> None:
     for expression in (r"(a|b)c\1", r"(?:a*)*", r"\bx", r"(?:ab)+?"):
         with pytest.raises(ValueError, match="expression"):
-            Program(expression, CharacterSets())
+            expressions.Program(expression, expressions.CharacterSets())
