@@ -202,15 +202,13 @@ def generate_ids(
 
 
 def search_ids(
-    model: Any, prompts: Sequence[ArrayLike], *, search: BeamSearch, start_id: int, end_id: int | None = None,
-    state: State = None,
-) -> list[list[Hypothesis]]:  # fmt: skip
+    model: Any, prompts: Sequence[ArrayLike], *, search: BeamSearch, start_id: int
+) -> list[list[Hypothesis]]:
     """Return the best continuations of prompts by beam search, with the arguments of `generate_ids`."""
     rows = with_start(model, prompts, start_id)
     reader = Reader(model)
     with torch.inference_mode(), evaluating(model):
-        state, starts = reader.begin(rows, state)
-        return beam_search(reader, state, starts, end_id=end_id, search=search)
+        return beam_search(reader, *reader.begin(rows), end_id=None, search=search)
 
 
 def with_start(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> list[NDArray[np.int64]]:

@@ -279,5 +279,5 @@ def _label_section(view: FrameTaggerView) -> Section:
         num_right = int(np.sum(np.array(view.said) == np.array(view.labels)))
         about += f" The model has the label of the file at {num_right:,} of {len(view.labels):,} frames."
     colors = {label: color_of(label) for labels in rows.values() for label in labels}
-    drawing = labels_over_time(rows, columns, colors=colors, name="labels")
+    drawing = labels_over_time(rows, columns, colors=colors)
     return Section.plain("The labels", drawing, about=about, note=columns.note)

@@ -115,9 +115,7 @@ def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what:
     )  # fmt: skip
 
 
-def labels_over_time(
-    rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, colors: Mapping[str, str], name: str
-) -> Markup:
+def labels_over_time(rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, colors: Mapping[str, str]) -> Markup:
     """Return a drawing with a row of labels over time for each of `rows`. Equal neighboring labels are merged."""
     rows_of_segments = []
     for labels in rows.values():
@@ -131,7 +129,7 @@ def labels_over_time(
         "\n".join([word, *(f"{kind} {labels[number]}" for kind, labels in rows.items())])
         for number, word in enumerate(columns.words)
     ]
-    values = {"kinds": list(rows), "pieces": rows_of_segments, "titles": titles, "colors": colors, "name": name}
+    values = {"kinds": list(rows), "pieces": rows_of_segments, "titles": titles, "colors": colors}
     return drawn("extensions/frames/labels.html", columns=columns, **values)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -185,9 +185,7 @@ def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> tuple[Tensor, dict
     values: dict[str, list[NDArray[np.float32]]] = {tap: [] for tap in taps}
     for begin, first, end in scored_windows(len(inputs), model.context):
         x = model.features(on_device(inputs[None, begin:end], device_of(model)))
-        watched: AbstractContextManager[dict[str, list[Tensor]]] = (
-            watch(model.layers, *taps) if taps else nullcontext({})
-        )
+        watched: Any = watch(model.layers, *taps) if taps else nullcontext({})
         with watched as outputs:
             h.append(model.layers(x)[0][0, first - begin :])
         for tap, tensors in outputs.items():

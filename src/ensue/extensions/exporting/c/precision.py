@@ -157,13 +157,13 @@ def _describe_changes(unit: str, rounded: list[list[str]], exact: list[tuple[str
 def validation_sentences(run: RunDirectory, data_set: Any) -> list[str]:
     """Return the first sentences of the validation data, or []."""
     texts = _validation_data(run, data_set)
-    return [] if texts is None else _first_texts(texts.texts, MAX_WORDS)
+    return [] if texts is None else _first_texts(texts.texts)
 
 
 def validation_documents(run: RunDirectory, data_set: Any) -> list[str]:
     """Return the first texts or pairs of the validation data, or []."""
     data = _validation_data(run, data_set)
-    columns = [] if data is None else [_first_texts(texts, MAX_WORDS) for texts in data.texts]
+    columns = [] if data is None else [_first_texts(texts) for texts in data.texts]
     return ["\t".join(row) for row in zip(*columns, strict=False)]
 
 
@@ -194,14 +194,9 @@ def validation_series(run: RunDirectory, data_set: Any) -> list[Any]:
     return [data.rows[row] for row in range(np.searchsorted(data.rows.starts, MAX_WORDS, side="right") - 1)]
 
 
-def _first_texts(texts: Any, max_words: int) -> list[str]:
-    lines: list[str] = []
-    for text in texts:
-        max_words -= len(text)
-        if max_words < 0:
-            break
-        lines.append(" ".join(" ".join(text).split()))
-    return lines
+def _first_texts(texts: Any) -> list[str]:
+    counts = accumulate(map(len, texts))
+    return [" ".join(" ".join(text).split()) for text, count in zip(texts, counts, strict=True) if count <= MAX_WORDS]
 
 
 def _validation_data(run: RunDirectory, data_set: Any) -> Any:
