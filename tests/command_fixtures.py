@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import pytest
 import torch
@@ -25,6 +25,10 @@ class Said(NamedTuple):
     status: int
     out: str
     err: str
+
+    def succeeded(self) -> Self:
+        assert self.status == 0, self.err
+        return self
 
 
 Ensue = Callable[..., Said]

@@ -43,8 +43,7 @@ def parity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.usefixtures("pictures")
 def test_a_task_is_one_folder_and_one_line(parity: Path, ensue: Ensue, refused: Callable[..., str]) -> None:
     train = ["train", "parity.toml", "--train", "bits.txt", "--out", "run", "--threads", "1", "--device", "cpu"]
-    said = ensue(*train, "--set", "train.precision=float32")
-    assert said.status == 0, said.err
+    said = ensue(*train, "--set", "train.precision=float32").succeeded()
     assert "ensue predict run" in said.err
     assert ensue("predict", "run", stdin=b"10110\n0\n1\n").out == "10110\todd\n0\teven\n1\todd\n"
     assert json.loads(ensue("evaluate", "run", "bits.txt", "--json").out)["accuracy"] == 1.0

@@ -60,8 +60,7 @@ def test_help_answers_at_once() -> None:
 
 
 def test_help_names_every_command(ensue: Ensue) -> None:
-    said = ensue("--help")
-    assert said.status == 0
+    said = ensue("--help").succeeded()
     for command in ("quickstart", "train", "evaluate", "score", "generate", "recipes"):
         assert f"  {command} " in said.out
     assert ensue().out == said.out
@@ -192,8 +191,7 @@ def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_quickstart_ends_with_samples_and_three_commands_that_work(encoding: str, ensue: Ensue, text: Path) -> None:
     Path("own.txt").write_text(text.read_text(encoding="utf-8"), encoding=encoding)
-    said = ensue("quickstart", "own.txt", "--seconds", 1, "--threads", 1, "--encoding", encoding)
-    assert said.status == 0
+    said = ensue("quickstart", "own.txt", "--seconds", 1, "--threads", 1, "--encoding", encoding).succeeded()
     assert "--- sample 1\n" in said.out
     assert "--- sample 2\n" in said.out
     assert "quickstart/curve.png" in said.err
@@ -207,8 +205,7 @@ def test_quickstart_ends_with_samples_and_three_commands_that_work(encoding: str
 @pytest.mark.slow
 def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue) -> None:
     Path("quickstart").mkdir()
-    said = ensue("quickstart", "--seconds", 1, "--threads", 1)
-    assert said.status == 0
+    said = ensue("quickstart", "--seconds", 1, "--threads", 1).succeeded()
     assert "English text that comes with Python" in said.err
     assert Path("quickstart-2/model.safetensors").is_file()
     assert os.listdir("quickstart") == []

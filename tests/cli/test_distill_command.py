@@ -190,8 +190,7 @@ def test_a_student_of_a_run_goes_on_without_it(write: Any, ensue: Ensue, refused
     Path("pool.txt").write_text("".join(text.text + "\n" for text in documents(20, seed=4)))
     held_out = ["--valid", "valid", "--test", "test"]
     data = ["--train", "train", "--pool", "pool.txt", *held_out]
-    said = ensue("distill", "teacher", "classify-bag", *data, "--out", "out", *SMALL)
-    assert said.status == 0, said.err
+    ensue("distill", "teacher", "classify-bag", *data, "--out", "out", *SMALL).succeeded()
     rows, pipeline = lines("out.taught-train.jsonl"), load("teacher", kind=ClassificationPipeline)
     assert [row["text"] for row in rows[:40]] == [text.text for text in documents(40, seed=1)]
     answer = pipeline.predict([rows[-1]["text"]])[0]
@@ -203,8 +202,7 @@ def test_a_student_of_a_run_goes_on_without_it(write: Any, ensue: Ensue, refused
 
 def test_a_student_of_pairs(ensue: Ensue, runs: Path) -> None:
     Path("pairs.tsv").write_text(pairs(30, seed=5))
-    said = ensue("distill", runs / "pairs", "classify-pairs", "--train", "pairs.tsv", "--out", "out", *SMALL[:6])
-    assert said.status == 0, said.err
+    ensue("distill", runs / "pairs", "classify-pairs", "--train", "pairs.tsv", "--out", "out", *SMALL[:6]).succeeded()
     assert load("out", kind=ClassificationPipeline).num_texts == 2
     assert {*lines("out.taught-train.jsonl")[0]} == {"text1", "text2", "label", "probabilities"}
 
@@ -214,8 +212,7 @@ def test_a_label_that_is_never_the_best_is_learned(ensue: Ensue) -> None:
     texts = Path("pool.txt").read_text().splitlines()
     shares = np.where(np.arange(20)[:, None] % 2, [0.6, 0.2, 0.2], [0.2, 0.6, 0.2])
     write_answers("told.jsonl", texts, "xyz", shares)
-    said = ensue("distill", "told.jsonl", "classify-bag", "--pool", "pool.txt", "--out", "out", *SMALL)
-    assert said.status == 0, said.err
+    ensue("distill", "told.jsonl", "classify-bag", "--pool", "pool.txt", "--out", "out", *SMALL).succeeded()
     assert load("out", kind=ClassificationPipeline).labels.names == ("x", "y", "z")
 
 
@@ -308,8 +305,7 @@ def test_begin_trains_a_classifier_on_propagated_labels(ensue: Ensue, refused: R
     Path("few.tsv").write_text(f"label\ttext\nx\t{words[0]} {words[1]}\n7\t{words[2]} {words[3]}\nx\t{words[4]}\n")
     Path("pool.txt").write_text("".join(f"{' '.join(words[n : n + 3])}\n" for n in [*range(len(words)), 0, 1]) + "\n")
     begin = ["begin", "few.tsv", "pool.txt", "--vectors", "vectors-skipgram", "--out", "out", "--count", "8", *SMALL]
-    said = ensue(*begin)
-    assert said.status == 0, said.err
+    ensue(*begin).succeeded()
     rows = lines("out.begun.jsonl")
     assert [row["probabilities"] for row in rows[:3]] == [{"7": 0, "x": 1}, {"7": 1, "x": 0}, {"7": 0, "x": 1}]
     assert len({row["text"] for row in rows[3:] if row["text"]}) == 8
@@ -361,8 +357,7 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
         "distill", "vectors-skipgram", "vectors-static", "--pool", "pool.txt", "--out", "out", "--set",
         "vectors.d_words=3",
     ]  # fmt: skip
-    said = ensue(*make)
-    assert said.status == 0, said.err
+    said = ensue(*make).succeeded()
     assert f"3 principal components of {len(chosen) + 1} word vectors" in said.err + said.out
     counts = Counter(Path("pool.txt").read_text().lower().split())
     student = load("out", kind=WordVectorsPipeline)

@@ -28,8 +28,7 @@ def test_a_notice_is_one_line_and_said_once(ensue: Ensue, monkeypatch: pytest.Mo
             warn_once("topic", "the compiler\n  fails (why)")
         return []
 
-    said = recipes(ensue, monkeypatch, noticing)
-    assert said.status == 0
+    said = recipes(ensue, monkeypatch, noticing).succeeded()
     assert said.err == "ensue: the compiler fails (why)\n"
 
 

@@ -32,8 +32,7 @@ def test_predictions_of_two_files_are_one_file(
     files = [Path(f"{place}{name}") for place in (1, 2)]
     for file in files:
         file.write_bytes(text.encode())
-    said = ensue("predict", runs / run, *files)
-    assert said.status == 0, said.err
+    said = ensue("predict", runs / run, *files).succeeded()
     assert said.out.startswith("\ufeff") == text.startswith("\ufeff")
     assert said.out.count("\ufeff") == text.startswith("\ufeff")
     if name.endswith(".json"):

@@ -97,8 +97,7 @@ def test_commands_read_data_with_other_columns(arguments: str, run: Path, tmp_pa
     other.write_text(own.read_text().replace("Nr;Text;Kategorie", "Text;Inhalt;Klasse"))
     expected = ensue(*({"RUN": run, "FILE": own}.get(each, each) for each in arguments.split()))
     words = [{"RUN": run, "FILE": other}.get(each, each) for each in arguments.split()]
-    said = ensue(*words, "--text", "Inhalt", "--labels", "Klasse")
-    assert said.status == 0, said.err
+    said = ensue(*words, "--text", "Inhalt", "--labels", "Klasse").succeeded()
     assert said.out.replace("o.csv", "e.csv") == expected.out
     assert "has no --sources" in ensue(*words, "--sources", "Text").err
     assert 'no "Nix"' in ensue(*words, "--text", "Nix").err

@@ -14,8 +14,7 @@ Refused = Callable[..., str]
 
 
 def assert_parts_are_the_whole(ensue: Ensue, *command: object) -> None:
-    whole = ensue(*command)
-    assert whole.status == 0, whole.err
+    whole = ensue(*command).succeeded()
     for count in (3, 9):
         parts = [ensue(*command, "--shard", f"{number}/{count}").out for number in range(1, count + 1)]
         assert "".join(parts) == whole.out

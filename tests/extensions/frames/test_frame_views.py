@@ -333,7 +333,7 @@ def test_drawings_of_nan_and_extreme_values(value: float) -> None:
         feature_map(values, columns, names, name="x"),
         feature_map(values, columns, names, name="x", signed=True),
         upright(values, columns, colors=3, name="x"),
-        labels_over_time({"<m>": ["<a>", "<a>", "b"]}, columns, colors={"<a>": "#fff", "b": "#000"}, name="x"),
+        labels_over_time({"<m>": ["<a>", "<a>", "b"]}, columns, colors={"<a>": "#fff", "b": "#000"}),
     ]
     for drawing in made:
         for node in parsed(drawing).all():

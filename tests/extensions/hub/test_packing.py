@@ -132,8 +132,7 @@ def test_an_installed_model_is_used_by_its_name(
     folder = place / "ensue_en_names" / "en-names"
     assert local_run("en-names") == folder == installed_models()["en-names"]
     assert load("en-names", device="cpu").predict(TEXTS) == load("tag-lstm-crf", device="cpu").predict(TEXTS)
-    result = ensue("predict", "en-names", stdin=b"Anna Novak sees Lima.\n")
-    assert result.status == 0
+    result = ensue("predict", "en-names", stdin=b"Anna Novak sees Lima.\n").succeeded()
     assert result.out == ensue("predict", "tag-lstm-crf", stdin=b"Anna Novak sees Lima.\n").out
     assert refused("predict", "en-nams") == 'en-nams: no such run directory; did you mean "en-names"?'
     listed = ensue("models").out.splitlines()

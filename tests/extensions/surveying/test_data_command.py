@@ -216,8 +216,7 @@ def test_the_next_command_says_what_the_person_said(ensue: Ensue) -> None:
 
 
 def test_data_without_labels_are_for_prediction(ensue: Ensue) -> None:
-    output = ensue("data", write("new.conll", "Ann\nleft\n\nIt\n"))
-    assert output.status == 0
+    output = ensue("data", write("new.conll", "Ann\nleft\n\nIt\n")).succeeded()
     assert "sentences without labels" in output.out
     assert "words: column 1, labels: none" in output.out
     assert output.out.endswith("\n\nnext: ensue predict RUN new.conll\n")
@@ -299,8 +298,7 @@ def test_a_line_of_a_million_characters(ensue: Ensue) -> None:
     long = "b" * 1_000_000
     assert "1,000,002, 3 distinct" in ensue("data", write("x.conll", f"a X\n{long} Y\n\nc X\n")).out
     assert "longest line  1,000,000 characters, at x.txt:2" in ensue("data", write("x.txt", f"a b\n{long}\n")).out
-    output = ensue("data", write("x.conll", f"a X\nb {long}\n"))
-    assert output.status == 0
+    output = ensue("data", write("x.conll", f"a X\nb {long}\n")).succeeded()
     assert max(map(len, output.out.splitlines())) < 100
 
 
@@ -401,8 +399,7 @@ def test_words_that_are_positions(ensue: Ensue) -> None:
 def test_train_takes_the_recipe_for_the_data(data: list[str], ensue: Ensue) -> None:
     rows = [f"{text};{label}" for text, label in [("Der Motor läuft", "gut"), ("Der Motor steht", "schlecht")] * 10]
     write("tickets.csv", "\n".join(["Text;Kategorie", *rows]).encode("cp1252"))
-    completed = ensue("train", *data, "--encoding", "cp1252", "--set", "train.seed=3", "--out", "run")
-    assert completed.status == 0, completed.err
+    completed = ensue("train", *data, "--encoding", "cp1252", "--set", "train.seed=3", "--out", "run").succeeded()
     assert completed.err.startswith("tickets.csv is taken for csv-semicolon with a header: labeled texts (by ")
     assert "); recipe: classify-linear, since texts are few\n" in completed.err
     recipe = read_recipe("run/recipe.toml")
