@@ -209,6 +209,16 @@ def in_torch_operations() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def unchecked_types() -> Iterator[None]:
+    """As at use, where no checker stands before a layer's own words."""
+    import jaxtyping  # noqa: PLC0415 (only the tests of layers need it)
+
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.fixture(scope="session")
 def steps_to_learn(pytestconfig: pytest.Config) -> Callable[[int], int]:
     """The steps of a run that only slow tests want to have learned; by default it takes three."""

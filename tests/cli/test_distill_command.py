@@ -450,11 +450,10 @@ def test_a_student_of_runs_goes_on_without_them(ensue: Ensue, refused: Refused, 
     for name, seed in (("train", 1), ("valid", 2), ("test", 3)):
         Path(name).write_text(columns(sentences(20, seed=seed), "iob1"))
     Path("pool.txt").write_text("".join(" ".join(one.words) + "\n" for one in sentences(10, seed=4)))
-    said = ensue(
+    ensue(
         *("distill", "teacher", "tag-lstm-crf", "--train", "train", "--pool", "pool.txt", "--valid", "valid"),
         *("--test", "test", "--out", "out", *SMALL[:6], *SMALL[-4:]),
-    )
-    assert said.status == 0, said.err
+    ).succeeded()
     rows, teacher = lines("out.taught-train.jsonl"), load("teacher", kind=LabelingPipeline)
     assert [row["tokens"] for row in rows[:20]] == [one.words for one in sentences(20, seed=1)]
     assert [row["labels"] for row in lines("out.taught-valid.jsonl")] == [

@@ -1,7 +1,7 @@
 """A layer that is changed after its first call runs as it is now: what was traced is traced again."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from weakref import ref
 
 import pytest
@@ -10,17 +10,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
 from engine.written_steps import D, Pair, Written
-from ensue.engine import executing, explain
+from ensue.engine import explain
 from ensue.nn import LSTM, watch
 from ensue.notices import Notice
 from ensue.types import State
 
-
-@pytest.fixture(autouse=True)
-def in_torch_operations() -> Iterator[None]:
-    """What is traced when does not depend on what runs it."""
-    with executing("plain"):
-        yield
+pytestmark = pytest.mark.usefixtures("in_torch_operations")  # what is traced when does not depend on what runs it
 
 
 class Changing(Written):

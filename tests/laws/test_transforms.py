@@ -4,11 +4,10 @@ import copy
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-import jaxtyping
 import pytest
 import torch
 from torch import Tensor, func, nn
@@ -22,6 +21,8 @@ from ensue.testing.laws import Subject, random, start
 from ensue.types import map_state
 
 from .table import SUBJECTS
+
+pytestmark = pytest.mark.usefixtures("unchecked_types")  # traces would record the checks, which only tests have
 
 B, T = 6, 3
 Run = Callable[[Tensor], Tensor]
@@ -218,14 +219,6 @@ CASES = [
     for name, transform in TRANSFORMS.items()
     for is_quick in [subject.name in QUICK and (subject.name == "mingru" or not transform.is_slow)]
 ]
-
-
-@pytest.fixture(autouse=True)
-def without_checks_of_types() -> Iterator[None]:
-    """Only tests have these, and traces would record them."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def check(subject: Subject, transform: Transform, *, is_warm: bool) -> None:

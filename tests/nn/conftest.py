@@ -1,8 +1,5 @@
 """Fixtures of more than one file here."""
 
-from collections.abc import Iterator
-
-import jaxtyping
 import pytest
 
 from ensue.nn.heads import chain
@@ -20,11 +17,3 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     else:
         monkeypatch.setattr(chain, "_sums", lambda *_: None)
     return str(request.param)
-
-
-@pytest.fixture
-def unchecked_types() -> Iterator[None]:
-    """As at use, where no checker stands before a layer's own words."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)

@@ -1,6 +1,6 @@
 """Ragged rows in the fused kernels, padded on a CPU and packed elsewhere, against the fold of `step`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ensue.engine import executing
 from ensue.nn import GRU, LSTM, Elman, Recurrent
 from ensue.nn.recurrent import vendor
 from ensue.nn.recurrent.lstm import LSTMState
 from ensue.types import State, leaves
+
+# where nothing may be compiled, these layers take the vendor's kernel
+pytestmark = pytest.mark.usefixtures("in_torch_operations")
 
 D_IN, D = 3, 4
 LAYERS: dict[str, Callable[[], Recurrent]] = {
@@ -48,12 +50,6 @@ def as_forward_and_as_fold(make: Callable[[], Recurrent], mask: Tensor) -> list[
         gradients = torch.autograd.grad(total, [x, *leaves(state), *layer.parameters()])
         found.append([*results, *gradients])
     return found
-
-
-@pytest.fixture(autouse=True)
-def _by_the_vendor() -> Iterator[None]:
-    with executing("plain"):  # where nothing may be compiled, these layers take the vendor's kernel
-        yield
 
 
 @pytest.mark.sampled(11)
