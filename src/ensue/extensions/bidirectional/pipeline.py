@@ -1,6 +1,7 @@
 """The pipeline of bidirectional models: vectors of words in sentences, neighbors, surprisal, scores."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,7 +50,6 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         super().__init__(model.eval())
         self.tokenizer, self.recipe, self.run = tokenizer, recipe, run
         self.reader, self.objective = WordReader(tokenizer, recipe.words), build_objective(recipe)
-        self._table: WordTable | None = None
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -133,9 +133,9 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         if not words:
             raise EnsueError("the text has no words; expected a word or a text")
         if GAP in words:
-            return self._get_table().neighbors(self._embed_gap(words), count)
+            return self._table.neighbors(self._embed_gap(words), count)
         vectors = [self._find_vector(word) for word in words]
-        return self._get_table().neighbors(np.mean(vectors, axis=0), count, without=words)
+        return self._table.neighbors(np.mean(vectors, axis=0), count, without=words)
 
     def _embed_gap(self, words: Sequence[str]) -> NDArray[np.float32]:
         if self.model.target_vectors is None:
@@ -146,23 +146,21 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
     def _find_vector(self, word: str) -> NDArray[np.float32]:
         if self.model.target_vectors is not None or self.reader.longest is None:
-            vector = self._get_table().find(word)
+            vector = self._table.find(word)
             if vector is None:
-                raise EnsueError(f'no vector for the word "{word}"{nearest(word, self._get_table().words)}')
+                raise EnsueError(f'no vector for the word "{word}"{nearest(word, self._table.words)}')
             return vector
         return self._embed_words([word])[0]
 
-    def _get_table(self) -> WordTable:
-        if self._table is None:
-            words = self.tokenizer.vocabulary.symbols[LINE_END + 1 :]
-            if not words:
-                raise EnsueError("this model has no vocabulary, and therefore no neighbors")
-            target_vectors = self.model.target_vectors
-            if target_vectors is None:
-                self._table = WordTable(words, self._embed_words(words))
-            else:
-                self._table = WordTable(words, target_vectors[LINE_END + 1 :].detach().float().cpu().numpy())
-        return self._table
+    @cached_property
+    def _table(self) -> WordTable:
+        words = self.tokenizer.vocabulary.symbols[LINE_END + 1 :]
+        if not words:
+            raise EnsueError("this model has no vocabulary, and therefore no neighbors")
+        vectors = self.model.target_vectors
+        if vectors is None:
+            return WordTable(words, self._embed_words(words))
+        return WordTable(words, vectors[LINE_END + 1 :].detach().float().cpu().numpy())
 
     @torch.inference_mode()
     def _embed_words(self, words: Sequence[str]) -> Vectors:
@@ -203,7 +201,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         each position, and a map of the words' vectors. Raises EnsueError for a text without words.
         """
         check_type("the text", text, str, "a string")
-        table = None if self.model.target_vectors is None else self._get_table()
+        table = None if self.model.target_vectors is None else self._table
         return inspect_words(self, self.reader, self.words_of(text), table, self.recipe.describe())
 
     def evaluate(
