@@ -31,7 +31,7 @@ from source_imports import SOURCE, circles
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 83_288,
+    "Python lines of `src`": 83_287,
     "files of `src`": 465,
     "Python lines of the core": 54_754,
     "files of the core": 299,
