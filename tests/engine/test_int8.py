@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.engine import has_int8, int8_linear
+from ensue.engine import explain, has_int8, int8_linear
 from ensue.engine.products import ProductKernels, products
 from ensue.models.modules import put_in_precision
-from ensue.nn import SequenceLayer
+from ensue.nn import LSTM, SequenceLayer
 from ensue.nn.layer import Recurrent
 from ensue.testing.laws import MASK, inputs, mask_outputs
 from laws.table import SUBJECTS
@@ -118,6 +118,19 @@ def test_a_linear_map() -> None:
         )
         with pytest.raises(RuntimeError):
             computed(x[..., :-1])
+
+
+def test_a_processor_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that was put in int8 on another machine is compiled in float32."""
+    torch.manual_seed(0)
+    layer, x = LSTM(9, 11), torch.randn(3, 5, 9)
+    with torch.no_grad():
+        exact = layer(x)[0]
+        put_in_precision(layer, "int8")
+        assert not torch.equal(layer(x)[0], exact)
+        monkeypatch.setattr("ensue.engine.execution.has_int8", lambda: False)
+        assert torch.equal(layer(x)[0], exact)
+        assert explain(layer) == "compiled"
 
 
 @pytest.mark.sampled(2)

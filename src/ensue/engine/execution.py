@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.feedback import FeedbackFactory, run_fed
-from ensue.engine.products import ProductKernel, bf16_kernel, cached_for, has_bfloat16
+from ensue.engine.products import ProductKernel, bf16_kernel, cached_for, has_bfloat16, has_int8
 from ensue.engine.program import build
 from ensue.engine.runner import HeldWeights, PlainPasses, Runner
 from ensue.engine.storage import Packing, is_transformed
@@ -178,7 +178,7 @@ def _get_runner(layer: nn.Module) -> Runner | str:
     execution = _allowed.get()
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     kernel: ProductKernel | None = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
-    if getattr(layer, "in_int8", False) and dtype == torch.float32 and not torch.is_grad_enabled():
+    if getattr(layer, "in_int8", False) and dtype == torch.float32 and not torch.is_grad_enabled() and has_int8():
         kernel = "int8"
     key = (dtype, device, execution, kernel)
     by_key = _runners.get(layer, {})

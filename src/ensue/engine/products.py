@@ -110,10 +110,8 @@ class ProductKernels:
     def multiply_rows(self, a: Tensor, packed: Tensor, out: Tensor) -> None:
         """Write `a @ b` to `out`, with b from `packed`. All are contiguous."""
         (m, k), n = a.shape, out.shape[1]
-        sizes, tensors = ((m, k), (self.size_of_packed(k, n),), (m, n)), (a, packed, out)
-        left, right, result = (
-            address("a factor", *each) for each in zip(tensors, [self.dtype] * 3, sizes, strict=True)
-        )
+        left, result = address("a factor", a, self.dtype, (m, k)), address("a product", out, self.dtype, (m, n))
+        right = address("a packed matrix", packed, self.dtype, (self.size_of_packed(k, n),))
 
         def multiply_rows(first: int, last: int, worker: int) -> None:
             start, end = left + first * k * a.element_size(), result + first * n * a.element_size()

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ensue.engine import cached_for
+from ensue.engine import cached_for, has_int8
 from ensue.engine.products import ProductKernel, library_with_products, parallel_rows, products
 from ensue.engine.storage import address
 from ensue.models.encoder_decoder import EncoderDecoder
@@ -112,7 +112,7 @@ def functions(dtype: torch.dtype, kernel: ProductKernel | None = None) -> ctypes
 
 def _choice(model: EncoderDecoder) -> tuple[torch.dtype, ProductKernel | None]:
     """Return the type of a model and the kernel of its products."""
-    return model.head.bias.dtype, "int8" if model.head.in_int8 else None
+    return model.head.bias.dtype, "int8" if model.head.in_int8 and has_int8() else None
 
 
 class CompiledDecoder:
