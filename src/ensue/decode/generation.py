@@ -104,8 +104,7 @@ def _fill(like: Tensor, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tens
 
 class Ensemble(nn.Module):
     """An ensemble of M models with a `step`: `P(w) = 1/M Σ_m P_m(w)` at every step. The state is a tuple of the states
-    of the models. The caller checks that the models have the same vocabulary. Raises EnsueError if the sizes of
-    vocabularies differ.
+    of the models. The caller checks that their vocabularies are equal. Raises EnsueError if the sizes of these differ.
     """
 
     def __init__(self, models: Sequence[Any]) -> None:

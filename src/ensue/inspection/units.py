@@ -48,8 +48,7 @@ class _TextState:
 
 
 def properties_of(pieces: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    """Return properties (T,) of tokens by name, each with its value after the token. Properties that hardly vary are
-    left out.
+    """Return properties (T,) of tokens by name, except those that hardly vary, each with its value after the token.
 
     Positions count characters, from 0 after a line end and from 1 at the first letter of a word. A token is of a class
     of characters, such as digits, if it has a character of the class.

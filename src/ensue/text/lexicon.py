@@ -1,7 +1,6 @@
 """Lexicon: the vocabularies of the features of words: word forms, characters, affixes, shapes and columns.
 
-`Lexicon.encode` encodes each distinct word form once. `UnknownCounts` counts the words of a text that are not in the
-training data.
+`Lexicon.encode` encodes each distinct word form once. `UnknownCounts` counts words that are not in the training data.
 """
 
 import re

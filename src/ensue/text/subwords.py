@@ -33,8 +33,7 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
     """A tokenizer of byte-level byte-pair encoding. No text is unknown, and every text is decoded exactly.
 
     Each byte has an id. Published vocabularies have special tokens, which `special` has by their keys, and add no
-    blank before a text. Raises ValueError for ids with gaps, for a special token that has no id, and for a byte without
-    an id.
+    blank before a text. Raises ValueError for ids with gaps, and for special tokens and bytes without an id.
 
     References:
         Sennrich et al. 2016; over bytes, Radford et al. 2019.

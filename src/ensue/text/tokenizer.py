@@ -241,9 +241,8 @@ SPLITTERS = {
     "whitespace": rf"\n|[^{BLANKS}]+",
     "simple": rf"\n|{UNKNOWN}|{_LETTERS}(?:['’-]{_LETTERS}|(?<=\d)[.,](?=\d){_LETTERS})*|[{PUNCTUATION}]",
 }
-"""Regular expressions that match a word or a line end. With "simple", each punctuation mark is a word, except
-apostrophes and hyphens inside words, and points and commas between digits: `don't`, `well-known`, `1,000.5`. `<unk>` is
-one word."""
+"""Regular expressions of a word or a line end. With "simple", each punctuation mark is a word, except apostrophes and
+hyphens inside words, and points and commas between digits: `don't`, `well-known`, `1,000.5`. `<unk>` is one word."""
 
 
 class WordTokenizer(VocabularyTokenizer):

@@ -86,8 +86,7 @@ def tokens(text: str, splitter: str = "simple") -> list[Token]:
 def words_in(text: str, splitter: str, *, blanks: str | None = None) -> list[str]:
     """Split a text into words.
 
-    With `blanks`, each word is prefixed with the characters between it and the previous word; the first word is
-    prefixed with `blanks`.
+    With `blanks`, each word begins with the characters between it and the previous word; the first, with `blanks`.
     """
     words = tokens(text, splitter)
     if blanks is None:

@@ -164,8 +164,7 @@ class Muon(AdamW):
     A matrix with more rows than columns is transposed. If a parameter stacks the matrices of several gates (their
     number is the value in `matrices`), each matrix is orthogonalized separately. A step changes an m x n matrix by
     η s √max(m, n) X (Liu et al. 2025, where s is 0.2), so that good learning rates are close to those of AdamW.
-    `torch.optim.Muon` computes the iterations in bfloat16, which takes twenty times as long on a CPU without bfloat16
-    instructions.
+    `torch.optim.Muon` iterates in bfloat16, which takes twenty times as long on a CPU without bfloat16 instructions.
     """
 
     def __init__(
@@ -280,8 +279,7 @@ def _modules_below_head(model: nn.Module) -> Iterator[nn.Module]:
 def called_layers(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the layers of stacks whose parameters only `forward` reads.
 
-    `init_state` also reads parameters of cross-attention, so a block with cross-attention is replaced by its other
-    modules.
+    `init_state` also reads parameters of cross-attention: a block with it is replaced by its other modules.
     """
     if isinstance(module, Stack):
         for layer in module:

@@ -1,5 +1,4 @@
 """Records of files: rows of tables, JSON objects, or lines, with their place in the file.
 
-To add a format of records, add a `Reader` in this folder and a line in the table of
-`ensue.data.detection.format_table`.
+To add a format of records, add a `Reader` in this folder and a line in `ensue.data.detection.format_table`.
 """

@@ -1,8 +1,7 @@
 """Detection of labels that are likely wrong, by cross-validation.
 
-The examples are divided into folds. For each fold a model is trained on the other folds, and predicts the
-probabilities of the labels of the fold. Examples are ranked by self-confidence (Northcutt et al. 2021, "Confident
-learning").
+The examples are divided into folds. For each fold, a model that is trained on the other folds predicts the
+probabilities of the labels. Examples are ranked by self-confidence (Northcutt et al. 2021, "Confident learning").
 """
 
 import json

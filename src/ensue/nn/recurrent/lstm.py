@@ -106,8 +106,7 @@ class PeepholeLSTM(LSTMVariant):
         g = tanh(W_g x + U_g h + b_g)           c' = f ⊙ c + i ⊙ g
         o = σ(W_o x + U_o h + p_o ⊙ c' + b_o)   h' = o ⊙ tanh(c')
 
-    The weights stack i, f, g, o. The peepholes p (d,) start at 0, so that the layer starts as an LSTM. The forget bias
-    starts at 1.
+    The weights stack i, f, g, o. Peepholes p (d,) start at 0: the layer starts as an LSTM. The forget bias starts at 1.
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:
