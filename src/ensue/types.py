@@ -196,7 +196,7 @@ class Growing(Protocol):
 
 def narrowed(state: State) -> State:
     """Return the state without positions that are padding in all of the remaining rows."""
-    if _is_growing(state):
+    if hasattr(state, "num_positions"):
         return state.resized(state.num_positions - state.num_unused())
     if state is None or isinstance(state, Tensor | Shared):
         return state
@@ -206,17 +206,13 @@ def narrowed(state: State) -> State:
 def _pad_growing(states: Sequence[State]) -> Sequence[State]:
     """Return the states with each `Growing` state padded to the maximum length."""
     first = states[0]
-    if _is_growing(first):
+    if hasattr(first, "num_positions"):
         longest = max(state.num_positions for state in states)
         return [state.resized(longest) for state in states]
     if first is None or isinstance(first, Tensor | Shared) or not first:
         return states
     fields = map(_pad_growing, zip(*states, strict=True))
     return [_tuple_like(first, items) for items in zip(*fields, strict=True)]
-
-
-def _is_growing(state: State) -> bool:
-    return hasattr(state, "num_positions")
 
 
 def _tuple_like(state: State, items: Iterable[State]) -> State:

@@ -16,7 +16,7 @@ from engine.written_steps import Written
 from ensue.engine import CachedWeights, executing
 from ensue.engine.execution import _get_runner
 from ensue.engine.runner import Runner
-from ensue.nn import GRU, LSTM, Elman, SequenceLayer
+from ensue.nn import GRU, LSTM, Elman, SequenceLayer, border, watch
 from ensue.nn.recurrent.lstm import LSTMState
 from ensue.types import leaves
 
@@ -103,10 +103,11 @@ def state_of(batch: int, make: Callable[[int, int], Tensor] = numbers) -> LSTMSt
     return LSTMState(make(batch, 16), make(batch, 16) / 2)
 
 
-def held(layer: LSTM) -> Any:
+def held(layer: LSTM, sizes: tuple[int, int] = (3, 5)) -> Any:
     with CachedWeights().used():
-        layer(numbers(3, 5, D))
-        return layer(numbers(3, 5, D))
+        layer(numbers(2, 3, D))
+        layer(numbers(*sizes, D))
+        return layer(numbers(*sizes, D))
 
 
 def autocast(layer: LSTM) -> Any:
@@ -131,11 +132,11 @@ def hooked(layer: LSTM) -> Any:
     return results
 
 
-def in_other_threads(layer: LSTM) -> Any:
+def in_other_threads(layer: SequenceLayer, x: Tensor | None = None) -> Any:
     before = torch.get_num_threads()
     torch.set_num_threads(3 - min(before, 2))
     try:
-        return layer(numbers(3, 5, D))
+        return layer(numbers(3, 5, D) if x is None else x)
     finally:
         torch.set_num_threads(before)
 
@@ -146,11 +147,11 @@ def double(layer: LSTM) -> Any:
     return results
 
 
-def transposed(layer: LSTM) -> Any:
+def transposed(layer: LSTM, sizes: tuple[int, int] = (3, 5)) -> Any:
     """A weight with other strides, for one call."""
     before = layer.weight_hidden.data
     layer.weight_hidden.data = before.t().contiguous().t()
-    results = layer(numbers(3, 5, D))
+    results = layer(numbers(*sizes, D))
     layer.weight_hidden.data = before
     return results
 
@@ -174,7 +175,9 @@ CALLS: dict[str, Callable[[LSTM], Any]] = {
     "as many positions of other rows": partial(masked, [4, 2, 1]),
     "cached weights": held, "autocast": autocast, "gradients": with_gradients, "inference mode": in_inference_mode,
     "a hook": hooked, "another number of threads": in_other_threads, "float64": double,
-    "a transposed weight": transposed,
+    "a transposed weight": transposed, "one position": lambda layer: layer(numbers(1, 1, D)),
+    "one position, cached weights": partial(held, sizes=(1, 1)),
+    "one position, a transposed weight": partial(transposed, sizes=(1, 1)),
 }  # fmt: skip
 
 
@@ -246,3 +249,114 @@ def test_a_known_call_computes_no_weight(layer_class: type[SequenceLayer], monke
     assert isinstance(runner, Runner)
     monkeypatch.setattr(runner.trace, "once", None)
     assert torch.equal(layer(x)[0], expected)
+
+
+SIZES = [(1, 1), (1, 7), (5, 1), (4, 3)]
+
+
+@pytest.mark.parametrize("layer_class", [LSTM, GRU, Elman])
+@torch.no_grad()
+def test_a_known_call_is_not_checked_and_any_other_is(
+    layer_class: type[SequenceLayer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, inputs = layer_class(D, 16), [numbers(*sizes, D) for sizes in SIZES]
+    expected = [layer(x) for x in inputs]
+    with monkeypatch.context() as patch:
+        patch.setattr(border, "_check", None)
+        assert all(map(torch.equal, leaves([layer(x) for x in inputs]), leaves(expected)))
+    for misfit in (inputs[0][..., 1:], inputs[0].double(), inputs[0][0], inputs[0].to("meta"), [1.0], None):
+        with pytest.raises((ValueError, TypeError), match=r"\.forward expects x"):
+            layer(misfit)
+    with pytest.raises(TypeError, match=r"\.forward expects state"):
+        layer(inputs[0], inputs[0])
+    assert layer(inputs[0][:0])[0].shape == (0, 1, 16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 7, 8, 37, 64])
+@torch.no_grad()
+def test_one_position_reads_weights_that_are_not_packed(width: int, dtype: torch.dtype) -> None:
+    """The results are those of `fold`, and with cached weights, in other threads and after longer inputs the same."""
+    torch.manual_seed(0)
+    for layer in (LSTM(D + 3, width).to(dtype), GRU(D + 3, width).to(dtype), Elman(D + 3, width).to(dtype)):
+        x = numbers(1, 1, D + 3).to(dtype)
+        found = layer(x)
+        tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+        torch.testing.assert_close([*leaves(found)], [*leaves(layer.fold(x))], rtol=tolerance, atol=tolerance)
+        with CachedWeights().used():
+            assert all(map(torch.equal, leaves(layer(x)), leaves(found)))
+            longer = layer(x.expand(2, 3, -1))
+            assert all(map(torch.equal, leaves(layer(x)), leaves(found)))
+            assert all(map(torch.equal, leaves(layer(x.expand(2, 3, -1))), leaves(longer)))
+        assert all(map(torch.equal, leaves(layer(x.expand(2, 3, -1))), leaves(longer)))
+        assert all(map(torch.equal, leaves(in_other_threads(layer, x)), leaves(found)))
+
+
+class Started(LSTM):
+    """An LSTM with an initial state that is computed from parameters; while they are zero, it is zero."""
+
+    def __init__(self, start: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__(D, 16)
+        self.start, self.first = start, nn.Parameter(torch.zeros(16))
+
+    def init_state(self, batch_size: int, memory: object = None) -> LSTMState:
+        zeros = self.weight_hidden.new_zeros(batch_size, self.d_out)
+        return LSTMState(self.start(self, zeros), zeros)
+
+
+STARTS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "a parameter": lambda layer, zeros: layer.first.expand_as(zeros),
+    "zeros and a parameter": lambda layer, zeros: zeros + layer.first,
+    "zeros, written": lambda layer, zeros: zeros.clone().copy_(layer.first),
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@torch.no_grad()
+def test_initial_states_that_are_learned_are_read(start: str) -> None:
+    layer, x = Started(STARTS[start]), numbers(1, 2, D)
+    for _ in range(3):
+        torch.testing.assert_close(layer(x), layer.fold(x))
+        layer.first.data += 1
+
+
+class Doubled(Elman):
+    def forward(self, x: Any, state: Any = None, *, mask: Any = None) -> Any:
+        y, state = super().forward(x, state, mask=mask)
+        return 2 * y, state
+
+
+@torch.no_grad()
+def test_what_runs_around_a_known_call_still_runs() -> None:
+    """A `forward` of a subclass or of an object, hooks, watched taps."""
+    layer, x, seen = Doubled(D, 16), numbers(1, 1, D), []
+    assert all(torch.equal(layer(x)[0], 2 * layer(x)[1].h.unsqueeze(1)) for _ in range(3))
+    layer = Elman(D, 16)
+    for _ in range(2):
+        before = layer(x)[0]
+    with layer.register_forward_hook(lambda *_: seen.append("hook")):
+        layer(x)
+    with watch(layer, "hidden") as values:
+        layer(x)
+    inner = layer.forward
+    for layer.forward in (lambda x: (2 * inner(x)[0], None),) * 2:  # type: ignore[method-assign,assignment]
+        assert torch.equal(layer(x)[0], 2 * before)
+    assert (seen, len(values["hidden"])) == (["hook"], 1)
+
+
+@pytest.mark.parametrize("layer_class", [LSTM, GRU, Elman])
+@pytest.mark.parametrize("sizes", [(1, 400), (5, 100), (64, 8), (400, 3)])
+@torch.no_grad()
+def test_products_of_long_inputs_are_computed_in_chunks(
+    sizes: tuple[int, int], layer_class: type[SequenceLayer]
+) -> None:
+    """The results are those of `fold`, also with padding, cached weights, and two threads, which use no chunks."""
+    torch.manual_seed(0)
+    layer, x = layer_class(D, 16), numbers(*sizes, D)
+    mask = torch.arange(sizes[1]) < torch.randint(1, sizes[1] + 1, (sizes[0], 1))
+    for rows in (None, mask):
+        found = layer(x, mask=rows)
+        torch.testing.assert_close(found, layer.fold(x, mask=rows))
+        with CachedWeights().used():
+            assert all(map(torch.equal, leaves(layer(x, mask=rows)), leaves(found)))
+    torch.testing.assert_close(in_other_threads(layer, x), layer(x))

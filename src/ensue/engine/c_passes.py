@@ -12,6 +12,7 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate, chain, pairwise
+from struct import pack
 from typing import Any, NamedTuple
 
 import torch
@@ -217,6 +218,7 @@ PUBLIC void {name}(const range *of, const array *a, const final_state *finals, c
 
 PLAN, SCRATCH, PACKED, OUTPUT, COUNTS, BEGINS, X = range(7)
 """The bases of addresses in a plan. States, vectors, matrices and final states follow x."""
+PACK, MULTIPLY, LOOP, AT_ONCE, ONE_ROW = 1, 2, 4, 8, 16  # what `run_plan` of products.c does
 HEADER_NUMBERS = 8
 Address = tuple[int, int]
 """A base, and an offset in bytes."""
@@ -226,11 +228,13 @@ class Plan(NamedTuple):
     """The pass without gradients for tensors of certain layouts, as `run_plan` of products.c reads it.
 
     `sizes` are the elements of temporary arrays and of packed matrices that are kept, `layouts` those of the weights.
-    `offsets` have the index of a parameter and an offset in bytes for each weight; None if weights are computed.
+    `phases` say how matrices are packed unless they are kept. `offsets` have the index of a parameter and an offset in
+    bytes for each weight; None if weights are computed.
     """
 
     table: "ctypes.Array[ctypes.c_int64]"
     sizes: Sequence[int]
+    phases: int
     layouts: Sequence[object] = ()
     offsets: Sequence[tuple[int, int]] | None = None
 
@@ -295,13 +299,13 @@ class CompiledPasses:
             if not is_backward:
                 between(position)
 
-    def run_plan(self, plan: Plan, addresses: Iterable[int], packing: Packing, phases: int) -> None:
-        """Run phases of a plan, numbered as in products.c, with the addresses of all bases but PLAN."""
-        bases, run = _to_array((0, *addresses)), self.products.run_plan
-        if torch.get_num_threads() == 1:
+    def run_plan(self, plan: Plan, addresses: Sequence[int], packing: Packing, phases: int) -> None:
+        """Run phases of a plan, with the addresses of all bases but PLAN."""
+        bases, run = pack(f"{1 + len(addresses)}q", 0, *addresses), self.products.run_plan
+        if torch.get_num_threads() == 1 or phases & ONE_ROW:
             run(plan.table, len(plan.table) // 2, bases, phases, 0, 0, 0)
             return
-        for phase, rows in ((1, 1), (2, packing.size), (4, packing.batch)):
+        for phase, rows in ((PACK, 1), (MULTIPLY, packing.size), (LOOP, packing.batch)):
             if phases & phase:
                 parallel_rows(rows, partial(run, plan.table, len(plan.table) // 2, bases, phase))
 
@@ -320,6 +324,7 @@ class PlanRecorder:
         self.sizes = {SCRATCH: 0, PACKED: 0}
         self.storages: dict[int, tuple[Address, Tensor]] = {}
         self.products: list[int | Address] = []
+        self.has_one_row = passes.bf16_kernel is None and len(values[0]) == 1
 
     def allocate(self, base: int, size: int) -> Address:
         """Return the place of `size` numbers, at a multiple of VECTOR numbers."""
@@ -342,6 +347,7 @@ class PlanRecorder:
         """Return the fields of a `packing` of products.c."""
         rows = matrix.t() if transposed else matrix
         address("a matrix of the step", rows, self.dtype, shape, strided=True)
+        self.has_one_row = self.has_one_row and rows.stride(0) == 1
         to = self.allocate(self.packed_base, self.passes.products.size_of_packed(*shape))
         return *shape, self.place(matrix), *rows.stride(), to
 
@@ -371,7 +377,8 @@ class PlanRecorder:
         function = ctypes.cast(self.passes.functions[name], ctypes.c_void_p).value or 0
         items = [len(packings), function, *((PLAN, 8 * start) for start in starts), *chain(*sections)]
         addresses = [item if isinstance(item, tuple) else (-1, item) for item in items]
-        self.plan = Plan(_to_array(chain(*zip(*addresses, strict=True))), [*self.sizes.values()])
+        phases = ONE_ROW if self.has_one_row else PACK | AT_ONCE
+        self.plan = Plan(_to_array(chain(*zip(*addresses, strict=True))), [*self.sizes.values()], phases)
 
 
 def c_passes(program: Program, dtype: torch.dtype, kernel: ProductKernel | None = None) -> CompiledPasses | None:

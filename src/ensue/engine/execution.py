@@ -4,11 +4,11 @@ import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from operator import attrgetter
 from threading import RLock
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.feedback import FeedbackFactory, run_fed
-from ensue.engine.products import ProductKernel, bf16_kernel, cached_for, has_bfloat16, has_int8
+from ensue.engine.products import ProductKernel, bf16_kernel, has_bfloat16, has_int8
 from ensue.engine.program import build
-from ensue.engine.runner import HeldWeights, PlainPasses, Runner
-from ensue.engine.storage import Packing, is_transformed
+from ensue.engine.runner import PlainPasses, Runner
+from ensue.engine.storage import Packing, is_transformed, unmasked_packing
 from ensue.engine.trace import Snapshot, TracedStep, Untraceable, has_hooks, trace
 from ensue.notices import warn_once
 from ensue.types import State, change_temporarily, leaves, map_state
@@ -56,15 +56,11 @@ def explain(layer: nn.Module) -> str:
     runner = _get_runner(layer if cell is None else cell)
     if isinstance(runner, str):
         return f"step by step under autograd: its step contains {runner}"
-    return _describe(runner) + ("" if cell is None else "; the feedback to its cell runs in torch operations")
-
-
-def _describe(runner: Runner) -> str:
-    if isinstance(runner.functions, CompiledPasses):
-        return "compiled"
-    if compiler() is None:
-        return "in torch operations, position by position: no C compiler (cc, gcc, clang or the package ziglang) found"
-    return "in torch operations, position by position"
+    is_compiled = isinstance(runner.functions, CompiledPasses)
+    how = "compiled" if is_compiled else "in torch operations, position by position"
+    if not is_compiled and compiler() is None:
+        how += ": no C compiler (cc, gcc, clang or the package ziglang) found"
+    return how + ("" if cell is None else "; the feedback to its cell runs in torch operations")
 
 
 def may_compile() -> bool:
@@ -115,11 +111,25 @@ def unroll(
         return results
 
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
-        held = cached_for(runner, lambda: HeldWeights(runner.trace.weights(read_parameters(layer, runner.trace))))
         packed, states = _arguments(runner, x, state, packing)
-        return runner(packed, states, packing, read_parameters(layer, runner.trace), held)
+        return runner(packed, states, packing, read_parameters(layer, runner.trace))
 
     return _run_packed(layer, _get_runner(layer) if runner is None else runner, x, state, mask, run)
+
+
+def run_known(layer: Any, x: Any) -> tuple[Tensor, State] | None:
+    """Return the results of `unroll` for an x with a plan, without gradients and without checks; else None.
+
+    There is a plan if an earlier call of the layer as it is now, with tensors of the same layouts, passed all checks.
+    """
+    if torch.is_grad_enabled() or folds() or torch.is_autocast_enabled("cpu") or type(x) is not Tensor or x.dim() != 3:
+        return None
+    runner, (batch, positions, _) = _find_runner(layer)[0], x.shape
+    if not _is_compiled(runner) or (start := runner.start(batch)) is None:
+        return None
+    packing = unmasked_packing(batch, positions, None)
+    results = runner.infer(packing.packed(x), start, packing, read_parameters(layer, runner.trace), is_known=True)
+    return None if results is None else (packing.unpacked(results[0]), start._make(results[1:]))
 
 
 def unroll_fed(
@@ -152,7 +162,7 @@ def _run_packed(
     packing = Packing.of(x, mask)
     if packing.size == 0:
         return None
-    state = layer.init_state(packing.batch) if state is None else state
+    state = (runner.start(packing.batch) or layer.init_state(packing.batch)) if state is None else state
     is_autocast = torch.is_autocast_enabled(x.device.type)
     with torch.autocast(x.device.type, enabled=False) if is_autocast else nullcontext():
         packed, *finals = run(runner, state, packing)
@@ -161,15 +171,15 @@ def _run_packed(
     return y, map_state(lambda leaf: next(after) if leaf.dim() == 2 else next(after).view(leaf.shape), state)
 
 
-def _is_compiled(runner: Runner | str | None) -> bool:
+def _is_compiled(runner: Runner | str | None) -> TypeGuard[Runner]:
     """Return whether a runner is compiled; under autocast, also in bfloat16, if the processor has such products."""
     if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
         return False
     return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None or not has_bfloat16()
 
 
-def _get_runner(layer: nn.Module) -> Runner | str:
-    """Return the runner of a layer in its current mode, or the reason why the layer runs step by step."""
+def _find_runner(layer: nn.Module) -> tuple[Runner | str | None, tuple[Any, ...]]:
+    """Return the runner of a layer as it is now, or None, and its key in the runners of the layer."""
     parameter = next(iter(layer._parameters.values()), None)
     if parameter is None:
         parameter = next(layer.parameters(), None)
@@ -180,25 +190,23 @@ def _get_runner(layer: nn.Module) -> Runner | str:
     kernel: ProductKernel | None = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
     if getattr(layer, "in_int8", False) and dtype == torch.float32 and not torch.is_grad_enabled() and has_int8():
         kernel = "int8"
-    key = (dtype, device, execution, kernel)
-    by_key = _runners.get(layer, {})
-    runner = _valid_runner(layer, by_key.get(key, []))
+    key = dtype, device, kernel, execution
+    traces = _runners.get(layer, {}).get(key, ())
+    return next((runner for snapshot, runner in traces if snapshot.matches(layer)), None), key
+
+
+def _get_runner(layer: nn.Module) -> Runner | str:
+    """Return the runner of a layer in its current mode, or the reason why the layer runs step by step."""
+    runner, _ = _find_runner(layer)
     if runner is None:
         with _build_lock:
-            by_key = _runners.setdefault(layer, {})
-            runner = _valid_runner(layer, by_key.get(key, []))  # another thread may have built it meanwhile
-            if runner is None:
-                runner = _add_runner(layer, by_key.setdefault(key, []), partial(_build, layer, dtype, device, kernel))
+            runner, key = _find_runner(layer)  # another thread may have built it meanwhile
+            runner = _add_runner(layer, *key) if runner is None else runner
     return runner
 
 
-def _valid_runner(layer: nn.Module, traces: list[tuple[Snapshot, Runner | str]]) -> Runner | str | None:
-    return next((runner for snapshot, runner in traces if snapshot.matches(layer)), None)
-
-
-def _add_runner(
-    layer: nn.Module, traces: list[tuple[Snapshot, Runner | str]], build: Callable[[], Runner | str]
-) -> Runner | str:
+def _add_runner(layer: nn.Module, *key: Any) -> Runner | str:
+    traces = _runners.setdefault(layer, {}).setdefault(key, [])
     if any(map(has_hooks, islice(layer.modules(), 1, None))):
         return HOOKS_REASON
     if len(traces) == MAX_TRACES:
@@ -208,7 +216,7 @@ def _add_runner(
             " call; make the attribute a buffer",
         )
         return "attributes that change from call to call"
-    runner = build()
+    runner = _build(layer, *key[:3])
     traces.append((Snapshot(layer), runner))
     return runner
 
@@ -228,13 +236,12 @@ def _build(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: P
 def _arguments(runner: Runner, x: Tensor, state: State, packing: Packing) -> tuple[Tensor, list[Tensor]]:
     """Return x and the states in the layout of the passes."""
     before = [leaf if leaf.dim() == 2 else leaf.flatten(1) for leaf in leaves(state)]
-    states = [_plain(packing.sorted(leaf), runner.dtype).contiguous() for leaf in before]
-    packed = _plain(packing.packed(x), runner.dtype)
-    return packed if packed.stride(1) == 1 else packed.contiguous(), states
+    return _plain(packing.packed(x), runner.dtype), [_plain(packing.sorted(leaf), runner.dtype) for leaf in before]
 
 
 def _plain(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor if tensor.dtype is dtype and not tensor.is_neg() else tensor.to(dtype).resolve_neg()
+    tensor = tensor if tensor.dtype is dtype and not tensor.is_neg() else tensor.to(dtype).resolve_neg()
+    return tensor if tensor.stride(1) == 1 else tensor.contiguous()
 
 
 def read_parameters(layer: nn.Module, trace: TracedStep) -> list[Tensor]:

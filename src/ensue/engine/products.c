@@ -28,6 +28,8 @@ typedef struct {
     real *to;
 } __attribute__((may_alias)) packing;
 
+enum { COLUMNS = 8 };
+
 /* Like `multiply`, with the same sums, but `matrix` is a `packing`: each panel stays in the cache. */
 static void multiply_panels(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *matrix,
                             real *c, int64_t ldc) {
@@ -37,6 +39,33 @@ static void multiply_panels(int64_t m, int64_t n, int64_t k, const real *a, int6
         pack(k, columns, b->from + j * b->column_stride, b->row_stride, b->column_stride, b->to);
         gemm(m, columns, k, a, row_stride, 1, b->to, c + j, ldc, 0);
     }
+}
+
+/* c (1 x columns) = a b, with contiguous columns of b, `stride` apart. `columns` is a constant at each call. */
+INLINE void multiply_columns(const int columns, int64_t k, const real *a, const real *b, int64_t stride, real *c) {
+    vector sum[COLUMNS] = {{0}};
+    int64_t p = 0;
+    for (; p + LANES <= k; p += LANES)
+#pragma GCC unroll 8
+        for (int j = 0; j < columns; j++)
+            sum[j] += *(const vector *)(a + p) * *(const vector *)(b + j * stride + p);
+#pragma GCC unroll 8
+    for (int j = 0; j < columns; j++) {
+        c[j] = total(sum[j]);
+        for (int64_t q = p; q < k; q++)
+            c[j] += a[q] * b[j * stride + q];
+    }
+}
+
+/* Like `multiply` for one row, but `matrix` is a `packing` with contiguous columns, which are not copied. */
+static void multiply_row(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *matrix,
+                         real *c, int64_t ldc) {
+    const packing *b = (const packing *)matrix;
+    int64_t j = 0, stride = b->column_stride;
+    for (; j + COLUMNS <= n; j += COLUMNS)
+        multiply_columns(COLUMNS, k, a, b->from + j * stride, stride, c + j);
+    for (; j < n; j++)
+        multiply_columns(1, k, a, b->from + j * stride, stride, c + j);
 }
 
 static void pack_whole(const packing *b) { pack(b->k, b->n, b->from, b->row_stride, b->column_stride, b->to); }
@@ -65,10 +94,20 @@ typedef struct {
     const int64_t *sizes;
 } __attribute__((may_alias)) plan;
 
-enum { PACK = 1, MULTIPLY = 2, LOOP = 4, AT_ONCE = 8, MAX_PANEL_ROWS = 48 };
+enum { PACK = 1, MULTIPLY = 2, LOOP = 4, AT_ONCE = 8, ONE_ROW = 16, MAX_PANEL_ROWS = 48, CHUNK_ROWS = 192 };
+
+/* The positions whose products are computed before the loop goes through them, so that the results stay in the cache:
+ * all of a short input, else at least CHUNK_ROWS rows, a multiple of the rows that a product computes together. */
+static int64_t chunk_positions(const range *of, int64_t rows) {
+    if (rows <= 2 * CHUNK_ROWS) return of->positions;
+    int64_t positions = (CHUNK_ROWS + of->batch - 1) / of->batch;
+    while (positions * of->batch % MAX_PANEL_ROWS) positions++;
+    return positions;
+}
 
 /* Runs phases: packs all matrices, computes the products, goes through the positions; for the rows from `first` to
- * `last` of the products or of the batch (0: all). With AT_ONCE, packed matrices are not used again. */
+ * `last` of the products or of the batch (0: all). With AT_ONCE, packed matrices are not used again. With ONE_ROW there
+ * is one row with one position, all matrices have contiguous columns, and none is packed. */
 PUBLIC void run_plan(const int64_t *numbers, int64_t size, const int64_t *bases, int64_t phases, int64_t first,
                      int64_t last, int64_t worker) {
     int64_t copy[size];
@@ -77,26 +116,40 @@ PUBLIC void run_plan(const int64_t *numbers, int64_t size, const int64_t *bases,
         copy[k] = numbers[size + k] + (base < 0 ? 0 : base ? bases[base] : (int64_t)(intptr_t)copy);
     }
     const plan *of = (const plan *)copy;
+    range *at = of->of;
+    product *products = of->products;
+    int64_t count = ((int64_t *)at - (int64_t *)products) / (int64_t)(sizeof(product) / sizeof(int64_t));
     const real *packed[of->matrices + 1];
-    int by_panels = phases & AT_ONCE && of->of->positions == 1;
+    multiplication *unpacked = phases & ONE_ROW ? multiply_row : multiply_panels;
+    int once = phases & ONE_ROW || (phases & AT_ONCE && at->positions == 1);
+    int directly = phases & ONE_ROW || (phases & AT_ONCE && count && products->m <= MAX_PANEL_ROWS);
     for (int64_t k = 0; k < of->matrices; k++) {
-        packed[k] = by_panels ? (const real *)(of->packings + k) : of->packings[k].to;
-        if (phases & PACK && !by_panels) pack_whole(of->packings + k);
+        packed[k] = once ? (const real *)(of->packings + k) : of->packings[k].to;
+        if (phases & PACK && !once) pack_whole(of->packings + k);
     }
-    for (product *p = of->products; (int64_t *)p < (int64_t *)of->of; p++) {
-        int once = phases & AT_ONCE && p->m <= MAX_PANEL_ROWS;
-        if (phases & PACK && !once) pack_whole(&p->matrix);
-        if (phases & MULTIPLY)
-            (once ? multiply_panels : multiply)((last ? last : p->m) - first, p->matrix.n, p->matrix.k,
-                                                p->a + first * p->row_stride, p->row_stride,
-                                                once ? (const real *)&p->matrix : p->matrix.to,
-                                                p->c + first * p->ldc, p->ldc);
-    }
-    if (phases & LOOP) {
-        of->of->first = first;
-        of->of->last = last ? last : of->of->batch;
-        of->of->worker = worker;
-        of->pass(of->of, of->arrays, of->finals, of->sizes, packed, by_panels ? multiply_panels : multiply);
+    for (int64_t k = 0; k < count && phases & PACK && !directly; k++) pack_whole(&products[k].matrix);
+    int64_t positions = at->to, begin = first, before = 0;
+    int is_chunked = phases & MULTIPLY && phases & LOOP && count;
+    int64_t step = is_chunked ? chunk_positions(at, products->m) : positions;
+    for (at->from = 0; at->from < positions; at->from = at->to, before = begin) {
+        at->to = minimum(at->from + step, positions);
+        if (is_chunked) begin = at->begins[at->from];
+        for (product *p = products; phases & MULTIPLY && p < products + count; p++) {
+            int64_t end = at->to < positions ? at->begins[at->to] : last ? last : p->m;
+            (directly ? unpacked : multiply)(end - begin, p->matrix.n, p->matrix.k, p->a + begin * p->row_stride,
+                                             p->row_stride, directly ? (const real *)&p->matrix : p->matrix.to,
+                                             p->c + (is_chunked ? 0 : begin) * p->ldc, p->ldc);
+            for (int64_t k = 0; k < at->arrays && is_chunked; k++) { /* the rows of this chunk are where others were */
+                array *a = (array *)of->arrays + k;
+                if (a->base == p->c - before * p->ldc) a->base = p->c - begin * p->ldc;
+            }
+        }
+        if (phases & LOOP) {
+            at->first = first;
+            at->last = last ? last : at->batch;
+            at->worker = worker;
+            of->pass(at, of->arrays, of->finals, of->sizes, packed, once ? unpacked : multiply);
+        }
     }
 }
 

@@ -6,18 +6,20 @@ after the backward loop the error at x and the gradient of every matrix, `dU = Î
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from ensue.engine.c_passes import CompiledPasses, Plan, PlanRecorder
+from ensue.engine.c_passes import LOOP, MULTIPLY, ONE_ROW, PACK, CompiledPasses, Plan, PlanRecorder
 from ensue.engine.graph import OPERATIONS, Node, reachable
+from ensue.engine.products import cached_for
 from ensue.engine.program import Array, Product, Program, View
 from ensue.engine.schedule import overlays
 from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, empty_rows, gradients_of, needs_history
 from ensue.engine.trace import TracedStep
+from ensue.types import map_state
 
 
 class PlainPasses:
@@ -157,6 +159,8 @@ class Runner:
     ) -> None:  # fmt: skip
         self.trace, self.program, self.overlays = trace, program, overlays(program)
         self.functions, self.dtype = functions, dtype
+        self.start = lru_cache(MAX_PLANS)(lambda rows: map_state(lambda leaf: leaf.expand(rows, -1), trace.zeros))
+        """The initial state for a number of rows, if it is known; else None."""
         self._plans: dict[tuple[object, ...], Plan] = {}
         self._previous = [Array("previous", number, a.width, "previous") for number, a in enumerate(program.states)]
         self._leaves = [array for array in program.forward.reads.values() if array.name in ("input", "vector")]
@@ -164,28 +168,34 @@ class Runner:
         self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
 
     def __call__(
-        self, x: Tensor, states: Sequence[Tensor], packing: Packing, parameters: Sequence[Tensor],
-        held: "HeldWeights | None" = None,
-    ) -> Sequence[Tensor]:  # fmt: skip
+        self, x: Tensor, states: Sequence[Tensor], packing: Packing, parameters: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
         """Return the outputs (N, d_out) and the final states (B, width)."""
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *states, *parameters)):
             weights = self.trace.weights(parameters)
             return _Recurrence.apply(self, packing, x, *states, *weights, *parameters)  # type: ignore[no-untyped-call]
         if isinstance(self.functions, CompiledPasses):
-            return self._infer(x, states, packing, parameters, held)
+            return self.infer(x, states, packing, parameters) or ()
         values = Values.of([x, *states, *self.trace.weights(parameters)], self.trace)
         output, finals, _ = self.forward(values, packing, save=False)
         return (output, *finals)
 
-    def _infer(
-        self, x: Tensor, states: Sequence[Tensor], packing: Packing, parameters: Sequence[Tensor],
-        held: "HeldWeights | None",
-    ) -> list[Tensor]:  # fmt: skip
-        """Run the compiled pass without gradients by the plan for the layouts of all tensors."""
+    def infer(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor],
+        packing: Packing,
+        parameters: Sequence[Tensor],
+        is_known: bool = False,
+    ) -> list[Tensor] | None:
+        """Run the compiled pass without gradients by the plan for these layouts; None without one if `is_known`."""
         assert isinstance(self.functions, CompiledPasses)
+        held = cached_for(self, lambda: HeldWeights(self.trace.weights(parameters)))
         weights = None if held is None else held.weights
         key = packing.batch, len(packing.counts), held is None, *_layouts((x, *states, *parameters))
         plan = self._plans.get(key)
+        if plan is None and is_known:
+            return None
         if weights is None and (plan is None or plan.offsets is None):
             weights = self.trace.weights(parameters)
         if plan is None or (weights is not None and _layouts(weights) != plan.layouts):
@@ -203,13 +213,13 @@ class Runner:
             addresses = [weight.data_ptr() for weight in weights]
         scratch, output = x.new_empty(plan.sizes[0]), x.new_empty(packing.size, self.program.output.width)
         finals = [state.clone() for state in states]
-        packed, phases = scratch, 15
-        if held is not None:
-            packed, phases = (x.new_empty(plan.sizes[1]), 7) if held.packed is None else (held.packed, 6)
+        packed, phases = scratch, plan.phases
+        if held is not None and not phases & ONE_ROW:
+            packed, phases = (x.new_empty(plan.sizes[1]), PACK) if held.packed is None else (held.packed, 0)
         places = [scratch.data_ptr(), packed.data_ptr(), output.data_ptr(), *packing.addresses, x.data_ptr()]
         places += [*[state.data_ptr() for state in states], *addresses, *[final.data_ptr() for final in finals]]
-        self.functions.run_plan(plan, places, packing, phases)
-        if held is not None:
+        self.functions.run_plan(plan, places, packing, MULTIPLY | LOOP | phases)
+        if held is not None and packed is not scratch:
             held.packed = packed
         return [output, *finals]
 
@@ -385,7 +395,7 @@ class HeldWeights:
 
 def _layouts(tensors: Sequence[Tensor]) -> list[object]:
     """Return the attributes on which a plan depends."""
-    return [(x.shape, x.stride(), x.dtype, x.device, x.is_neg()) for x in tensors]
+    return [(x.shape, x.stride(), x.dtype, x.is_cpu, x.is_neg()) for x in tensors]
 
 
 def _find_offsets(weights: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[tuple[int, int]] | None:

@@ -186,13 +186,13 @@ class Packing:
         """Return the packing of x (B, T, d); a mask that is True everywhere counts as None."""
         batch, positions, _ = x.shape
         if mask is None or bool(mask.all()):
-            return _cached_packing(batch, positions, None)
+            return unmasked_packing(batch, positions, None)
         return cls(batch, positions, mask)
 
     def packed(self, x: Tensor) -> Tensor:
         """Pack (B, T, d) into (N, d)."""
         if self.order is None:
-            return x.squeeze(0) if self.batch == 1 else x.transpose(0, 1).reshape(-1, x.shape[2])
+            return (x if 1 in (self.batch, self.padded) else x.transpose(0, 1)).flatten(0, 1)
         return x[self._rows_and_positions]
 
     def unpacked(self, packed: Tensor) -> Tensor:
@@ -235,4 +235,4 @@ class Packing:
         return begins[position - 1] + rank
 
 
-_cached_packing = lru_cache(Packing)
+unmasked_packing = lru_cache(Packing)

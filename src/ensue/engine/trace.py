@@ -90,6 +90,8 @@ class TracedStep:
     """The leaves of the state after the step."""
     shapes: list[torch.Size]
     """The shapes of the states in the recording, (rows, ...)."""
+    zeros: State = None
+    """The initial state of one row, if it is a named tuple of zeros (1, width), whatever the parameters are."""
 
     @property
     def state_widths(self) -> list[int]:
@@ -146,7 +148,7 @@ def _trace(layer: Any) -> TracedStep:
     rows = next(rows for rows in range(211, 10_000) if rows not in sizes)  # no other size in arguments equals it
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
     device = reference.device.type
-    with torch.autocast(device, enabled=False):
+    with torch.autocast(device, enabled=False), _Recorder() as start:
         state = layer.init_state(rows)
     before = list(leaves(state))
     if not before or any(not leaf.is_floating_point() or leaf.dim() < 2 for leaf in before):
@@ -165,7 +167,14 @@ def _trace(layer: Any) -> TracedStep:
     if not any(tensor.is_inference() for tensor in named.values()):  # autograd cannot save inference tensors
         with torch.autocast(device, enabled=False), _Recorder():
             _expect_default_gradients(layer, x_t, state)
-    return lowering.finish(y, after, state)
+    made = [results[0] for function, *_, results in start.calls if function.overloadpacket.__name__ == "new_zeros"]
+    are_zeros = len(made) == len(start.calls) and all(
+        any(x is leaf for x in made) and leaf.dim() == 2 for leaf in state
+    )
+    traced = lowering.finish(y, after, state)
+    if are_zeros and hasattr(state, "_fields"):
+        traced.zeros = map_state(lambda leaf: leaf[:1].clone(), state)
+    return traced
 
 
 class _NoHooks(TorchFunctionMode):

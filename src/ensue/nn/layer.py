@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.engine import unroll
+from ensue.engine.execution import run_known, unroll
 from ensue.nn.border import guarded_init_state, guarded_sequence, guarded_step
-from ensue.nn.taps import has_hooked_taps, is_watched, tap_changes
+from ensue.nn.taps import is_watched
 from ensue.types import Memory, State, hold, map_state
 
 
@@ -42,7 +42,8 @@ class SequenceLayer(nn.Module, ABC):
         for name in ("forward", "fold", "step"):
             function = vars(cls).get(name)
             if function is not None and not getattr(function, "__isabstractmethod__", False):
-                checked = guarded_step(function) if name == "step" else guarded_sequence(name, function)
+                known = vars(cls).get("run_known") if name == "forward" else None
+                checked = guarded_step(function) if name == "step" else guarded_sequence(name, function, known)
                 setattr(cls, name, checked)
         if "init_state" in vars(cls):
             cls.init_state = guarded_init_state(cls.init_state)  # type: ignore[method-assign]
@@ -136,6 +137,10 @@ class Recurrent(SequenceLayer):
         if "step" in vars(cls) and "kernel" not in vars(cls):
             cls.kernel = Recurrent.kernel  # type: ignore[method-assign]
 
+    def run_known(self, x: Any) -> tuple[Tensor, State] | None:
+        """Return the results of `forward` for an x that needs no checks, or None (`ensue.engine.run_known`)."""
+        return None if self.in_bfloat16 or is_watched(self) else run_known(self, x)
+
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
@@ -144,8 +149,7 @@ class Recurrent(SequenceLayer):
                 results = self.forward(x, state, mask=mask)
             y, after = map_state(lambda leaf: leaf.to(x.dtype) if leaf.is_floating_point() else leaf, results)
             return y, after
-        must_fold = (has_hooked_taps or tap_changes.get()) and is_watched(self)
-        result = None if must_fold else unroll(self, x, state, mask, self.kernel)
+        result = None if is_watched(self) else unroll(self, x, state, mask, self.kernel)
         return self.fold(x, state, mask=mask) if result is None else result
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:

@@ -96,8 +96,6 @@ class Elman(Recurrent):
         self.weight_input = input_weight(1, d_out, d_in)
         self.weight_hidden = hidden_weight(1, d_out)
         self.bias = gate_bias(1, d_out)
-        self.zero_bias: Tensor
-        self.register_buffer("zero_bias", torch.zeros(d_out), persistent=False)
         self.hidden = Tap()
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
@@ -112,7 +110,7 @@ class Elman(Recurrent):
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, ElmanState]:
         state = self.init_state(len(x)) if state is None else state
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
-        weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]
+        weights = [self.weight_input, self.weight_hidden, self.bias, torch.zeros_like(self.bias)]
         y, (h,) = run_kernel(kernel, x, state, weights, mask)
         return y, ElmanState(h)
 

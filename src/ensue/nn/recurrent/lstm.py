@@ -56,8 +56,6 @@ class LSTM(LSTMVariant):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
-        self.zero_bias: Tensor
-        self.register_buffer("zero_bias", torch.zeros(4 * d_out), persistent=False)
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
         h, c = self.init_state(len(x_t)) if state is None else state
@@ -71,7 +69,7 @@ class LSTM(LSTMVariant):
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, LSTMState]:
         state = self.init_state(len(x)) if state is None else state
-        weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]
+        weights = [self.weight_input, self.weight_hidden, self.bias, torch.zeros_like(self.bias)]
         y, (h, c) = run_kernel(torch.lstm, x, state, weights, mask)
         return y, LSTMState(h, c)
 
