@@ -64,8 +64,8 @@ def measure_all(
 
 
 def train_recipe(recipe: str, train: Path, test: Path, out: Path, score: str, **settings: Any) -> Result:
-    """Train a recipe. Return its score, its validated or cross-validated estimate, the calibration error and the
-    standard error of the estimate if there are any, the bytes of its files, and the processor seconds of training and
+    """Train a recipe. Return its score, its validated or cross-validated estimate, the calibration error, the standard
+    error of the estimate and chrF++ if there are any, the bytes of its files, and the processor seconds of training and
     of the test.
     """
     start = time.process_time()
@@ -75,7 +75,7 @@ def train_recipe(recipe: str, train: Path, test: Path, out: Path, score: str, **
     scores = model.evaluate(str(test)).as_json()
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     valid = [record["scores"] for record in records if record["kind"] == "valid"][-1]
-    sources = {"calibration_error": scores, "standard_error": valid}
+    sources = {"calibration_error": scores, "chrf": scores, "standard_error": valid}
     further = {name: source[name] for name, source in sources.items() if name in source}
     used = ("*.json", "*.toml", "*.safetensors")
     return {

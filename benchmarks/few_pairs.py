@@ -30,7 +30,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "transduce-few": ("transduce-few", {}),
     "translate-lstm": ("translate-lstm", {}),
     "translate-transformer": ("translate-transformer", {}),
-}
+    "small translate-lstm": (
+        "translate-lstm",
+        {
+            "tokenizer.max_size": 1_000, "encoder.dropout": 0.5, "decoder.dropout": 0.5, "decoder.d_model": 256,
+            "train.epochs": 30, "train.batch_tokens": 1_000, "train.validations": 5,
+        },
+    ),
+}  # fmt: skip
 Pair = tuple[str, ...]
 
 

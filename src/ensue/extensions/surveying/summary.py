@@ -106,6 +106,6 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     keys_set = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
     has_budget = any(map(re.compile(r"train\b.*\b(steps|epochs|tokens|seconds)\b").match, settings))
     needed = [setting for setting in report.settings() if setting.partition("=")[0] not in keys_set]
-    needed = [setting for setting in needed if not (has_budget and setting.startswith("train."))]
+    needed = [setting for setting in needed if not (has_budget and setting.startswith("train.tokens"))]
     with_settings = f" with {shlex.join(needed)}" if needed else ""
     return recipe, needed, f"{description}; recipe: {recipe}{with_settings}, since {reason}"
