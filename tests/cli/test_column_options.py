@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 from command_fixtures import Ensue
 from ensue.cli.options import DATA_OPTIONS
-from ensue.errors import EnsueError
+from ensue.errors import DataError, EnsueError
 from ensue.library import load
 from ensue.tasks import task_entries
 from ensue.tasks.contract.pipeline import Pipeline
@@ -121,6 +121,19 @@ def test_a_model_without_such_columns_refuses_the_option() -> None:
     for pipeline, name in others():
         with pytest.raises(EnsueError, match=f"unknown columns {name}; the data of this model have"):
             object.__new__(pipeline).with_columns(**{name: "x"})
+
+
+def test_a_table_needs_all_source_columns(tmp_path: Path) -> None:
+    unpacked("transduce-lstm", tmp_path)
+    pipeline: Any = load(tmp_path / "transduce-lstm", device="cpu")
+    for rows, expected in ("lemma,tag\nsea,N;PL\n", 1), ("sea,N;PL\n", 0):
+        (tmp_path / "a.csv").write_text(rows)
+        with (
+            nullcontext()
+            if expected
+            else pytest.raises(DataError, match="reads 2 source columns; found 1: csv, source")
+        ):
+            assert len([*pipeline.source(tmp_path / "a.csv", is_labeled=False)]) == expected
 
 
 def test_plain_text_has_no_column_of_words(tmp_path: Path) -> None:

@@ -230,9 +230,7 @@ class TransformerEncoder(Encoder):
 
     kind: Literal["transformer"]
     context: Size = 128
-    """For a language model, the longest context in tokens, which is also the length of a training block. For other
-    models, the number of learned positions.
-    """
+    """The longest context of a language model, and its block, in tokens; else the number of learned positions."""
     num_heads: Size = 4
     """Attention heads; their number divides `d_model`."""
     d_feedforward: Size | None = None
@@ -364,9 +362,7 @@ class PairTokens(Table):
     d_embedding: Size = 256
     """Features of a token's vector."""
     tied: Literal["none", "target", "all"] = "target"
-    """Weight sharing. target: the softmax shares the target embedding; all: the source embedding is the same, too, and
-    both sides have one vocabulary.
-    """
+    """Weight sharing. target: softmax and target embedding; all: the source embedding, too, with one vocabulary."""
     dropout_words: Share = 0.0
     """Probability that the embedding of a token of either side is set to 0 in a training step, at all positions."""
 
@@ -402,9 +398,7 @@ class WordHead(Table):
     """The table `[head]` of a language model."""
 
     sampled: Annotated[int, Field(ge=0, le=100_000_000)] = 0
-    """Sampled softmax: the number of words in the softmax of a training step, the same words for all positions; 0: all
-    words. Evaluation uses all words.
-    """
+    """Sampled softmax: the number of words in a training step, equal for all positions; 0: all, as in evaluation."""
     sampled_power: Annotated[float, Field(ge=0, le=2)] = 1.0
     """The exponent α of the distribution of sampled words, count^α; 0: uniform."""
 

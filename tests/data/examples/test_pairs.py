@@ -179,6 +179,26 @@ def test_sources_alone_are_lines_or_what_the_run_has_read(
     assert sides(pairs) == [(sources, ()) for sources in expected]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id,text\n1,a b c\n", [("a b c",)]), ("nr,satz\n1,a b c\n", [("a b c",)]), ("text\na b c\n", [("a b c",)]),
+        ("text\nword\n", [("text",), ("word",)]), ("message,N;PL\nsea,N;SG\n", [("message",), ("sea",)]),
+        ("lemma,tag\nsea,N;SG\n", [("sea", "N;SG")]), ("en,id\na b c,7\n", [("en",), ("a b c",)]),
+    ],
+)  # fmt: skip
+def test_a_table_of_sources_has_a_header_of_usual_names(
+    text: str, expected: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    pairs = source(tmp_path, text, "a.csv", like=PairLayout("aligned"), is_labeled=False)
+    assert sides(pairs) == [(sources, ()) for sources in expected]
+
+
+def test_the_source_of_a_table_of_sources_is_never_guessed(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r'cannot tell which column is the source: .* "nr", column 2 "author"'):
+        source(tmp_path, "nr,author,date\n1,b,c\n", "a.csv", is_labeled=False)
+
+
 def test_the_references_of_a_test_are_found_by_the_name_of_training(tmp_path: Path) -> None:
     like = PairLayout("json", (Column(0, "dialogue"),), (Column(0, "summary"),))
     assert sides(source(tmp_path, REFERENCES, "a.jsonl", like=like)) == [(("d",), ("a", "b", "c"))]

@@ -20,7 +20,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ensue.data.detection.pair_tables import HEADER_WORDS, Columns
+from ensue.data.detection.pair_tables import HEADER_WORDS, USUAL_NAMES, Columns
 from ensue.data.detection.signs import may_be_labels
 from ensue.data.examples.layout import BOOLEAN_VALUES, DocumentChoice
 from ensue.data.records import record as records
@@ -43,7 +43,8 @@ FLAGS = {form: bool(index) for forms in BOOLEAN_VALUES for index, form in enumer
 _MULTI_HOT = re.compile(r"""\[ *(["']?[01]["']?)(?: *, *["']?[01]["']?)+ *\]""")
 """Matches a multi-hot list: a 0 or 1 for each label."""
 _NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
-_TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
+TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
+_SIDES = {name for sources, targets in USUAL_NAMES for names in (*sources, targets) for name in names}
 
 
 class TableColumns(NamedTuple):
@@ -212,16 +213,28 @@ class _Table:
         raise FlagsError(problem, self.name, options=options, names=flags)
 
 
-def _has_header(rows: Sequence[Sequence[str]], choice: DocumentChoice) -> bool:
+def _has_header(rows: Rows, choice: DocumentChoice) -> bool:
     if choice.has_names:
         return True
+    header, columns = _split_header(rows)
+    names = {*map(records.simplified, header)}
+    return len(names & _NAMES) >= 2 or bool(names & TEXT_NAMES) or _has_distinct_header(header, columns)
+
+
+def is_header_of_sources(rows: Rows) -> bool:
+    """Return whether the first row has two usual names, or one that is above a single column of texts."""
+    header, columns = _split_header(rows)
+    names = {*map(records.simplified, header)}
+    is_single = len(columns) == 1 and _mean_words(columns[0]) >= 3
+    return len(names & (_NAMES | _SIDES)) >= 2 or (is_single and not names.isdisjoint(TEXT_NAMES | _SIDES))
+
+
+def _split_header(rows: Rows) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """Return the first row and the columns below; nothing if a cell of the row is repeated or too long for a name."""
     header = rows[0] if rows else [""]
-    names = {records.simplified(name) for name in header} - {""}
     columns = list(zip(*(row for row in rows[1:] if len(row) == len(header)), strict=True))
     is_repeated = any(name and name in column for name, column in zip(header, columns, strict=False))
-    if is_repeated or max(map(len, header)) > records.MAX_NAME_CHARACTERS:
-        return False
-    return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _has_distinct_header(header, columns)
+    return ([], []) if is_repeated or max(map(len, header)) > records.MAX_NAME_CHARACTERS else (header, columns)
 
 
 def _has_distinct_header(header: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from ensue.data.detection.format_table import TABBED
 from ensue.data.detection.pair_tables import Columns, Sides, is_header, numbered_columns, pairs_by_name, text_columns
 from ensue.data.examples import layout as layouts
-from ensue.data.examples.document_columns import FLAGS, find_columns
+from ensue.data.examples.document_columns import FLAGS, TEXT_NAMES, find_columns, is_header_of_sources
 from ensue.data.examples.layout import BOOLEAN_VALUES, Document, Pair, split_labels
 from ensue.data.lines import Lines
 from ensue.data.records import record as records
@@ -120,12 +120,13 @@ class RecordPairs(layouts.PairFormat):
 
     def layout(self, lines: Lines, choice: layouts.PairChoice) -> layouts.PairLayout:
         rows, has_keys = self.reader.first_rows(lines), self.reader.has_keys
-        header = not has_keys and (choice.has_names or is_header(rows))
+        is_named = is_header(rows) or (not choice.is_labeled and is_header_of_sources(rows))
+        header = not has_keys and (choice.has_names or is_named)
         columns = records.first_columns(rows, lines.name, header=header, has_keys=has_keys)
         if choice.is_labeled and len(columns) < 2 and not has_keys:
             mark = "tab" if self.name in TABBED else "delimiter"
             raise DataError(f"1 column; expected a source, a {mark} and a target", lines.name, 1)
-        if not choice.is_labeled and not header and not has_keys and len(columns) == len(choice.sources):
+        if not choice.is_labeled and not choice.has_names and not has_keys and len(columns) == len(choice.sources):
             choice = replace(choice, sources=tuple(str(column.number) for column in columns))
         group, others = records.split_group(columns, choice.group, lines.name)
         if not header and not has_keys and len(indices := text_columns(rows)) == 2:
@@ -145,7 +146,8 @@ class RecordPairs(layouts.PairFormat):
         if sources and (targets or not choice.is_labeled):
             return sources, targets
         by_name = pairs_by_name(columns, is_labeled=choice.is_labeled)
-        for sides in (*by_name, *_choose_by_order(columns, sources, targets)):
+        others = _choose_by_order(columns, sources, targets) if choice.is_labeled else _choose_texts(columns)
+        for sides in (*by_name, *others):
             if (not sources or sources == sides[0]) and (not targets or targets == sides[1]):
                 return sides[0], sides[1] if choice.is_labeled else ()
         missing = ["source"] * (not sources) + ["target"] * (choice.is_labeled and not targets)
@@ -186,8 +188,13 @@ def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Colum
     has_names = any(column.name for column in columns)
     if len(free) >= needed and (len(free) == needed or not has_names):
         yield sources or (free[0],), targets or (free[needed - 1],)
-    elif len(free) == 1 and not sources:  # sources only, as in prediction
-        yield (free[0],), ()
+
+
+def _choose_texts(columns: Sequence[Column]) -> Iterator[Sides]:
+    """Yield the source column of data without targets: the first one without names, or the only one with texts."""
+    texts = [column for column in columns if records.simplified(column.name) in TEXT_NAMES]
+    if len(columns) == 1 or not columns[0].name or len(texts) == 1:
+        yield tuple(texts or columns[:1]), ()
 
 
 def _ambiguous_columns(columns: Sequence[Column], sides: Sequence[str], file: str) -> DataError:

@@ -40,9 +40,7 @@ class TransformerOptions(blocks.BlockOptions):
     neighbors_base: float | None = None
     """The base of rotary positions in blocks that attend to neighbors only (Warner et al. 2024)."""
     d_input: int | None = None
-    """Features of the input; None: d_model. If set, a linear map after positions and normalization changes them to
-    d_model features (Lan et al. 2020).
-    """
+    """Features of the input, mapped to d_model after positions and normalization (Lan et al. 2020); None: d_model."""
     zero_writes: bool = False
     """Whether matrices that write into the residual stream start at zero (Zhang et al. 2019)."""
     window: int = 0

@@ -27,9 +27,7 @@ class ClassificationData(DividedData):
     texts: list[ColumnName] = Field(default_factory=list)
     """The columns or keys of the text, or of the two texts of a pair; empty: detected by names or contents."""
     labels: ColumnName = ""
-    """The column or key of the label; empty: detected by name or contents. Several columns of 0 and 1 have commas
-    between their names.
-    """
+    """The column or key of the label; empty: detected. Names of several columns of 0 and 1 are separated by commas."""
     joined: bool = False
     """Whether the columns of `texts` are joined to one text. If not, two columns are a pair."""
     header: Literal["auto", "yes", "no"] = "auto"

@@ -62,9 +62,7 @@ class HeadTable(Table):
     """The table `[head]`: the outputs of the model."""
 
     masked: bool = True
-    """Whether the model has a head that predicts masked tokens. A model without this head computes vectors, and is
-    trained on pairs (`sentence-vectors`).
-    """
+    """Whether a head predicts masked tokens; without it the model computes vectors of texts (`sentence-vectors`)."""
     pooler: bool = False
     """Whether the model has BERT's map of the first position, tanh(W h + b); `data.next_sentence` implies it."""
 

@@ -15,7 +15,7 @@ from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.decode.search import BeamSearch
-from ensue.errors import EnsueError, by_option_names, checked_texts, counted
+from ensue.errors import DataError, EnsueError, by_option_names, checked_texts, counted
 from ensue.extension import with_options
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
@@ -169,11 +169,16 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
             columns = {"sources": trained.sources, "targets": trained.targets} | columns
         if (number := len(columns.get("sources", ()))) not in (0, self.num_texts):
             raise EnsueError(f"the model reads {counted(self.num_texts, 'source column')}; found {number:,}")
-        return PairSource(
+        source = PairSource(
             location, format=format or "", like=None if are_unnamed(self.recipe.data.train) else self.layout,
             encoding=encoding, is_labeled=is_labeled,
             incomplete=self.recipe.data.incomplete if is_labeled else "refuse", **columns,
         )  # fmt: skip
+        for name, layout in source.layouts.items():
+            if (number := len(layout.sources)) not in (0, self.num_texts):
+                message = f"the model reads {counted(self.num_texts, 'source column')}; found {number:,}"
+                raise DataError(f"{message}: {layout}; --sources names others", name)
+        return source
 
     def prediction_lines(
         self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool, shard: Shard = UNSHARDED
