@@ -34,7 +34,7 @@ ThreadsOption = Annotated[
 ]
 OneThreadOption = Annotated[int | None, Option(min=1, max=1024, help="CPU threads; default: 1.")]
 PrecisionOption = Annotated[
-    InferencePrecision, Option(help="bfloat16, int8: for matrix products, faster on processors that support it.")
+    InferencePrecision, Option(help="bfloat16 or int8: for matrix products, faster on some processors.")
 ]
 VectorsOption = Annotated[
     Path | None, Option(help="A file of pretrained vectors for words that are not in the run."), Access.DATA

@@ -125,7 +125,7 @@ def run_known(layer: Any, x: Any) -> tuple[Tensor, State] | None:
     if torch.is_grad_enabled() or folds() or torch.is_autocast_enabled("cpu") or type(x) is not Tensor or x.dim() != 3:
         return None
     runner, (batch, positions, _) = _find_runner(layer)[0], x.shape
-    if not _is_compiled(runner) or (start := runner.start(batch)) is None:
+    if not _is_compiled(runner) or (start := runner.init_state(batch)) is None:
         return None
     packing = unmasked_packing(batch, positions, None)
     results = runner.infer(packing.packed(x), start, packing, read_parameters(layer, runner.trace), is_known=True)
@@ -162,7 +162,7 @@ def _run_packed(
     packing = Packing.of(x, mask)
     if packing.size == 0:
         return None
-    state = (runner.start(packing.batch) or layer.init_state(packing.batch)) if state is None else state
+    state = (runner.init_state(packing.batch) or layer.init_state(packing.batch)) if state is None else state
     is_autocast = torch.is_autocast_enabled(x.device.type)
     with torch.autocast(x.device.type, enabled=False) if is_autocast else nullcontext():
         packed, *finals = run(runner, state, packing)

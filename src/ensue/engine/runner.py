@@ -159,7 +159,7 @@ class Runner:
     ) -> None:  # fmt: skip
         self.trace, self.program, self.overlays = trace, program, overlays(program)
         self.functions, self.dtype = functions, dtype
-        self.start = lru_cache(MAX_PLANS)(lambda rows: map_state(lambda leaf: leaf.expand(rows, -1), trace.zeros))
+        self.init_state = lru_cache(MAX_PLANS)(lambda rows: map_state(lambda leaf: leaf.expand(rows, -1), trace.zeros))
         """The initial state for a number of rows, if it is known; else None."""
         self._plans: dict[tuple[object, ...], Plan] = {}
         self._previous = [Array("previous", number, a.width, "previous") for number, a in enumerate(program.states)]
@@ -181,13 +181,9 @@ class Runner:
         return (output, *finals)
 
     def infer(
-        self,
-        x: Tensor,
-        states: Sequence[Tensor],
-        packing: Packing,
-        parameters: Sequence[Tensor],
+        self, x: Tensor, states: Sequence[Tensor], packing: Packing, parameters: Sequence[Tensor], *,
         is_known: bool = False,
-    ) -> list[Tensor] | None:
+    ) -> list[Tensor] | None:  # fmt: skip
         """Run the compiled pass without gradients by the plan for these layouts; None without one if `is_known`."""
         assert isinstance(self.functions, CompiledPasses)
         held = cached_for(self, lambda: HeldWeights(self.trace.weights(parameters)))

@@ -164,7 +164,7 @@ class ClockworkEncoder(HiddenEncoder):
     kind: Literal["clockwork"]
     cells = {"clockwork": "ensue.nn.recurrent.clockwork:Clockwork"}
     periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
-    """The positions between updates of each module, an equal share of `d_model`; each period divides the next."""
+    """Positions between two updates of a module; all modules have equal size. Each period divides the next."""
 
     def problems(self) -> Iterator[str]:
         if self.d_model % len(self.periods):
@@ -230,7 +230,7 @@ class TransformerEncoder(Encoder):
 
     kind: Literal["transformer"]
     context: Size = 128
-    """The longest context of a language model, and its block, in tokens; else the number of learned positions."""
+    """The tokens of a training block and context of a language model; else the number of learned positions."""
     num_heads: Size = 4
     """Attention heads; their number divides `d_model`."""
     d_feedforward: Size | None = None
@@ -362,7 +362,7 @@ class PairTokens(Table):
     d_embedding: Size = 256
     """Features of a token's vector."""
     tied: Literal["none", "target", "all"] = "target"
-    """Weight sharing. target: softmax and target embedding; all: the source embedding, too, with one vocabulary."""
+    """Shared weights. target: of softmax and target embedding; all: of both embeddings, with one vocabulary."""
     dropout_words: Share = 0.0
     """Probability that the embedding of a token of either side is set to 0 in a training step, at all positions."""
 
@@ -398,7 +398,7 @@ class WordHead(Table):
     """The table `[head]` of a language model."""
 
     sampled: Annotated[int, Field(ge=0, le=100_000_000)] = 0
-    """Sampled softmax: the number of words in a training step, equal for all positions; 0: all, as in evaluation."""
+    """Sampled softmax: the number of words in a training step, shared by all positions; 0: all, as in evaluation."""
     sampled_power: Annotated[float, Field(ge=0, le=2)] = 1.0
     """The exponent α of the distribution of sampled words, count^α; 0: uniform."""
 

@@ -17,7 +17,7 @@ class ContextualSpecification(Table):
     """Features of words from the layers of other runs."""
 
     contextual: list[RunPath] = Field(default_factory=list)
-    """Directories of runs whose frozen layers are features: (masked) language models, encoders (CoVe)."""
+    """Runs whose frozen layers are features: (masked) language models, or encoders of translators (CoVe)."""
     contextual_layers: list[LayerNumber] = Field(default_factory=list)
     """The numbers of these layers; 0: the embeddings, -1: the last layer. []: all."""
     contextual_mix: Literal["sum", "concatenate"] = "sum"

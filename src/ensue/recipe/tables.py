@@ -87,7 +87,7 @@ class CorpusRecipe(DataRecipe):
     """The table `[data]` of a model that learns from running text."""
 
     valid_characters: Count = 2_000_000
-    """The maximum number of characters that are scored, from the beginning of validation text of any origin."""
+    """The maximum number of scored characters, from the beginning of the validation text or validation share."""
 
 
 class TokenizerRecipe(Table):

@@ -249,7 +249,7 @@ def excluded_candidates(
     firsts: NDArray[np.int64], similar: NDArray[np.int64], candidates: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Return a mask (B, C) of the candidates that are not negatives of a first text. They are equal to the first text,
-    or similar to it in another pair of the batch. Candidate i, the similar text of pair i, is not in the mask of it.
+    or similar to it in another pair of the batch. The mask of pair i does not have candidate i, its similar text.
     """
     are_equal = firsts[:, None] == firsts
     num_similar = are_equal.astype(np.float32) @ (similar[:, None] == candidates).astype(np.float32)
