@@ -22,6 +22,7 @@ from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.tagged_sentence import LabeledSpan, LabeledWord, TaggedSentence
 from ensue.text.schemes import encode, spans
 from inspection.small import parsed
+from kept_runs.make import unpacked
 from training.tiny import run_tiny, some_slow
 from training.tiny_texts import PARTS_OF_SPEECH, columns, sentences, tagging
 
@@ -238,6 +239,27 @@ def test_labels_without_a_scheme_have_no_spans(runs: Path) -> None:
     assert answer.spans == []
     assert set(answer.labels) <= {*PARTS_OF_SPEECH}
     assert repr(answer) == " ".join(f"{word.text}/{word.label}" for word in answer)
+
+
+UNLABELED = {
+    "a.txt": "Anna sees the old house\n", "a.csv": "id,text\n1,Anna sees the old house\n",
+    "a.tsv": "id\ttext\n1\tAnna sees the old house\n", "a.jsonl": '{"text": "Anna sees the old house"}\n',
+}  # fmt: skip
+
+
+READ_BACK = [(name, file) for name in ("tag-lstm", "tag-lstm-crf", "tag-nested", "tag-columns") for file in UNLABELED]
+READ_BACK.remove(("tag-columns", "a.txt"))  # several columns without names
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("name", "file"), READ_BACK)
+def test_predictions_for_texts_are_read_as_labels(name: str, file: str, tmp_path: Path) -> None:
+    unpacked(name, tmp_path)
+    tagger = load(tmp_path / name, device="cpu", kind=LabelingPipeline)
+    (tmp_path / file).write_text(UNLABELED[file])
+    out = tmp_path / ("out.txt" if file == "a.txt" else "out.jsonl")
+    out.write_text("".join(tagger.prediction_lines(str(tmp_path / file))))
+    assert tagger.evaluate(out).accuracy == 1
 
 
 TEXTS = [
