@@ -78,7 +78,7 @@ class BidirectionalExportEncoder(ExportEncoder):
     """The encoder of a bidirectional model for export, in which a window is a text of S words.
 
     The input `distinct` has both boundaries and the distinct words. The inputs `rightward` and `leftward` (W, S) are
-    indices of the words in `distinct`, in the order of each direction; the input `ids` (W, S) of context2vec has ids.
+    indices of the words in `distinct`, in the order of each direction. `ids` (W, S) of context2vec are word ids.
     """
 
     words: WordReader

@@ -1,6 +1,6 @@
 """Errors by kind, precision and recall by the threshold on the probability, and the threshold for a precision.
 
-Labels are compared as spans of words: a plain label is the span of its word, the label of a text that of the text.
+Labels are compared as spans of words. A plain label is a span of one word, the label of a text a span of all words.
 """
 
 from collections import Counter

@@ -293,7 +293,7 @@ def link_units(
 ) -> list[int | None]:  # fmt: skip
     """Return the source unit of each output unit, or None.
 
-    Units and tokens are spans; `attended` are the most attended source tokens of the output tokens.
+    Units and tokens are spans of texts. `attended` has the most attended source token of each output token.
     """
     ends = [end for _, end in source_units]
     nearest = [bisect_right(ends, start) for start, _ in source_tokens]

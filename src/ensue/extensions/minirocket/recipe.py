@@ -34,7 +34,7 @@ class MiniRocketRecipe(FrameClassificationRecipe):
         yield from super().problems()
         is_random = any(getattr(self.features, key) for key in ("noise", "dropout", "shift", "stretch", "filter"))
         if self.train.steps != 1 or self.encoder.kind != "none" or is_random:
-            yield f'needs train.steps = 1, encoder.kind = "none" and no noise: a {self.what} is solved'
+            yield 'needs train.steps = 1, encoder.kind = "none", and features without random changes or a filter'
 
     def describe(self) -> str:
         return f"MiniRocket with {self.head.num_features:,} features"

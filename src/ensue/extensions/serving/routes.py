@@ -350,5 +350,5 @@ def find_route(path: str) -> tuple[Route | None, dict[str, str]]:
     """Return the route of a path, or None, and the parameters in the path."""
     if path in ROUTES_BY_PATH:
         return ROUTES_BY_PATH[path], {}
-    found = ((route, parameters) for route in ROUTES if (parameters := route.match(path)) is not None)
-    return next(found, (None, {}))
+    matches = ((route, parameters) for route in ROUTES if (parameters := route.match(path)) is not None)
+    return next(matches, (None, {}))

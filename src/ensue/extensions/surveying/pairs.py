@@ -67,8 +67,8 @@ class MisalignmentDetector:
 
     If targets are c times as long as sources, (t - c s) / sqrt(t + c s) has about the same spread at all lengths (Gale
     & Church 1993). A pair is misaligned if this distance is more than six deviations from the median distance, and t
-    is at most half or at least twice c s. Deviations are estimated by the median absolute deviation. No pair is
-    misaligned among fewer than 20, or if the 5 % and 95 % quantiles of t / s differ more than fourfold (summaries).
+    is at most half or at least twice c s. Deviations are estimated by the median absolute deviation. Of fewer
+    than 20 pairs, or if the 5 % and 95 % quantiles of t / s differ more than fourfold (summaries), none is misaligned.
     """
 
     def __init__(self) -> None:
