@@ -211,7 +211,7 @@ def in_torch_operations() -> Iterator[None]:
 
 @pytest.fixture
 def unchecked_types() -> Iterator[None]:
-    """As at use, where no checker stands before a layer's own words."""
+    """Turn off the checks of array types, as in use, so that errors are those of layers."""
     import jaxtyping  # noqa: PLC0415 (only the tests of layers need it)
 
     jaxtyping.config.update("jaxtyping_disable", True)

@@ -159,7 +159,7 @@ def test_every_file_says_what_it_is() -> None:
 
 
 KEPT_NAMES = Path(__file__).parent / "kept_names.txt"
-"""The interface that users have: functions and classes with their parameters, and result types with their fields."""
+"""Functions and classes (except pipelines) with their parameters, and types of results with their fields."""
 
 
 def interface() -> dict[str, set[str]]:

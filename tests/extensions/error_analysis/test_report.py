@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from command_fixtures import Ensue
 from ensue.errors import EnsueError
 from ensue.extensions.error_analysis.report import KINDS, find_errors, report
-from ensue.library import load
+from ensue.library import load, train
 from ensue.notices import Notice
 from ensue.text.schemes import Span
 from forgetting import forget_what_was_said
@@ -166,10 +166,22 @@ def test_a_model_without_errors_has_no_table_of_them(ensue: Ensue, folder: Path)
     assert lines[-1] == "no errors"
 
 
-def test_a_tag_that_is_left_out_has_no_probability(folder: Path) -> None:
+def test_a_tag_that_is_left_out_is_missed(folder: Path) -> None:
     tagger: Any = load(folder / "tag-lstm", device="cpu")
-    errors = report(tagger.with_search(at_least=0.99), str(folder / "dev.conllu")).errors
-    assert {error.predicted_probability for error in errors if error.predicted_label == "_"} == {None}
+    complete = report(tagger, folder / "dev.conllu")
+    least = complete.curve[len(complete.curve) // 2].threshold
+    limited = report(tagger.with_search(at_least=least), folder / "dev.conllu")
+    assert limited.curve == [row for row in complete.curve if row.threshold >= least]
+    assert {error.kind for error in limited.errors} == {"class", "missed"}
+    assert all((error.predicted_probability is None) == (error.kind == "missed") for error in limited.errors)
+
+
+def test_a_label_that_is_the_empty_field_has_its_probability(folder: Path) -> None:
+    (folder / "empty.txt").write_text("a X\nb _\n\nb _\na X\n\na X\n\n" * 5)
+    train("tag-linear", settings=["data.format=columns"], train=folder / "empty.txt", out=folder / "empty")
+    curve = report(load(folder / "empty", device="cpu"), folder / "empty.txt").curve
+    assert curve
+    assert all(0.5 < row.threshold <= 1 for row in curve)
 
 
 def test_the_words_of_several_columns_are_a_table(ensue: Ensue, folder: Path) -> None:

@@ -99,3 +99,6 @@ def test_too_many_series_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("ensue.extensions.minirocket.classification.MAX_TEXTS", 10)
     with pytest.raises(EnsueError, match="at most 10 series; use classify-frames"):
         package.train("classify-minirocket", train=series(tmp_path / "a.npz", 20), out=tmp_path / "run")
+    monkeypatch.setattr("ensue.extensions.minirocket.classification.MAX_VALUES", 90_000)
+    with pytest.raises(EnsueError, match="the features of 10 series need too much memory; reduce head"):
+        package.train("classify-minirocket", train=series(tmp_path / "b.npz", 10), out=tmp_path / "other")

@@ -445,6 +445,9 @@ def test_little_text_is_read_ten_times() -> None:
     for name in BUDGETS:
         assert read_recipe("auto", [f"train.{name}=3"], train=tiny).train.budget == name
     assert read_recipe("auto", {"train": {"seconds": 3}}, train=tiny).train.budget == "seconds"
+    assert read_recipe("auto", ["train={seconds=3}"], train=tiny).train.budget == "seconds"
+    cyrillic = write("cyrillic.txt", "Старый дом. " * 33_333)  # 399,996 characters in 699,993 bytes
+    assert read_recipe("auto", train=cyrillic).train.tokens == 3_999_960
     assert read_recipe("auto", ["train.batch_size=2"], train=tiny).train.budget == "tokens"
 
 

@@ -146,8 +146,8 @@ class _ComparedSpans(NamedTuple):
     def error(self, kind: str, *pair: Span | None) -> LabelError:
         cells: list[Any] = []
         for span, probabilities in zip(pair, (self.probabilities, self.predicted), strict=True):
-            words, p = (self.words[span.start : span.end], probabilities.get(span, 0.0)) if span else ((), None)
-            cells += [span.label if span else "", " ".join(words), p if p is None else round(p, 6)]
+            text = " ".join(self.words[span.start : span.end]) if span else ""
+            cells += [span.label, text, round(probabilities.get(span, 0.0), 6)] if span else ["", "", None]
         starts, ends = zip(*(span[1:] for span in pair if span), strict=True)
         return LabelError._make([kind, self.place, *cells, *self.context(min(starts), max(ends))])
 
@@ -286,16 +286,18 @@ def _match_words(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.
     if isinstance(labels, LabelColumns) or confidence is None or posterior is None:
         return _ComparedSpans(pair.place, words)
 
-    def spans(tags: Sequence[str], confidence: Confidence) -> dict[Span, Any]:
+    def spans(tags: Sequence[str], confidence: Confidence) -> dict[Span, float]:
         if labels.has_spans:
             return dict(zip(labels.spans(tags), confidence.spans, strict=True))
-        pairs = enumerate(zip(tags, confidence.labels, strict=True))
-        return {Span(tag, n, n + 1): None if tag == EMPTY_FIELD else value for n, (tag, value) in pairs}
+        return {Span(tag, n, n + 1): value for n, (tag, value) in enumerate(zip(tags, confidence.labels, strict=True))}
 
     by_span = spans(pair.gold, Confidence.of(labels, pair.gold, posterior, words))
     misaligned = pair.misaligned.get("", ())
     gold = [*(span for span in by_span if span not in misaligned), *misaligned]
-    return _ComparedSpans(pair.place, words, gold, spans(answer.labels, confidence), by_span, misaligned)
+    predicted = spans(answer.labels, confidence)
+    if not labels.has_spans and EMPTY_FIELD not in labels.names:  # left out as less probable than `at_least`
+        predicted = {span: value for span, value in predicted.items() if span.label != EMPTY_FIELD}
+    return _ComparedSpans(pair.place, words, gold, predicted, by_span, misaligned)
 
 
 _TASKS: dict[type, tuple[Callable[..., _ComparedSpans], Callable[..., Any]]] = {

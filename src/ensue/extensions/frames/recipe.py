@@ -394,7 +394,6 @@ class DrawingRecipe(Recipe):
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
-        """Raise ValueError for dropout with one mask per sequence, which `step` of a cell does not support."""
         for name in ("encoder", "decoder"):
             cells = getattr(self, name)
             if cells.dropout_kind == "variational":

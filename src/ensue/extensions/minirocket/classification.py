@@ -40,6 +40,8 @@ MAX_DILATIONS = 32
 """The maximum number of dilations of a kernel."""
 MAX_POSITIONS = 1 << 14
 """The maximum number of positions of a batch, unless it is one series."""
+MAX_VALUES = 100_000_000
+"""The maximum number of features of all training series, 400 MB."""
 MARGIN = 1e-5
 """The margin above thresholds, relative to the largest one, so that rounding does not decide between equal values."""
 GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
@@ -181,6 +183,8 @@ class MiniRocketJob(FrameClassificationJob):
         train = self.split.train
         if len(train) > MAX_TEXTS:
             raise RecipeError(f"classify-minirocket is for at most {MAX_TEXTS:,} series; use classify-frames")
+        if len(train) * self.recipe.head.num_features > MAX_VALUES:
+            raise RecipeError(f"the features of {len(train):,} series need too much memory; reduce head.num_features")
         return self.folds(NUM_FOLDS, classes=train.classes)
 
     def prepare(self, model: Classifier) -> None:

@@ -94,7 +94,8 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     keys = ("format", "words", "labels", "encoding")
     options: dict[str, Any] = {key: values[key].strip("\"'") for key in keys if key in values}
     detected, encoding = detect(location, **options), options.get("encoding", "utf-8")
-    is_large_text = detected.kind == "text" and sum(file.stat().st_size for file in all_files(location)) > LITTLE_TEXT
+    size = sum(file.stat().st_size for file in all_files(location)) if detected.kind == "text" else 0
+    is_large_text = size > 4 * LITTLE_TEXT  # a character has at most four bytes
     summary: Summary = PlainSummary(detected, location, encoding) if is_large_text else summarize(location, **options)
     if summary.error:
         raise summary.error
@@ -104,8 +105,9 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
         raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")
     recipe, _, reason = report.recipe()
     keys_set = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
-    has_budget = any(map(re.compile(r"train\b.*\b(steps|epochs|tokens|seconds)\b").match, settings))
-    needed = [setting for setting in report.settings() if setting.partition("=")[0] not in keys_set]
-    needed = [setting for setting in needed if not (has_budget and setting.startswith("train.tokens"))]
+    keys_set |= {"train.tokens"} if keys_set & {"train.steps", "train.epochs", "train.seconds"} else set()
+    needed = [
+        text for text in report.settings() if keys_set.isdisjoint({text.partition("=")[0], text.partition(".")[0]})
+    ]
     with_settings = f" with {shlex.join(needed)}" if needed else ""
     return recipe, needed, f"{description}; recipe: {recipe}{with_settings}, since {reason}"

@@ -28,8 +28,7 @@ class Confidence(NamedTuple):
     """The probabilities of the labels, spans and best paths of a sentence."""
 
     labels: list[Any]
-    """For each word, the probability of its label, or of its label in each column by name; None or missing for a label
-    that is less probable than `at_least`."""
+    """For each word, the probability of its label, or of its label in each column by name."""
     spans: list[float]
     paths: list[tuple[list[Any], float]]
     """The labels and the probability of each path, the most probable first."""

@@ -3,7 +3,7 @@
 import subprocess
 import tempfile
 from collections.abc import Callable
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,8 +195,8 @@ def validation_series(run: RunDirectory, data_set: Any) -> list[Any]:
 
 
 def _first_texts(texts: Any) -> list[str]:
-    counts = accumulate(map(len, texts))
-    return [" ".join(" ".join(text).split()) for text, count in zip(texts, counts, strict=True) if count <= MAX_WORDS]
+    pairs = zip(texts, accumulate(map(len, texts)), strict=True)
+    return [" ".join(" ".join(text).split()) for text, _ in takewhile(lambda pair: pair[1] <= MAX_WORDS, pairs)]
 
 
 def _validation_data(run: RunDirectory, data_set: Any) -> Any:
