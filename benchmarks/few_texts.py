@@ -1,6 +1,6 @@
 """Language models of characters from 50 and 200 kilobytes of text, beside Kneser-Ney.
 
-    python benchmarks/few_texts.py DATA OUT [--sizes 50 200] [--draws 1] [--methods NAME ...]
+    python benchmarks/few_texts.py DATA OUT --sizes 50 200 [--draws 1] [--methods NAME ...]
 
 DATA is the folder of the data sets. Tiny Shakespeare is divided into blocks of whole lines of about 1,000 characters. A
 draw takes `size` blocks of the first nine tenths at random, the same for all methods. They are tested on 100 blocks of

@@ -88,7 +88,7 @@ def learn_from_few(component: str, train: Iterable[Any], test: Iterable[Any], fo
         (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
     files = [folder / "train.jsonl", folder / "test.jsonl", folder]
     command = [install(folder.parent.parent / "spacy"), FEW, component, *files]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ONE_THREAD)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=ONE_THREAD)
     result: dict[str, Any] = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
     return result
 
