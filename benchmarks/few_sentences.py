@@ -25,7 +25,7 @@ from pathlib import Path
 from few_examples import Result, measure_all, train_recipe
 from spacy_process import learn_from_few
 
-from ensue.data.decoding import decoded
+from ensue.data.decoding import decode
 from ensue.text.schemes import convert, spans
 
 SETS = {
@@ -45,7 +45,7 @@ Sentence = list[tuple[str, str]]
 def read(path: Path, words: int, labels: int) -> list[Sentence]:
     """Return the sentences of a file in columns or CoNLL-U. Spans are in the scheme iobes."""
     sentences: list[Sentence] = [[]]
-    for line in "".join(decoded(path, "")).split("\n"):
+    for line in "".join(decode(path, "")).split("\n"):
         fields = line.split("\t" if words else None)
         if not line.strip():
             sentences.append([])

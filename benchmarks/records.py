@@ -22,7 +22,7 @@ from pathlib import Path
 
 from machine import describe_machine
 
-from ensue.data.decoding import decoded
+from ensue.data.decoding import decode
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ def prepare(record: Record, data: Path, out: Path) -> dict[str, str]:
     paths = {part: ",".join(str(data / path) for path in paths.split(",")) for part, paths in parts.items()}
     if record.labels is not None:
         for part, path in paths.items():
-            rows = (line.split() for line in "".join(decoded(Path(path), "")).split("\n"))
+            rows = (line.split() for line in "".join(decode(Path(path), "")).split("\n"))
             text = "".join(f"{row[0]}\t{row[record.labels]}\n" if row else "\n" for row in rows)
             (out / f"{part}.txt").write_text(text)
             paths[part] = str(out / f"{part}.txt")
     if record.score == "nats_per_token":
-        text = "".join(decoded(Path(paths["train"]), "utf-8"))
+        text = "".join(decode(Path(paths["train"]), "utf-8"))
         begin = len(text) * 9 // 10
         for part, content in (("train", text[:begin]), ("valid", text[begin:])):
             (out / f"{part}.txt").write_text(content)

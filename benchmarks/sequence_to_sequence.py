@@ -31,7 +31,7 @@ from quality import found
 from scan import command_and_actions, with_counters, with_more_functions, with_more_verbs, without_counters
 from trials import Trial, print_scores, trial_arguments
 
-from ensue.data.decoding import decoded
+from ensue.data.decoding import decode
 from ensue.metrics.generation import nearest_edits
 
 FEW_ACTIONS, MOST_ACTIONS = 15, 22
@@ -84,7 +84,7 @@ def located(data: Path, paths: str) -> str:
 def divided_cmudict(data: Path, folder: Path, *, dev: bool, stress: bool = True) -> dict[str, str]:
     """The parts of CMUdict as files of words and pronunciations, with the stress of vowels or without."""
     lines: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
-    for line in "".join(decoded(Path(found(data, "cmudict/cmudict")), "utf-8")).splitlines():
+    for line in "".join(decode(Path(found(data, "cmudict/cmudict")), "utf-8")).splitlines():
         first = hashlib.sha256(line.split()[0].encode()).digest()[0]
         kept = line if stress else re.sub(r"(?<=[A-Z])[012]\b", "", line)
         lines["test" if first < 6 else "valid" if first < 12 else "train"].append(kept + "\n")
@@ -117,7 +117,7 @@ def scan_with_more_verbs(data: Path, folder: Path, *, dev: bool) -> dict[str, st
 
 def scan_lines(data: Path, name: str, part: str) -> list[str]:
     path = found(data, f"scan/tasks_{part}_{name}.txt")
-    return "".join(decoded(Path(path), "utf-8")).splitlines()
+    return "".join(decode(Path(path), "utf-8")).splitlines()
 
 
 def lines_in(path: Path, lines: Iterable[str]) -> str:

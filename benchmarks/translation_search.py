@@ -25,13 +25,13 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 import ensue
-from ensue.data.decoding import decoded
+from ensue.data.decoding import decode
 
 EDGES = (1, 8, 10, 12, 14, 16, 20, 41)
 
 
 def lines(path: str) -> list[str]:
-    return "".join(decoded(Path(path), "utf-8")).splitlines()
+    return "".join(decode(Path(path), "utf-8")).splitlines()
 
 
 def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:

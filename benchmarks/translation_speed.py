@@ -42,7 +42,7 @@ from translation_peers import (
 import ensue
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
-from ensue.data.decoding import decoded
+from ensue.data.decoding import decode
 from ensue.engine import CachedWeights
 from ensue.processor import Precision
 from ensue.recipe import read_recipe
@@ -141,7 +141,7 @@ class Translators:
         self.theirs = joey_weights(self.ours.model, self.ours.recipe, self.tokens)
         self.compiled = CTranslate(self.ours.model, self.ours.recipe, self.tokens)
         self.texts, self.references = (
-            "".join(decoded(Path(found(data, f"multi30k/test_2016_flickr.{side}")), "utf-8")).splitlines()
+            "".join(decode(Path(found(data, f"multi30k/test_2016_flickr.{side}")), "utf-8")).splitlines()
             for side in ("en", "de")
         )
         self.sources = [self.ours.coder.encode((text,))[0] for text in self.texts]
@@ -226,7 +226,7 @@ def latency(run: str, data: Path) -> None:
 def steps(run: str, data: Path) -> None:
     ours = ensue.load(run).with_search(width=WIDTH, length_penalty=1.0, min_tokens=TOKENS, max_tokens=TOKENS)
     compiled = CTranslate(ours.model, ours.recipe, ours.coder.target)
-    texts = "".join(decoded(Path(found(data, "multi30k/test_2016_flickr.en")), "utf-8")).splitlines()[:256]
+    texts = "".join(decode(Path(found(data, "multi30k/test_2016_flickr.en")), "utf-8")).splitlines()[:256]
     rows = [ours.coder.encode((text,))[0] for text in texts]
     print(f"| sources | beam | ensue ms | CTranslate2 ms | ratio |\n{'|---' * 5}|")
     for width in (1, WIDTH):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.cache import load_or_train_tokenizer, tokenize
 from ensue.data.corpus.pairs import pair_files, read_pairs
 from ensue.data.sources import TextSource
 from ensue.tasks.texts.scoring import score_text
@@ -39,7 +39,7 @@ def test_words_are_counted_as_published(
     name: str, vocabulary_size: int, counts: dict[str, int], shared_data: Path
 ) -> None:
     source = TextSource(shared_data / name.format("train"))
-    tokenizer = trained_tokenizer(source, stop=None, kind="words")
+    tokenizer = load_or_train_tokenizer(source, stop=None, kind="words")
     assert tokenizer.vocabulary_size == vocabulary_size
     for part, count in counts.items():
         assert len(tokenize(TextSource(shared_data / name.format(part)), tokenizer)) == count
@@ -53,7 +53,7 @@ def test_a_folder_of_books(shared_data: Path) -> None:
 
 def test_bytes_of_a_dump(shared_data: Path) -> None:
     source = TextSource(shared_data / "enwiki_sample")
-    tokenizer = trained_tokenizer(source, stop=None, kind="bytes")
+    tokenizer = load_or_train_tokenizer(source, stop=None, kind="bytes")
     assert len(tokenize(source, tokenizer)) == 6_089_746
 
 

@@ -1,7 +1,7 @@
-"""The folder of the cache, writing cached files, the size limit of the cache, and the removal of cached files.
+"""The cache: its folder, atomic writing of cached files, the size limit, and the removal of cached files.
 
-A file belongs to ensue if its folder and name match a row of `KINDS`, and, if it is complete, its first bytes, too. No
-other file is removed, so a cache in a wrong folder (`ENSUE_CACHE=/home/user`) does no harm.
+A file belongs to ensue if its folder and name match a row of `KINDS`, and, if the file is complete, its first bytes,
+too. No other file is removed, so a wrong folder for the cache (`ENSUE_CACHE=/home/user`) does no harm.
 """
 
 import atexit
@@ -119,20 +119,22 @@ class CachedFile:
 
 
 def cached_files() -> list[CachedFile]:
-    """Return all files, incomplete files too, in the order of their last use. Raises OSError."""
+    """Return all files of the cache, including incomplete files, in the order of their last use. Raises OSError."""
     return sorted((entry for kind in KINDS for entry in _scan_folder(kind)), key=lambda entry: entry.used)
 
 
 def remove(files: Iterable[CachedFile]) -> list[CachedFile]:
-    """Remove files and return the removed files. Files that a process may still be writing stay.
+    """Remove files and return the removed files. Files that a process may still be writing are not removed.
 
     A process that has opened a removed file can still read it.
     """
-    return [
-        entry
-        for entry in files
-        if not (entry.is_incomplete and entry.seconds < ABANDONED_SECONDS) and _unlink(entry.path)
-    ]
+    removed = []
+    for entry in files:
+        if not (entry.is_incomplete and entry.seconds < ABANDONED_SECONDS):
+            with suppress(OSError):
+                entry.path.unlink(missing_ok=True)
+                removed.append(entry)
+    return removed
 
 
 def make_room() -> None:
@@ -170,9 +172,10 @@ def mark_used(path: Path) -> None:
 
 
 def write_cached(name: str, write: Callable[[Path], object]) -> Path:
-    """Write the file `name` to the cache, atomically, and return its path. `write` writes the content to a given path.
+    """Write the file `name` to the cache atomically, and return its path. `write` is a function that writes to a path.
 
-    If the cache is not writable, write it to a temporary folder, with a notice. Raises OSError if that fails, too.
+    If the cache is not writable, the file is written to a temporary folder, with a notice. Raises OSError if neither
+    folder is writable.
     """
     try:
         with atomic_file(cache_directory() / name) as partial:
@@ -220,10 +223,3 @@ def _scan_folder(kind: CacheKind) -> Iterator[CachedFile]:
 def _begins_with(path: str, prefix: bytes) -> bool:
     with open(path, "rb") as file:
         return file.read(len(prefix)) == prefix
-
-
-def _unlink(path: Path) -> bool:
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
-        return True
-    return False

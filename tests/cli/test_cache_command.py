@@ -10,7 +10,7 @@ import pytest
 from command_fixtures import Ensue
 from ensue import cache
 from ensue.cache import CachedFile, cached_files, make_room, remove, size_limit, write_cached
-from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.cache import load_or_train_tokenizer, tokenize
 from ensue.data.sources import TextSource
 from ensue.notices import Notice
 from ensue.private_folder import private_folder
@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("ENSUE_CELLS")
     (tmp_path / "text.txt").write_text("to be or not to be\n" * 40)
     source = TextSource(tmp_path / "text.txt")
-    tokenize(source, trained_tokenizer(source, stop=None, kind="words"))
+    tokenize(source, load_or_train_tokenizer(source, stop=None, kind="words"))
     with private_folder(path / "cells") as cells:
         cells.write(HEX, ".so", b"compiled")
     (path / "machines").mkdir()
@@ -139,7 +139,7 @@ def test_what_is_being_written_stays(ensue: Ensue, place: Path) -> None:
 
 def test_a_process_reads_on_when_its_ids_are_removed(ensue: Ensue, place: Path, tmp_path: Path) -> None:
     source = TextSource(tmp_path / "text.txt")
-    tokenizer = trained_tokenizer(source, stop=None, kind="words")
+    tokenizer = load_or_train_tokenizer(source, stop=None, kind="words")
     tokens = tokenize(source, tokenizer)
     expected = tokens.read(0, len(tokens)).tolist()
     ensue("cache", "--clear")

@@ -40,7 +40,7 @@ def test_places_have_names(name: str, tmp_path: Path) -> None:
 
 def test_without_names_they_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl")
-    message = '"labels" has lists of 0 and 1 without names; --set data.labels=A,B,C names their 3 places'
+    message = '"labels" has lists of 0 and 1 without names; --set data.labels=A,B,C names the 3 classes'
     with pytest.raises(DataError) as error:
         DocumentSource(path)
     assert error.value.in_options() == f"{path}: {message}"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ensue.data.detection.kind import detect
 from ensue.data.examples import DocumentSource
 from ensue.data.examples.layout import DocumentChoice
-from ensue.data.json_array import array_chunks, divide
+from ensue.data.json_array import array_chunks, split_part
 from ensue.data.lines import Lines
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
@@ -59,10 +59,10 @@ def test_parts_are_the_text_and_the_values(
     result = list(lines)
     assert lines.is_array
     assert "".join(part for _, part in result) == text
-    values = [divide(part)[1] for _, part in result]
+    values = [split_part(part)[1] for _, part in result]
     assert [json.loads(value) for value in values if value] == objects
     for number, part in result:
-        if value := divide(part)[1]:
+        if value := split_part(part)[1]:
             assert value.split("\n")[0] in text.split("\n")[number - 1]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ensue.data.decoding import load_text, text_of
+from ensue.data.decoding import decode_blocks, load_text
 from ensue.data.detection.format_table import ALIGNED, FOLDERS, FORMAT_TABLE
 from ensue.data.detection.kind import detect
 from ensue.data.examples import DocumentSource, PairSource
@@ -77,4 +77,4 @@ def test_running_text_and_blocks(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a b\rc d\r")
     assert load_text(tmp_path / "a.txt", "utf-8") == "a b\nc d\n"
     for blocks in ([b"a\r", b"\nb\rc"], [b"a\nb\rc\r"], [b"a\r"]):
-        assert "".join(text_of([*blocks, b""], "", "utf-8")) == b"".join(blocks).decode()
+        assert "".join(decode_blocks([*blocks, b""], "", "utf-8")) == b"".join(blocks).decode()

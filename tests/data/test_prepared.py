@@ -101,7 +101,7 @@ def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None
     prepared("killed")
     assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
     assert prepared("killed", killed_at=0).fingerprint() == Prepared(tmp_path / "undisturbed").fingerprint()
-    with pytest.raises(DataError, match=r"killed: prepared otherwise: table was \{\}, now it is \{'min_count': 2\}"):
+    with pytest.raises(DataError, match=r"killed: prepared with other settings: table was \{\}, and is now \{'min"):
         prepared("killed", plan={"table": {"min_count": 2}})
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data import decoding, sources
-from ensue.data.decoding import blocks
+from ensue.data.decoding import read_blocks
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.text.tokenizers import KINDS, train_tokenizer
@@ -73,7 +73,7 @@ def test_a_compression_bomb_is_refused_before_it_is_read(tmp_path: Path) -> None
     for megabytes in (5, 40):
         path.write_bytes(lzma.compress(b"a O\n\n" * (megabytes << 18), preset=0))
         with pytest.raises(DataError, match="a compression ratio above 100"):
-            next(blocks(path))
+            next(read_blocks(path))
 
 
 def test_a_folder_is_read_in_order_without_hidden_files(tmp_path: Path) -> None:

@@ -167,13 +167,13 @@ def test_bytes_by_lines_and_counts(tmp_path_factory: pytest.TempPathFactory, dat
         assert reader.peek(step) == data[:step]
         if step % 2:
             line, end, rest = data.partition(b"\n")
-            assert reader.line() == (line if line or end else None)
+            assert reader.read_line() == (line if line or end else None)
         elif step % 4:
             part, result, rest = data.partition(b" ")
-            assert reader.until(b" ") == (part if result else None)
+            assert reader.read_until(b" ") == (part if result else None)
             rest = rest if result else data
         else:
-            assert reader.take(step) == (data[:step] if step <= len(data) else None)
+            assert reader.read(step) == (data[:step] if step <= len(data) else None)
             rest = data[step:] if step <= len(data) else data
         data = rest
 

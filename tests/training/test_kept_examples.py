@@ -14,7 +14,7 @@ import torch
 from ensue.cache import cache_directory
 from ensue.data import cached_columns, compact_texts, sources
 from ensue.data.buckets import Buckets
-from ensue.data.cached_columns import CachedColumns, cached, cached_array
+from ensue.data.cached_columns import CachedColumns, cache_array, cache_columns
 from ensue.data.examples import Document
 from ensue.data.parallel import use_processes
 from ensue.errors import DataError
@@ -202,12 +202,12 @@ def test_a_changed_byte_of_large_data_is_noticed_when_its_block_is_read(monkeypa
     numbers = compact_texts.Numbers("i")
     numbers.add(np.arange(100_000))
     made = CachedColumns({"train": compact_texts.Columns({"numbers": numbers})}, {})
-    cached("key", lambda: made)
+    cache_columns("key", lambda: made)
     content = kept_file().read_bytes()
     kept_file().write_bytes(content[:200_000] + b"x" + content[200_001:])
     with monkeypatch.context() as patch:
         patch.setattr(cached_columns, "MAX_CHECKED_BYTES", 0)
-        train = cached("key", refuse).splits["train"]
+        train = cache_columns("key", refuse).splits["train"]
     assert train is not None
     found = train.columns["numbers"]
     assert found.read(slice(7, 12_000)).tolist() == [*range(7, 12_000)]
@@ -215,16 +215,16 @@ def test_a_changed_byte_of_large_data_is_noticed_when_its_block_is_read(monkeypa
     with pytest.raises(DataError, match="damaged: bytes 196"):
         found.read(np.array([50_000]))
     assert not list(cache_directory().glob("*.rows"))
-    cached("key", lambda: made)
+    cache_columns("key", lambda: made)
     kept_file().write_bytes(content[:200_000] + b"x" + content[200_001:])
-    cached("key", lambda: made)
+    cache_columns("key", lambda: made)
     assert kept_file().read_bytes() == content
 
 
 def test_a_damaged_head_takes_no_memory() -> None:
     """It says that the JSON has four gigabytes."""
     made = CachedColumns({}, {"a": 1})
-    cached("key", lambda: made)
+    cache_columns("key", lambda: made)
     content = kept_file().read_bytes()
     kept_file().write_bytes(content[:12] + b"\xff" * 4 + content[16:])
     tracemalloc.start()
@@ -232,7 +232,7 @@ def test_a_damaged_head_takes_no_memory() -> None:
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 1 << 20
-    assert cached("key", lambda: made).metadata == {"a": 1}
+    assert cache_columns("key", lambda: made).metadata == {"a": 1}
     assert kept_file().read_bytes() == content
 
 
@@ -240,7 +240,7 @@ def test_a_damaged_head_takes_no_memory() -> None:
 def test_an_array_that_was_cut_off_is_made_anew(left: int) -> None:
     made = np.arange(6.0)
     for _ in range(2):
-        assert cached_array("key", ".ngrams", lambda: made).tolist() == made.tolist()
+        assert cache_array("key", ".ngrams", lambda: made).tolist() == made.tolist()
         (file,) = cache_directory().glob("*.ngrams")
         file.write_bytes(file.read_bytes()[:left])
 

@@ -16,7 +16,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 
 
 def show_cache() -> None:
-    """Print the number, size and last use of each kind of files."""
+    """Print the number, the total size and the last use of the files of each kind."""
     files = _list_entries()
     table = table_of("", right=("number", "size", "last used"))
     for kind in KINDS:
@@ -33,7 +33,12 @@ def clear_cache(older_than: str | None = None) -> None:
 
     Raises EnsueError for an invalid time, and for a file that cannot be removed.
     """
-    seconds = 0 if older_than is None else _parse_seconds(older_than)
+    seconds = 0
+    if older_than is not None:
+        match = re.fullmatch(r"([0-9]{1,9}) ?([smhdw])", older_than.strip().lower())
+        if match is None:
+            raise EnsueError(f"--older-than is {older_than!r:.40}; expected a time like 30d, 12h or 2w")
+        seconds = int(match[1]) * _SECONDS[match[2]]
     chosen = [entry for entry in _list_entries() if entry.seconds >= seconds]
     removed = remove(chosen)
     print(f"removed {len(removed):,} of {len(chosen):,} files, {_total_size(removed)}, from {cache_directory()}")
@@ -64,10 +69,3 @@ def _add_row(table: Table, noun: str, files: Sequence[CachedFile]) -> None:
 
 def _total_size(files: Sequence[CachedFile]) -> str:
     return size(sum(entry.size for entry in files))
-
-
-def _parse_seconds(text: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,9}) ?([smhdw])", text.strip().lower())
-    if match is None:
-        raise EnsueError(f"--older-than is {text!r:.40}; expected a time like 30d, 12h or 2w")
-    return int(match[1]) * _SECONDS[match[2]]

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import Any, TextIO
 
-from ensue.data.decoding import checked_encoding
+from ensue.data.decoding import check_encoding
 from ensue.errors import EnsueError
 from ensue.notices import Notice
 
@@ -87,7 +87,7 @@ class Results(Diagnostics):
 def encode_stdout(encoding: str | None) -> Iterator[None]:
     """Set the encoding of stdout in a `with` block. Raises EnsueError if it is unknown or lacks a character."""
     if encoding:
-        sys.stdout.reconfigure(encoding=checked_encoding(encoding), errors="strict")  # type: ignore[union-attr]
+        sys.stdout.reconfigure(encoding=check_encoding(encoding), errors="strict")  # type: ignore[union-attr]
     try:
         yield
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Reader of files of brat ("Standoff format") as rows with spans."""
+"""Reader of brat files (the "standoff format") as rows with spans."""
 
 import re
 from bisect import bisect_left
@@ -21,7 +21,8 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
     """Yield the lines of the `.txt` file beside an `.ann` file, with their spans.
 
     A span that continues on the next line is clipped. Relations, events, attributes and notes are ignored. Raises
-    DataError (file:line) for a span outside of the text, a gap that is not white space, and an overlap unless `nested`.
+    DataError (file:line) for a span outside of the text, a discontinuous span whose gaps contain more than white space,
+    and, unless `nested`, for overlapping spans.
     """
     text = load_text(path.with_suffix(".txt"), encoding)
     spans: list[_BratSpan] = []
@@ -29,7 +30,7 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
         if line.startswith("T"):
             span = _parse_span(line.rstrip("\r\n"), text, str(path), number)
             string = text[span.start : span.end]
-            spans.append(span._replace(start=span.end - len(string.lstrip() or string)))  # leading blanks do not count
+            spans.append(span._replace(start=span.end - len(string.lstrip() or string)))  # without leading blanks
     spans.sort()
     for span, following in pairwise(spans):
         if following.start < span.end and not nested:
@@ -38,7 +39,7 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
     for span in spans:
         for start, end in span.gaps:
             if start < end and not (text[start].isspace() and word_starts[bisect_left(word_starts, start)] >= end):
-                raise DataError("a span with gaps; expected spans without gaps", path, span.line)
+                raise DataError("a span with gaps; expected a contiguous span", path, span.line)
     start = num_done = num_begun = 0
     for end in [*(match.end() for match in re.finditer("\n", text)), len(text)]:
         while num_begun < len(spans) and spans[num_begun].start < end:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 POOL_BATCHES = 8
 """The number of batches in a pool."""
 BLOCK_LENGTHS = 1 << 20
-"""The number of lengths that the counting sort processes at once, which bounds its memory."""
+"""The number of lengths in a block of the counting sort, which bounds memory."""
 MAX_RATIO = 1.15
 """The maximum ratio of the longest to the shortest text in a pool, plus one word for rounding."""
 
@@ -83,7 +83,7 @@ def _cached_order(lengths: NDArray[np.integer], key: int) -> "Numbers":
         return cached_columns.CachedColumns({"order": compact_texts.Columns({"texts": order})}, {})
 
     digest = sha256(np.ascontiguousarray(lengths).data).hexdigest()
-    columns = cached_columns.cached(["order", digest, key], read).splits["order"]
+    columns = cached_columns.cache_columns(["order", digest, key], read).splits["order"]
     assert columns is not None
     return cast("Numbers", columns.columns["texts"])
 
@@ -143,12 +143,12 @@ def _pools(ordered: NDArray[np.integer], batch_size: int, batch_tokens: int) -> 
 
 def _end_of_pool(ordered: NDArray[np.integer], shortest: int) -> int:
     longest = min(math.floor(shortest * MAX_RATIO) + 1, int(ordered[-1]))
-    # in the type of the array, which would otherwise be converted
+    # `longest` has the type of the array, since otherwise NumPy would convert the array
     return int(np.searchsorted(ordered, ordered.dtype.type(longest), side="right"))
 
 
 def by_length(lengths: NDArray[np.integer], *, batch_size: int, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
-    """Yield batches of indices of texts of similar length. The shortest texts come first."""
+    """Yield batches of the indices of texts of similar length, shortest texts first."""
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
     begin = 0

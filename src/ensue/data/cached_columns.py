@@ -1,4 +1,4 @@
-"""Cache of examples: a text is read once, and its columns are stored in a file that is memory-mapped later.
+"""Cache of examples: data are read once, and the columns of the examples are stored in a memory-mapped file.
 
 A file has a header, a JSON index, the arrays of all columns, each at a multiple of 64 bytes, and the checksums of all
 blocks of the arrays. Files are written atomically.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ensue.cache import cache_directory, json_digest, mark_used, write_cached
 from ensue.data.compact_texts import Columns, Numbers, RaggedRows, StringColumn, Texts, slices_of
-from ensue.data.files import readable
+from ensue.data.files import os_errors
 from ensue.data.mapped_file import BLOCK_BYTES, Checksums, MappedFile
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
@@ -49,13 +49,16 @@ class CachedColumns(NamedTuple):
     """The cache key; "" if the examples are not cached."""
 
 
-def cached_if_large(key: Any, paths: Iterable[Path], read: Callable[[], CachedColumns]) -> CachedColumns:
-    """Return the result of `read`, which the JSON `key` determines; cached if the files have `MIN_CACHED_BYTES`."""
-    return read() if sum(map(_size, paths)) < MIN_CACHED_BYTES else cached(key, read)
+def cache_large_columns(key: Any, paths: Iterable[Path], read: Callable[[], CachedColumns]) -> CachedColumns:
+    """Return the result of `read`, from the cache if the files have at least `MIN_CACHED_BYTES` in total.
+
+    `key` is a JSON value that determines the result.
+    """
+    return read() if sum(map(_size, paths)) < MIN_CACHED_BYTES else cache_columns(key, read)
 
 
-def cached(key: Any, read: Callable[[], CachedColumns]) -> CachedColumns:
-    """Return the result of `read` from the cache, where it is stored first if it is absent."""
+def cache_columns(key: Any, read: Callable[[], CachedColumns]) -> CachedColumns:
+    """Return the result of `read` from the cache. If the cache lacks `key`, the result is computed and stored."""
     name = _digest(key)
     if (result := _open_cached(cache_directory() / f"{name}.rows", name)) is not None:
         return result
@@ -68,8 +71,8 @@ def cached(key: Any, read: Callable[[], CachedColumns]) -> CachedColumns:
     return result
 
 
-def cached_array(key: Any, suffix: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-    """Return the result of `make`, from the cache if possible. `key` is a JSON value that determines the result."""
+def cache_array(key: Any, suffix: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """Return the result of `make`, from the cache if possible. `key` is a JSON value that determines the array."""
     name = _digest(key) + suffix
     with suppress(OSError, ValueError, EOFError):
         mark_used(cache_directory() / name)
@@ -90,7 +93,7 @@ def _digest(key: Any) -> str:
 
 
 def _size(path: Path) -> int:
-    with readable(path):
+    with os_errors(path):
         return path.stat().st_size if path.exists() else MIN_CACHED_BYTES
 
 

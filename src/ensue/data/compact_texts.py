@@ -53,11 +53,11 @@ class Numbers:
         return result
 
     def arrays(self) -> Arrays:
-        """Return the numbers."""
+        """Return the array of the numbers."""
         return {"numbers": self.array}
 
     def extend(self, numbers: Iterable[int]) -> None:
-        """Append a few numbers."""
+        """Append a few numbers, which stay in memory until the next `add`."""
         self._recent.extend(numbers)
 
     def add(self, other: Numbers | NDArray[Any]) -> None:
@@ -283,7 +283,7 @@ class Texts(Sequence[tuple[str, ...]]):
             result[rows, words[words >= 0]] = True
         return result
 
-    def distinct(self) -> NDArray[np.int64]:
+    def distinct_pairs(self) -> NDArray[np.int64]:
         """Return the distinct pairs of the index of a text and the id of one of its words, (2, P), in order."""
         pieces, size = [np.zeros(0, np.int64)], max(1, len(self.words.values))
         for piece in _ragged_slices(self.starts[1:]):
@@ -321,7 +321,7 @@ class Texts(Sequence[tuple[str, ...]]):
                 hashes[piece] = mix_each(mix(row), lengths) + sums[ends] - sums[ends - lengths]
         return result
 
-    def rarest(self) -> NDArray[np.int64]:
+    def max_ranks(self) -> NDArray[np.int64]:
         """Return the frequency rank of the rarest word of each text, (N,), from 1; 0 for an empty text."""
         counts = np.array([*self.words.counts().values()], np.int64)
         ranks = 1 + np.argsort(np.argsort(-counts, kind="stable"))

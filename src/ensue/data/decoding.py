@@ -13,7 +13,7 @@ from encodings.aliases import aliases
 from pathlib import Path
 from typing import Any
 
-from ensue.data.files import readable
+from ensue.data.files import os_errors
 from ensue.errors import DataError, nearest
 from ensue.extension import is_address
 from ensue.processor import memory
@@ -37,7 +37,7 @@ HOST_ENCODINGS = {"idna", "punycode"}
 _MIN_NULS = 8
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _UNLIKELY = re.compile(r"(?<=[^\W\d])[^\x00-\x7f\w’](?=[^\W\d])|(?<=[a-zß-ÿ])[À-ÞŒŠŽŸ]")
-"""Matches what text in the right encoding seldom has: a sign between two letters, a capital after a small letter."""
+"""Matches a symbol between two letters, and a capital after a small letter. Both are rare in the right encoding."""
 _ZIP = b"PK\x03\x04"
 _ZIPPED = {
     b"xl/": "a spreadsheet (Excel, .xlsx); save the sheet as CSV in UTF-8",
@@ -60,7 +60,7 @@ _BINARY = {
 """Descriptions of binary formats with a remedy, by their first bytes."""
 
 
-def checked_encoding(name: str) -> str:
+def check_encoding(name: str) -> str:
     """Return the canonical name of a text encoding. Raises DataError for an unknown encoding."""
     try:
         encoding = codecs.lookup(name)
@@ -74,22 +74,21 @@ def checked_encoding(name: str) -> str:
     return encoding.name
 
 
-def decoded(path: Path, encoding: str, *, marked: bool = False) -> Iterator[str]:
-    """Yield the text of a file in blocks. A UTF-8 byte order mark is included only if `marked`. The encoding "" is
-    UTF-8 for files whose encoding cannot be set.
+def decode(path: Path, encoding: str, *, marked: bool = False) -> Iterator[str]:
+    """Yield the text of a file in blocks, with a UTF-8 byte order mark only if `marked`.
 
-    Raises DataError for invalid bytes (with line and column), damaged compression, unreadable files, and the address of
-    a data set, which has rows instead of text.
+    The encoding "" is UTF-8 for files whose encoding the user cannot set. Raises DataError for invalid bytes (with line
+    and column), damaged compression, unreadable files, and the address of a data set, which has rows instead of text.
     """
     if is_address(path):
         raise DataError("a data set; ensue prepare --column reads a column of it for language models", path)
-    return text_of(blocks(path), str(path), encoding, marked=marked)
+    return decode_blocks(read_blocks(path), str(path), encoding, marked=marked)
 
 
-def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool = False) -> Iterator[str]:
-    """Decode blocks of bytes, of which the last one is empty, like `decoded`. `name` is the file in messages.
+def decode_blocks(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool = False) -> Iterator[str]:
+    """Decode blocks of bytes like `decode`. The last block is empty. `name` is the name of the file in messages.
 
-    If the first block with a line end has only `\\r`, as in old files of Macintosh, each `\\r` becomes `\\n`.
+    If the first block with a line end has only `\\r`, as in files of the classic Mac OS, each `\\r` becomes `\\n`.
     """
     decoder = codecs.getincrementaldecoder("utf-8" if encoding in ("", "utf-8-sig") else encoding)()
     line, column, at_start, binary, head, line_end = 1, 1, True, "", b"", ""
@@ -126,14 +125,14 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str, *, marked: bool =
             yield text
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def read_blocks(path: Path) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in blocks; the last block is empty.
 
-    Raises DataError for a compression ratio above `MAX_RATIO`. If the beginning exceeds it, no block is yielded.
+    Raises DataError for a compression ratio above `MAX_RATIO`, before the first block if the beginning exceeds it.
     """
     size, unverified, is_compressed = 0, list[bytes](), path.suffix.lower() in COMPRESSED
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix.lower(), lambda file: file)
-    with readable(path), path.open("rb") as stored, opener(stored) as file:
+    with os_errors(path), path.open("rb") as stored, opener(stored) as file:
         try:
             while block := file.read(BLOCK_BYTES):
                 size += len(block)
@@ -151,7 +150,7 @@ def blocks(path: Path) -> Iterator[bytes]:
 def load_bytes(path: Path) -> bytes:
     """Return the decompressed bytes of a file. Raises DataError above half of the machine's memory."""
     content, size, limit = [], 0, memory() / 2
-    for block in blocks(path):
+    for block in read_blocks(path):
         content.append(block)
         size += len(block)
         if size > limit:
@@ -160,15 +159,18 @@ def load_bytes(path: Path) -> bytes:
 
 
 def load_text(path: Path, encoding: str) -> str:
-    """Return the text of a file. Raises DataError like `decoded`, for a NUL character, and above `MAX_CHARACTERS`."""
-    text = joined(decoded(path, encoding), str(path))
+    """Return the text of a file.
+
+    Raises DataError like `decode`, for a NUL character, and for more than `MAX_CHARACTERS` characters.
+    """
+    text = join_chunks(decode(path, encoding), str(path))
     if "\0" in text:
         raise DataError("a NUL character; expected text", path)
     return text
 
 
-def joined(chunks: Iterable[str], name: str) -> str:
-    """Return the joined chunks of a text. Raises DataError above `MAX_CHARACTERS`."""
+def join_chunks(chunks: Iterable[str], name: str) -> str:
+    """Join the chunks of a text. Raises DataError for more than `MAX_CHARACTERS` characters."""
     texts, length = [], 0
     for chunk in chunks:
         texts.append(chunk)
@@ -179,7 +181,7 @@ def joined(chunks: Iterable[str], name: str) -> str:
 
 
 def split_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    """Yield the lines of a text with their line ends. Raises DataError for a line above `MAX_CHARACTERS`."""
+    """Yield the lines of a text with their line ends. Raises DataError for more than `MAX_CHARACTERS` in a line."""
     open_line: list[str] = []
     number, size = 1, 0
     for chunk in chunks:
@@ -243,7 +245,7 @@ def _utf_16(data: bytes) -> tuple[str, str] | None:
 
 
 def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
-    """Return the encoding, and its description, whose usual letters have the largest share of the text at the error."""
+    """Return the encoding whose usual letters are most frequent in the text around the error, and its description."""
     start = max(error.object.rfind(b"\n", 0, error.start) + 1, error.start - (1 << 13))  # the error is in the sample
     sample = error.object[start : start + (1 << 14)]
     sample = sample[: sample.rfind(b"\n", error.start - start) + 1] or sample

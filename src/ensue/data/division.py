@@ -44,11 +44,15 @@ def split_rows(
     """Split rows into about `num_train` training rows and validation rows.
 
     Groups are moved to the validation set until it is full. Groups that do not fit are skipped. If no group fits, the
-    smallest group is moved, unless it is the only group. `groups` (N,) are the groups of rows, or their numbers by
-    first appearance. Validation groups are random (with a fixed seed) or from the end of the data. With `classes` (N,),
-    the frequency ranks of the classes of rows, the split is stratified by class. With `labels` (2, P), the distinct
-    pairs of a row and one of its labels, groups are exchanged until each label is in the training set, and labels of
-    several groups are in both sets, if possible.
+    smallest group is moved, unless the data have only one group.
+
+    Args:
+        groups: The group of each row (N,), or the numbers of the groups by first appearance.
+        num_train: The number of training rows.
+        is_random: Whether validation groups are random (with a fixed seed) instead of the last groups of the data.
+        classes: The frequency rank of the class of each row (N,). With classes, the split is stratified by class.
+        labels: The distinct pairs of a row and one of its labels (2, P). With labels, groups are exchanged until each
+            label is in the training set, and labels of several groups are in both sets, if possible.
     """
     group_of = _number_groups(groups)
     sizes = np.bincount(group_of)
@@ -61,10 +65,10 @@ def split_rows(
         if 1 < len(np.unique(class_of)) <= len(sizes) // 2:
             held_out[_choose_by_class(order[::-1], sizes, class_of, num_valid)] = True
             num_valid = 0 if held_out.any() else num_valid
-    held_out[_first_that_fit(order[::-1], sizes, num_valid)] = True
+    held_out[_select_fitting(order[::-1], sizes, num_valid)] = True
     if num_valid and not held_out.any() and len(sizes) > 1:
         held_out[order[::-1][np.argmin(sizes[order[::-1]])]] = True
-    exchanged = held_out if labels is None or not held_out.any() else _exchanged(held_out, sizes, group_of, labels)
+    exchanged = held_out if labels is None or not held_out.any() else _exchange(held_out, sizes, group_of, labels)
     is_valid = exchanged[group_of]
     rows = np.flatnonzero(~is_valid), np.flatnonzero(is_valid)
     return Division(*rows, len(sizes), int(exchanged.sum()), bool((exchanged != held_out).any()))
@@ -91,7 +95,7 @@ def _number_groups(groups: Sequence[Hashable] | Rows) -> Rows:
     return np.array([numbers.setdefault(group, len(numbers)) for group in groups], np.int64)
 
 
-def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
+def _select_fitting(order: Rows, sizes: Rows, room: float) -> list[int]:
     chosen = []
     for block in np.array_split(order, -(-len(order) // MAX_GROUPS_AT_ONCE)):
         if room < 1:
@@ -103,11 +107,11 @@ def _first_that_fit(order: Rows, sizes: Rows, room: float) -> list[int]:
     return chosen
 
 
-def _exchanged(held_out: NDArray[np.bool_], sizes: Rows, group_of: Rows, labels: Rows) -> NDArray[np.bool_]:
+def _exchange(held_out: NDArray[np.bool_], sizes: Rows, group_of: Rows, labels: Rows) -> NDArray[np.bool_]:
     """Return `held_out` (G,) with groups exchanged so that labels are in both sets. Frequent labels have priority.
 
-    The validation set gets groups from the end, up to twice its rows. Then groups whose labels other groups of the set
-    have, too, are moved back, until the set has at most as many rows as before.
+    The last groups of missing labels are added to the validation set, which grows to at most twice its rows. Then
+    groups whose labels also occur in other validation groups are moved back, until the set has its previous size.
     """
     num_labels, original, held_out = int(labels[1].max()) + 1, held_out, held_out.copy()
     pairs = np.sort(group_of[labels[0]] * num_labels + labels[1])
@@ -143,8 +147,8 @@ def _exchanged(held_out: NDArray[np.bool_], sizes: Rows, group_of: Rows, labels:
 def _choose_by_class(order: Rows, sizes: Rows, class_of: Rows, num_rows: int) -> list[int]:
     """Return groups with about `num_rows` rows in total, divided among classes in proportion to their rows.
 
-    The first groups of each class are returned. If a class has several groups, at least one group is returned and at
-    least one is not. If `num_rows` rows do not suffice for this, frequent classes have priority.
+    The first groups of each class are chosen. Of a class with several groups, at least one group is chosen and at least
+    one is not. Frequent classes have priority if `num_rows` rows are too few for all classes.
     """
     grouped = order[np.argsort(class_of[order], kind="stable")]
     members = np.split(grouped, np.flatnonzero(np.diff(class_of[grouped])) + 1)
@@ -156,7 +160,7 @@ def _choose_by_class(order: Rows, sizes: Rows, class_of: Rows, num_rows: int) ->
     held_out, room = list[int](), 1e-6  # absorbs rounding errors of the quotas
     for groups, quota, is_wanted in reversed([*zip(members, quotas.tolist(), minimum > 0, strict=True)]):
         room += quota
-        chosen = _first_that_fit(groups, sizes, room)[: len(groups) - 1]
+        chosen = _select_fitting(groups, sizes, room)[: len(groups) - 1]
         chosen = chosen or groups[np.argsort(sizes[groups], kind="stable")][: int(is_wanted)].tolist()
         room -= sizes[chosen].sum()
         held_out += chosen

@@ -32,7 +32,8 @@ Data = Location | Iterable[Any]
 def as_location(locations: Data, name: str = "the data", *, is_cached: bool = False) -> str:
     """Return a string that represents one or several locations, or the path of a file to which rows are written.
 
-    The file of rows is in the cache if `is_cached`, else removed at exit. Raises TypeError for other values of `name`.
+    The file of rows is in the cache if `is_cached`, else removed at exit. `name` is the name of the data in messages.
+    Raises TypeError for data that are neither locations nor rows.
     """
     several = list(locations) if isinstance(locations, list | tuple) else [locations]
     if not all(isinstance(location, str | os.PathLike) for location in several) or _are_texts(several):
@@ -44,7 +45,7 @@ def as_location(locations: Data, name: str = "the data", *, is_cached: bool = Fa
 
 
 def _are_texts(values: Sequence[Any]) -> bool:
-    """Return whether most values look like texts instead of paths."""
+    """Return whether most of several values look like texts, and none of these is a path."""
     strings = [value for value in values if isinstance(value, str) and len(value.split()) > 1]
     texts = [string for string in strings if not is_address(string) and not _PATH.search(string)]
     are_most_texts = len(values) > 1 and 2 * len(texts) > len(values)
@@ -52,7 +53,7 @@ def _are_texts(values: Sequence[Any]) -> bool:
 
 
 def _is_place(text: str) -> bool:
-    """Return whether a text names a file, or would name one in a folder that exists."""
+    """Return whether a text is the path of a file or folder, or a path in an existing folder."""
     folder = os.path.dirname(text)
     return "\0" not in text and (os.path.exists(text) or (folder != "" and os.path.isdir(folder)))
 
@@ -68,13 +69,13 @@ def locations_in(location: str | Path) -> list[str]:
     return [text]
 
 
-def named_locations(location: str | Path) -> str:
+def join_locations(location: str | Path) -> str:
     """Return the locations in a result of `as_location`, separated by commas, for messages."""
     return ", ".join(locations_in(location))
 
 
 def files_of(location: str | Path) -> tuple[Path, ...]:
-    """Return the files at a location, without texts beside brat annotations (`.ann`) and without brat's settings.
+    """Return the files at a location, without brat's settings and the texts of brat annotations (`.ann`).
 
     The reader of an annotation file also reads its text.
     """
@@ -104,8 +105,8 @@ def all_files(location: str | Path) -> tuple[Path, ...]:
 
 
 def _files_at(location: str) -> tuple[Path, ...]:
-    with readable(location):
-        path = check_access(expanded(location))
+    with os_errors(location):
+        path = check_access(expanduser(location))
         if is_address(location) or (location and path.is_file()):
             return (path,)
         if location and path.is_dir():
@@ -122,7 +123,7 @@ def _files_at(location: str) -> tuple[Path, ...]:
         raise DataError(_describe_missing(path), location or '""')
 
 
-def expanded(location: str | Path) -> Path:
+def expanduser(location: str | Path) -> Path:
     """Return the path with `~` expanded. Raises DataError if the home directory is unknown."""
     try:
         return Path(location).expanduser()
@@ -130,15 +131,18 @@ def expanded(location: str | Path) -> Path:
         raise DataError(f"no home directory of {Path(location).parts[0]}", location) from None
 
 
-def visible(folder: Path) -> list[Path]:
+def list_visible(folder: Path) -> list[Path]:
     """Return the sorted folders and regular files in a folder, without hidden ones."""
-    with readable(folder):
+    with os_errors(folder):
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
         return [path for path in entries if path.is_dir() or path.is_file()]
 
 
 def common_format(formats: Mapping[str, str]) -> str:
-    """Return the common format of files by name, or "" without files. Raises DataError if the formats differ."""
+    """Return the format of all files, given the format of each file by its name; "" without files.
+
+    Raises DataError if the formats differ.
+    """
     first, result = next(iter(formats.items()), ("", ""))
     for name, other in formats.items():
         if other != result:
@@ -148,7 +152,7 @@ def common_format(formats: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def readable(location: str | Path) -> Iterator[None]:
+def os_errors(location: str | Path) -> Iterator[None]:
     """Replace errors of the operating system within a `with` block by DataError."""
     try:
         yield

@@ -23,7 +23,7 @@ EXPECTED = 'a path, rows such as ("a text", "label"), as in zip(texts, labels), 
 
 
 def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
-    """Write rows to a file, unless it exists, and return its path: in the cache if `is_cached`, else removed at exit.
+    """Write rows to a file and return its path. The file is in the cache if `is_cached`, else removed at exit.
 
     `data` is a DataFrame, a data set, or an iterable of rows. A row is a dict, a text, a text with a label, a list of
     words with a list of their labels, a list of (word, label), or two texts with a label. Messages call the data
@@ -53,11 +53,11 @@ def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
 
 
 class UnnamedRow(dict[str, Any]):
-    """A row whose keys are not names in the data, such as that of ("a text", "label")."""
+    """A row whose keys are not from the data, such as the row of the tuple ("a text", "label")."""
 
 
 def are_unnamed(location: str) -> bool:
-    """Return whether a location is a file that `path_of_rows` has written for rows without names of columns."""
+    """Return whether a location is a file that `path_of_rows` has written for rows without column names."""
     return _UNNAMED.search(location) is not None
 
 

@@ -11,14 +11,15 @@ from ensue.parsing import MAX_DEPTH, is_too_deep
 
 _OPENING = re.compile(r"\[\s*+(?:\{\s*+(?:[\"}]|\Z)|\Z)")
 _COMPLETE_OPENING = re.compile(r"\[\s*+\{\s*+[\"}]")
-_MAX_OPENING_CHARACTERS = 1 << 12  # the first key is searched in this number of characters
+_MAX_OPENING_CHARACTERS = 1 << 12
+"""The number of characters in which the first key is searched for."""
 _BEFORE_VALUE = re.compile(r"[ \t\r\n]*+[\[,][ \t\r\n]*+")
 _WHITE_SPACE = re.compile(r"[ \t\r\n]*+")
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str)  # numbers may have more digits than Python can convert
 
 
 def begins_array(chunks: Iterator[str]) -> tuple[bool, Iterator[str]]:
-    """Return whether a text begins with an array of objects, and an iterator over all of its chunks."""
+    """Return whether a text begins with an array of objects, and an iterator over all chunks of the text."""
     opening = next(chunks, "")
     while len(opening) < _MAX_OPENING_CHARACTERS and _OPENING.match(opening) and not _COMPLETE_OPENING.match(opening):
         chunk = next(chunks, "")
@@ -56,7 +57,7 @@ def array_chunks(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
         yield text.line_of(0), text.take(index)
 
 
-def divide(part: str) -> tuple[str, str]:
+def split_part(part: str) -> tuple[str, str]:
     """Split a part of `array_chunks` into the text before its value, and the value ("" in the last part)."""
     match = _BEFORE_VALUE.match(part)
     return (part[: match.end()], part[match.end() :]) if match else (part, "")

@@ -13,8 +13,8 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, ClassVar
 
-from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, joined, split_lines
-from ensue.data.json_array import array_chunks, begins_array, divide
+from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, join_chunks, split_lines
+from ensue.data.json_array import array_chunks, begins_array, split_part
 from ensue.data.row_files import BLOCK_ROWS, as_lines, in_blocks
 from ensue.errors import DataError, listed
 from ensue.extension import loadable_entries
@@ -35,9 +35,9 @@ class JsonLayout(ABC):
     what: ClassVar[str] = ""
     """The description of a value in messages, such as "a task of Label Studio"."""
     is_buffered: ClassVar[bool] = False
-    """Whether examples may be returned at a later value: all at once, or one example made of several values."""
+    """Whether the layout may collect values, and return their examples, or one example, with a later value."""
     is_table: ClassVar[bool] = False
-    """Whether the layout also describes rows of tables whose cells have no JSON."""
+    """Whether the layout is also tried for tables without JSON in their cells."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -52,7 +52,7 @@ class JsonLayout(ABC):
         """
 
     def rest(self) -> Iterable[Row]:
-        """Return the remaining examples after the last value, if the layout has stored some."""
+        """Return the examples of collected values after the last value."""
         return ()
 
 
@@ -76,7 +76,7 @@ def json_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator
             yield from chain([first_block], read_blocks, blocks)
             return
         _, chunks = begins_array(chain([text], read_blocks, blocks))
-        texts = ((line, divide(element)[1].strip()) for line, element in array_chunks(chunks, name))
+        texts = ((line, split_part(element)[1].strip()) for line, element in array_chunks(chunks, name))
         values = ((line, parse_json(text, EXACT_FLOATS)) for line, text in texts if text)
         yield from as_lines(in_blocks(_convert_values(layout, values, name, numbers)))
         return
@@ -142,7 +142,7 @@ def _read_cells(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tup
 
 
 def _read(reader: Any, name: str) -> list[tuple[int, list[str]]]:
-    """Return the next rows with their first lines. Meanwhile the csv module allows longer fields."""
+    """Return the next rows with their first lines. The limit of the module `csv` on fields is raised temporarily."""
     rows, number, limit = [], reader.line_num + 1, csv.field_size_limit(MAX_CHARACTERS)
     try:
         for row in islice(reader, BLOCK_ROWS):
@@ -160,8 +160,8 @@ def _value_of(cell: str) -> Any:
 
 
 def _read_document(first_block: str, blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
-    """Read a document completely, and yield its examples, or its text if there are none."""
-    text = joined(chain([first_block], blocks), name)
+    """Read a document completely, and yield its examples, or its text if it has no examples."""
+    text = join_chunks(chain([first_block], blocks), name)
     parts, rows = _parse_concatenated(text.removeprefix(MARK), name), None
     values = [value for _, value, _ in parts]
     if len(values) == 1:
@@ -181,7 +181,7 @@ def _read_document(first_block: str, blocks: Iterator[str], name: str, numbers: 
 
 
 def _parse_concatenated(text: str, name: str) -> list[tuple[int, Any, str]]:
-    """Return the line, the value and the text of each of the JSON values in a text; an empty list for other text."""
+    """Return the line, the value and the text of each JSON value in a text; an empty list for other text."""
     parts, line, index, last = list[tuple[int, Any, str]](), 1, 0, 0
     try:
         while match := _VALUE_START.search(text, index):
@@ -196,7 +196,7 @@ def _parse_concatenated(text: str, name: str) -> list[tuple[int, Any, str]]:
 
 
 def _convert(value: Any, name: str, text: str, numbers: deque[int]) -> Iterable[Row] | None:
-    """Return the examples in the value of a document with this text; None if it has none."""
+    """Return the examples in the value of a document, whose text is `text`; None without examples."""
     for layout in _layouts(name, are_documents=True):
         with suppress(*INCOMPLETE):
             if (rows := layout.rows(value)) is not None:
@@ -297,7 +297,7 @@ def _convert_values(
 def _first_element(chunks: Iterable[str], name: str) -> Any:
     with suppress(DataError, ParseError):  # raised again when the file is read
         for _, chunk in array_chunks(chunks, name):
-            return parse_json(divide(chunk)[1], EXACT_FLOATS)
+            return parse_json(split_part(chunk)[1], EXACT_FLOATS)
     return None
 
 

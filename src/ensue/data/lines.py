@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -145,7 +145,7 @@ def missing_end(text: str) -> str:
     return "\n" if text and not text.endswith("\n") else ""
 
 
-def without_line_end(line: str) -> str:
+def strip_line_end(line: str) -> str:
     """Return a line without `\\n`, `\\r\\n` or `\\r` at its end."""
     return line.removesuffix("\n").removesuffix("\r")
 
@@ -185,7 +185,7 @@ def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Para
         yield current
 
 
-def checked_width(width: int, name: str, line: int) -> int:
+def check_width(width: int, name: str, line: int) -> int:
     """Return `width`, the number of columns of a row. Raises DataError above `MAX_COLUMNS`."""
     if width > MAX_COLUMNS:
         raise DataError(f"{width:,} columns; expected at most {MAX_COLUMNS:,}", name, line)
@@ -216,14 +216,13 @@ class RowLayout:
     @classmethod
     def of(cls, lines: Sequence[tuple[int, str]]) -> "RowLayout | None":
         """Detect the layout from the first numbered lines of a file; None if there are no rows, or only comments."""
-        rows = [(n, line) for n, line in lines if not line.startswith(COMMENT) and line.strip(" \t\r\n")]
-        rows = [(n, line) for n, line in rows if not opens_document(line)]
+        rows = [(n, row) for n, row in lines if not (row.startswith(COMMENT) or is_blank(row) or opens_document(row))]
         if not rows:
             return None
         number, first_row = rows[0]
         has_tabs = "\t" in first_row
-        first_lines = [line for (_, line), before in zip(lines, ["", *(line for _, line in lines)], strict=False)
-                  if line.strip(" \t\r\n") and not before.strip(" \t\r\n")]  # fmt: skip
+        pairs = pairwise(["", *(line for _, line in lines)])
+        first_lines = [line for before, line in pairs if is_blank(before) and not is_blank(line)]
         comments = [line.split() for line in first_lines if line.startswith(COMMENT)]
         labels = {fields[-1] for _, line in rows if (fields := line.split())}
         has_keys = not has_tabs and len(comments) >= max(2, _MIN_COMMENT_FRACTION * len(first_lines))
@@ -242,13 +241,12 @@ class RowLayout:
 
     def is_row(self, line: str) -> bool:
         """Return whether a line is a row with a word."""
-        return bool(line.strip(" \t\r\n")) and not opens_document(line) and not self.is_comment(line)
+        return not (is_blank(line) or opens_document(line) or self.is_comment(line))
 
 
 def fields_of(line: str, *, has_tabs: bool) -> list[str]:
     """Split a line at tabs, or at runs of blanks."""
-    content = line.removesuffix("\n").removesuffix("\r")
-    return content.split("\t") if has_tabs else FIELD.findall(content)
+    return strip_line_end(line).split("\t") if has_tabs else FIELD.findall(strip_line_end(line))
 
 
 def opens_document(line: str) -> bool:

@@ -26,10 +26,10 @@ FAULT_BYTES = 64 << 10
 RANDOM_ACCESS_BYTES = 4 * FAULT_BYTES
 """The number of bytes that a random access maps, measured with Linux 6.18, which caches large folios."""
 BLOCK_BYTES = FAULT_BYTES
-"""The number of bytes of a block with a checksum. A page fault maps them, so verifying a block reads little more."""
+"""The number of bytes of a checksummed block. A page fault maps a block, so verifying it reads few other bytes."""
 
 NUM_PASSAGES, PASSAGE_TOKENS, MAX_SEARCHED = 16, 50, 1 << 26
-"""The number and the length of the passages for which `TokenFile.num_shared` searches, and the ids that it reads."""
+"""The number and length of the passages that `TokenFile.num_shared` searches for, and the number of ids it searches."""
 
 
 class Checksums:
@@ -245,14 +245,14 @@ def check_tokens(path: Path) -> None:
     """Verify a file of ids. Raises DataError if the ids or their checksums have changed."""
     sums = Checksums(_PAGE_BYTES, _HEADER.size)
     header = header_of(path)
-    rest = header.file_bytes - _HEADER.size
+    remaining = header.file_bytes - _HEADER.size
     with path.open("rb") as file:
         file.seek(_HEADER.size)
-        while rest and (block := file.read(min(_READ_BYTES, rest))):
+        while remaining and (block := file.read(min(_READ_BYTES, remaining))):
             sums.add(block)
-            rest -= len(block)
+            remaining -= len(block)
         after = file.read(4 * header.pages + 1)
-    if rest or sums.total != header.crc or after not in (b"", sums.of_blocks()):
+    if remaining or sums.total != header.crc or after not in (b"", sums.of_blocks()):
         raise DataError("the ids are damaged", path)
 
 

@@ -53,7 +53,7 @@ def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], processes
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield the items in lists of `size`. If iteration raises EnsueError, the previous items are yielded first."""
+    """Yield the items in lists of `size`. If `items` raises EnsueError, the items before it are yielded first."""
     batch: list[Item] = []
     try:
         for item in items:

@@ -1,4 +1,4 @@
-"""Conversion of formats with other rows to JSON lines, by the suffix and the first characters of a file."""
+"""Conversion of files of rows, such as Parquet and brat, to JSON lines, by the suffix and the beginning of a file."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.data.annotation_files import brat_rows
-from ensue.data.decoding import COMPRESSED, decoded
+from ensue.data.decoding import COMPRESSED, decode
 from ensue.data.json_layouts import json_rows, table_rows
 from ensue.data.row_files import PARQUET, Rows, as_lines, has_rows, in_blocks, json_lines
 from ensue.errors import DataError, EnsueError
@@ -35,10 +35,10 @@ def files_read(path: Path) -> tuple[Path, ...]:
 def text_blocks(
     path: Path, encoding: str, numbers: deque[int] | None = None, *, nested: bool = False, marked: bool = False
 ) -> Iterator[str]:
-    """Yield the decompressed text of a file in blocks; tables of other formats become JSON lines.
+    """Yield the decompressed text of a file in blocks. Rows of other formats and JSON of other layouts are converted.
 
-    `nested` permits overlapping spans in brat annotations. `marked` includes the byte order mark. The line of the file
-    is appended to `numbers` for each row that is converted from JSON of another layout.
+    `nested` permits overlapping spans in brat annotations. `marked` includes the byte order mark. `numbers` receives
+    the line in the file of each row that is converted from JSON of another layout.
     """
     numbers = deque() if numbers is None else numbers
     if has_rows(path):
@@ -47,7 +47,7 @@ def text_blocks(
         return as_lines(_extension_rows(path, entry, encoding))
     if suffix(path.name) == BRAT:
         return as_lines([row] for row in brat_rows(path, encoding, nested=nested))
-    blocks = decoded(path, encoding, marked=marked)
+    blocks = decode(path, encoding, marked=marked)
     if suffix(path.name) in TABLES:
         return table_rows(blocks, str(path), numbers)
     return json_rows(blocks, str(path), numbers) if suffix(path.name) in JSON else blocks

@@ -2,6 +2,7 @@
 
 import codecs
 import hashlib
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from ensue.cache import cache_directory, json_digest, mark_used, write_cached
-from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, blocks, checked_encoding, decoded, joined, text_of
-from ensue.data.files import Data, all_files, as_location, expanded, files_of, locations_in, named_locations, readable
+from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, check_encoding, decode, decode_blocks, join_chunks, read_blocks
+from ensue.data.files import Data, all_files, as_location, expanduser, files_of, join_locations, locations_in, os_errors
 from ensue.data.lines import Lines
 from ensue.data.row_files import dataset_files, find_dataset
 from ensue.data.row_formats import files_read
@@ -40,7 +41,7 @@ class TextSource:
 
     def __init__(self, location: Data, *, encoding: str = "utf-8") -> None:
         self.location = as_location(location)
-        self.encoding = checked_encoding(encoding)
+        self.encoding = check_encoding(encoding)
         self.paths = all_files(self.location)
         if self.location in FILES_OF_ROWS and self.location.endswith(".jsonl"):
             problem = 'rows with several columns; expected one column of texts, such as table["text"]'
@@ -80,7 +81,7 @@ class TextSource:
     def _blocks(self) -> Iterator[str]:
         last_character = "\n"
         for path in self.paths:
-            for position, block in enumerate(decoded(path, self.encoding)):
+            for position, block in enumerate(decode(path, self.encoding)):
                 if position == 0 and last_character != "\n":
                     yield "\n"
                 last_character = block[-1]
@@ -121,7 +122,7 @@ def _file_digest(path: Path) -> bytes:
     if is_address(path):
         dataset, split = find_dataset(str(path))
         return f"{digest_of(dataset_files(dataset))}-{split}-{len(dataset)}".encode()
-    with readable(path):
+    with os_errors(path):
         state = path.stat()
         if state.st_size < MIN_CACHED_BYTES or time.time() - max(state.st_mtime, state.st_ctime) < MIN_AGE_SECONDS:
             return _read_digest(path)
@@ -151,8 +152,8 @@ def is_stream(path: str) -> bool:
     """
     names = locations_in(path)
     for name in names:
-        with readable(name):
-            result = check_access(expanded(name))
+        with os_errors(name):
+            result = check_access(expanduser(name))
             if name == "-" or (result.exists() and not result.is_file() and not result.is_dir()):
                 if len(names) > 1:
                     raise DataError("a stream is read alone; expected files, folders or globs", stream_name(name))
@@ -162,17 +163,17 @@ def is_stream(path: str) -> bool:
 
 def stream_name(path: str) -> str:
     """Return the name of a stream in messages."""
-    return "stdin" if path == "-" else named_locations(path)
+    return "stdin" if path == "-" else join_locations(path)
 
 
 def stream_text(path: str, encoding: str = "utf-8", *, marked: bool = False) -> Iterator[str]:
     """Yield the lines of a stream, with its byte order mark if `marked`. Raises DataError for invalid bytes."""
-    return text_of(_blocks(path), stream_name(path), checked_encoding(encoding), marked=marked)
+    return decode_blocks(_blocks(path), stream_name(path), check_encoding(encoding), marked=marked)
 
 
 def load_text(path: str, encoding: str = "utf-8") -> str:
     """Return the text of a stream. Raises DataError above `MAX_CHARACTERS`."""
-    return joined(stream_text(path, encoding), stream_name(path))
+    return join_chunks(stream_text(path, encoding), stream_name(path))
 
 
 def stream_lines(path: str, encoding: str) -> Lines:
@@ -190,27 +191,24 @@ def text_lines(location: str, encoding: str) -> Lines:
 def encoding_like(trained: str, location: str) -> str:
     """Return the encoding `trained` of a model's training data, or UTF-8 if the text at `location` is in UTF-8.
 
-    The first bytes of the first file decide, unless all of them are ASCII. Streams other
-    than stdin are not examined. Rows from Python are UTF-8.
+    The first bytes of the first file decide, unless all of them are ASCII. Streams other than stdin are not examined.
+    Rows from Python are UTF-8.
     """
-    if not trained or checked_encoding(trained) == "utf-8" or is_typed(location) or location in FILES_OF_ROWS:
+    if not trained or check_encoding(trained) == "utf-8" or is_typed(location) or location in FILES_OF_ROWS:
         return "utf-8"
     with suppress(DataError, UnicodeDecodeError):  # the reader of the data reports an error
         if location == "-":
             stream: Any = getattr(sys.stdin, "buffer", None)
             first = stream.peek() if hasattr(stream, "peek") else b""
         else:
-            first = b"" if is_stream(location) else next(blocks(_first_file(location)), b"")
+            name = locations_in(location)[0]
+            name = name if os.path.exists(name) else name.partition(",")[0]  # the first of two aligned files
+            first = b"" if is_stream(location) else next(read_blocks(files_of(name)[0]), b"")
         if not codecs.getincrementaldecoder("utf-8")().decode(first).isascii():
             name = stream_name(location)
             warn_once(f"encoding {name}", f"{name}: read as UTF-8; --encoding {trained} reads it as in training")
             return "utf-8"
     return trained
-
-
-def _first_file(location: str) -> Path:
-    name = locations_in(location)[0]
-    return files_of(name if Path(name).exists() else name.partition(",")[0])[0]
 
 
 def is_typed(path: str) -> bool:
@@ -219,9 +217,9 @@ def is_typed(path: str) -> bool:
 
 
 def _blocks(path: str) -> Iterator[bytes]:
-    with readable(stream_name(path)):
+    with os_errors(stream_name(path)):
         if path != "-":
-            with expanded(path).open("rb") as stream:
+            with expanduser(path).open("rb") as stream:
                 yield from iter(lambda: stream.readline(BLOCK_BYTES), b"")
         elif sys.stdin is None:
             raise DataError("closed", "stdin")

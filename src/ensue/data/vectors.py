@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.cache import cache_directory, json_digest, mark_used, size_limit, write_cached
-from ensue.data.decoding import COMPRESSED, blocks
+from ensue.data.decoding import COMPRESSED, read_blocks
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest, quote
 from ensue.extension import installed_models
@@ -41,7 +41,7 @@ class ByteReader:
     """A sequential reader of bytes. It holds a block and the longest item, of at most 64 MiB, in memory."""
 
     def __init__(self, path: Path) -> None:
-        self._blocks = blocks(path)
+        self._blocks = read_blocks(path)
         self._buffer = b""
         self._index = self._before = 0
 
@@ -56,7 +56,7 @@ class ByteReader:
             pass
         return self._buffer[self._index : self._index + count]
 
-    def take(self, count: int) -> bytes | None:
+    def read(self, count: int) -> bytes | None:
         """Consume and return the next `count` bytes; None if fewer bytes remain."""
         taken = self.peek(count)
         if len(taken) < count:
@@ -64,7 +64,7 @@ class ByteReader:
         self._index += count
         return taken
 
-    def until(self, mark: bytes) -> bytes | None:
+    def read_until(self, mark: bytes) -> bytes | None:
         """Consume the bytes up to the next `mark`, and return those before it; None without a mark in 64 MiB."""
         searched = 0
         while (end := self._buffer.find(mark, self._index + searched)) < 0:
@@ -75,9 +75,9 @@ class ByteReader:
         self._index = end + 1
         return item
 
-    def line(self) -> bytes | None:
+    def read_line(self) -> bytes | None:
         """Consume and return the next line without its `\\n`; None at the end of the file."""
-        line = self.until(b"\n")
+        line = self.read_until(b"\n")
         if line is None and (rest := self._buffer[self._index :]):
             self._index = len(self._buffer)
             return rest
@@ -137,7 +137,7 @@ def open_table(file: Path) -> VectorTable:
     """Open a file of vectors, whose rows are read lazily. Raises DataError for a file without vectors."""
     reader = ByteReader(file)
     if reader.peek(3) == codecs.BOM_UTF8:
-        reader.take(3)
+        reader.read(3)
     if other := _OTHER_FILES.get(reader.peek(4)):
         raise DataError(f"no word vectors, but {other}", file)
     header = _read_header(reader)
@@ -161,7 +161,7 @@ def _read_header(reader: ByteReader) -> tuple[int, int] | None:
     count, dimension = map(int, fields)
     if not 0 < dimension <= _MAX_DIMENSION:
         return None
-    reader.line()
+    reader.read_line()
     return count, dimension
 
 
@@ -178,7 +178,7 @@ def _is_binary(head: bytes) -> bool:
 def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> Iterator[VectorRow]:
     for num in range(count):
         start = reader.position
-        word, numbers = reader.until(b" "), reader.take(4 * dimension)
+        word, numbers = reader.read_until(b" "), reader.read(4 * dimension)
         if word is None or numbers is None:
             raise DataError(f"cut off: it ends after {num:,} of the {count:,} vectors of its header", path)
         yield VectorRow(word.removeprefix(b"\n"), numbers, None, start)
@@ -186,7 +186,7 @@ def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> 
 
 def _filled_lines(reader: ByteReader, number: int) -> Iterator[tuple[int, int, bytes]]:
     start = reader.position
-    while (line := reader.line()) is not None:
+    while (line := reader.read_line()) is not None:
         if line := line.rstrip(b" \t\r"):
             yield number, start, line
         number, start = number + 1, reader.position
@@ -274,7 +274,7 @@ def vector_of(row: VectorRow, dimension: int, path: Path) -> NDArray[np.float32]
 
 
 def propose_vectors(counts: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line on the installed model `en-vectors`, if there is one, and if the counted words are English."""
+    """Yield a note on the model `en-vectors`, if it is installed and the counted words are English."""
     is_english = sum(map(counts.get, _ENGLISH_WORDS, repeat(0))) > _MIN_ENGLISH_SHARE * sum(counts.values())
     if is_english and "en-vectors" in installed_models():
         yield "features.vectors=en-vectors may help: from 70.0 to 81.8 % for 100 texts of AG News (docs/few-labels.md)"
@@ -351,7 +351,7 @@ class VectorIndex(Copyable):
 
     def _write_content(self, path: Path) -> None:
         with path.open("wb") as file:
-            file.writelines(blocks(self.path))
+            file.writelines(read_blocks(self.path))
 
     def _write_index(self, path: Path) -> None:
         hashes, starts = array("Q"), array("Q")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tomli_w
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from ensue.data.decoding import checked_encoding
+from ensue.data.decoding import check_encoding
 from ensue.data.files import as_location, locations_in
 from ensue.errors import DataError
 from ensue.models.specification import Path, Share, Table, describe_encoder
@@ -39,7 +39,7 @@ def _split_paths(location: str) -> str | list[str]:
 
 def _check_encoding(name: str) -> str:
     try:
-        return name and checked_encoding(name) and name
+        return name and check_encoding(name) and name
     except DataError as error:
         raise ValueError(f"names an {error}") from None
 

@@ -28,7 +28,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from ensue.data.detection.locations import aligned_paths
-from ensue.data.files import Data, as_location, expanded, files_of, locations_in, named_locations
+from ensue.data.files import Data, as_location, expanduser, files_of, join_locations, locations_in
 from ensue.data.sources import digest_of, digest_of_each
 from ensue.errors import EnsueError, RecipeError, RunError, quote
 from ensue.extension import all_requirements, local_run, output_directory
@@ -280,7 +280,7 @@ def continuing_recipe(
     if (rehearses := chosen.tuning.rehearse) and adds_spans and run.parts.labels.has_spans:
         return chosen
     problem = _explain_no_rehearsal(run, chosen.data.train) if rehearses else "tuning.rehearse is off"
-    learned = f"{named_locations(old)}, from which {path} learned, is"
+    learned = f"{join_locations(old)}, from which {path} learned, is"
     if not problem:
         chosen = read_recipe(chosen, train=[*locations_in(old), *locations_in(chosen.data.train)])
         warn_once(f"again {path}", f"{learned} read again; --set tuning.rehearse=false leaves it out")
@@ -295,7 +295,7 @@ NEW_HAS_OLD = "the new data have it"
 def _find_files(location: str) -> tuple[tuple[Path, ...], set[str]]:
     """Return the files at a location, and the set of their suffixes; for aligned files the set {"aligned"}."""
     if pairs := aligned_paths(location):
-        return tuple(expanded(name) for pair in pairs for name in pair), {"aligned"}
+        return tuple(expanduser(name) for pair in pairs for name in pair), {"aligned"}
     return (paths := files_of(location)), {path.suffix for path in paths}
 
 

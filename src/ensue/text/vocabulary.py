@@ -37,5 +37,4 @@ class Vocabulary:
 def most_frequent(counts: Mapping[str, int], *, min_count: int, limit: int | None) -> list[str]:
     """Return at most `limit` symbols with a count of at least `min_count`, sorted by frequency, then by code points."""
     frequent = (symbol for symbol, count in counts.items() if count >= min_count)
-    ranked = sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))
-    return ranked if limit is None else ranked[: max(limit, 0)]
+    return sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))[: None if limit is None else max(limit, 0)]

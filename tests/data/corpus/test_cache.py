@@ -15,7 +15,7 @@ import pytest
 from ensue.cache import cache_directory, temporary_directory
 from ensue.data import mapped_file
 from ensue.data.corpus import cache
-from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.cache import load_or_train_tokenizer, tokenize
 from ensue.data.mapped_file import _HEADER, _MAGIC, TokenFile, check_tokens, header_of, write_tokens
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
@@ -150,10 +150,10 @@ def small_files_only() -> Iterator[None]:
 def test_a_write_that_the_system_refuses_leaves_nothing(source: TextSource, tokenizer: Tokenizer) -> None:
     before = list(temporary_directory().glob("*.*"))  # of other tests
     with small_files_only():
-        with pytest.raises(DataError, match="nothing can be written, neither there nor in a temporary folder"):
+        with pytest.raises(DataError, match="cannot be written, and neither can a temporary folder"):
             tokenize(source, tokenizer)
-        with pytest.raises(DataError, match="nothing can be written"):
-            trained_tokenizer(source, stop=None, kind="words")
+        with pytest.raises(DataError, match="cannot be written"):
+            load_or_train_tokenizer(source, stop=None, kind="words")
     assert list(cache_directory().iterdir()) == []
     assert list(temporary_directory().glob("*.*")) == before
 
@@ -166,7 +166,7 @@ def test_a_full_disk_is_one_line(source: TextSource, tokenizer: Tokenizer, monke
     monkeypatch.setattr(cache, "write_tokens", fill)
     with pytest.raises(DataError) as caught:
         tokenize(source, tokenizer)
-    reason = "nothing can be written, neither there nor in a temporary folder (No space left on device)"
+    reason = "cannot be written, and neither can a temporary folder (No space left on device)"
     assert str(caught.value) == f"{cache_directory()}: {reason}"
     assert list(cache_directory().iterdir()) == []
 
@@ -192,7 +192,7 @@ def test_a_cache_that_cannot_be_used_is_reported_once_and_all_works(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.warns(Notice, match=r"file/cache: the cache cannot be written \(Not a directory\): nothing") as output:
-        tokens, trained = tokenize(source, tokenizer), trained_tokenizer(source, stop=None, kind="words")
+        tokens, trained = tokenize(source, tokenizer), load_or_train_tokenizer(source, stop=None, kind="words")
     assert (ids_of(tokens), trained.kind) == (tokenizer.encode(TEXT).tolist(), "words")
     assert len(output) == 1
     for path in temporary_directory().glob("*.*"):
@@ -247,15 +247,15 @@ def test_training_says_that_ids_are_in_use(
 
 
 def test_a_tokenizer_is_trained_once(source: TextSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = trained_tokenizer(source, stop=11, kind="words", min_count=1)
+    first = load_or_train_tokenizer(source, stop=11, kind="words", min_count=1)
     assert first.to_json()["symbols"] == ["<unk>", "<eos>", "cat", "sat", "the"]
-    assert trained_tokenizer(source, stop=11, kind="words", min_count=2).vocabulary_size == 2
+    assert load_or_train_tokenizer(source, stop=11, kind="words", min_count=2).vocabulary_size == 2
     (damaged, *_) = cache_directory().iterdir()
     damaged.write_text("{")
-    assert trained_tokenizer(source, stop=11, kind="words", min_count=1).to_json() == first.to_json()
-    assert trained_tokenizer(source, stop=11, kind="words", min_count=2).vocabulary_size == 2
+    assert load_or_train_tokenizer(source, stop=11, kind="words", min_count=1).to_json() == first.to_json()
+    assert load_or_train_tokenizer(source, stop=11, kind="words", min_count=2).vocabulary_size == 2
     monkeypatch.setattr(cache, "train_tokenizer", refuse)
-    assert trained_tokenizer(source, stop=11, kind="words", min_count=1).to_json() == first.to_json()
+    assert load_or_train_tokenizer(source, stop=11, kind="words", min_count=1).to_json() == first.to_json()
 
 
 def _resident_bytes() -> int:

@@ -70,14 +70,14 @@ def test_an_epoch_has_each_example_once_and_epochs_differ(kind: str) -> None:
 def test_blocks_are_the_text_between_marks() -> None:
     tokens = stream(100)
     blocks = FramedBlocks(tokens, length=14, frame=FRAME, seed=0)
-    result = blocks.of_epoch(5, np.arange(blocks.count))
+    result = blocks.epoch_rows(5, np.arange(blocks.count))
     assert (result.ids[:, 0] == BEGIN).all()
     assert (result.ids[:, -1] == SEPARATOR).all()
     text = result.ids[:, 1:-1].ravel().tolist()
     whole = tokens.read(0, 100).tolist()
     assert any(whole[start : start + len(text)] == text for start in range(100 - len(text) + 1))
     everything = FramedBlocks(tokens, length=14, frame=FRAME, seed=0, covers_all=True)
-    rows = everything.of_epoch(0, np.arange(everything.count))
+    rows = everything.epoch_rows(0, np.arange(everything.count))
     assert rows.lengths.tolist() == [16] * 7 + [4]
     assert rows.ids[rows.ids >= FIRST].tolist() == whole
     assert len(FramedBlocks(stream(14), length=14, frame=FRAME, seed=0).rows(0, 2).ids) == 2
@@ -86,7 +86,7 @@ def test_blocks_are_the_text_between_marks() -> None:
 def test_the_cut_has_a_block_to_move_in() -> None:
     blocks = FramedBlocks(stream(42), length=14, frame=FRAME, seed=0)
     assert blocks.count == 2
-    assert len({int(blocks.of_epoch(epoch, np.zeros(1, np.int64)).ids[0, 1]) for epoch in range(40)}) > 7
+    assert len({int(blocks.epoch_rows(epoch, np.zeros(1, np.int64)).ids[0, 1]) for epoch in range(40)}) > 7
 
 
 def test_pairs_follow_each_other_in_half_of_the_examples() -> None:

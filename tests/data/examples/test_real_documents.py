@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.decoding import decoded
+from ensue.data.decoding import decode
 from ensue.data.examples import Document, DocumentSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.errors import DataError
@@ -122,7 +122,7 @@ def test_a_row_with_more_columns_is_named(shared_data: Path) -> None:
 def test_written_with_their_own_labels_they_are_the_same(shared_data: Path, name: str, choice: DocumentChoice) -> None:
     path = shared_data / name
     source = DocumentSource(path, choice)
-    text = "".join(decoded(path, "utf-8"))
+    text = "".join(decode(path, "utf-8"))
     assert "".join(source.write(document, document.labels) for document in source) == text
 
 
@@ -131,7 +131,7 @@ def test_reviews_are_read_in_two_seconds(shared_data: Path) -> None:
     path = shared_data / "imdb" / "train.jsonl.xz"
     source = DocumentSource(path)
     begin = time.process_time()
-    assert sum(len(block) for block in decoded(path, "utf-8")) > 33e6
+    assert sum(len(block) for block in decode(path, "utf-8")) > 33e6
     decompressed = time.process_time()
     assert sum(1 for _ in source) == 25_000
     assert time.process_time() - decompressed < decompressed - begin + 2

@@ -259,7 +259,7 @@ def test_offsets_are_code_points() -> None:
         (
             line(text="Ann", spans=[[-1, 2, "X"]]),
             'the span [-1, 2, "X"] is not in the text, which has 3 characters; '
-            "the offsets look like places that are shifted by -1; expected start +1 and end +1",
+            "the offsets look like offsets shifted by -1; expected start +1 and end +1",
         ),
         (
             line(text="Ann", spans=[[2, 2, "X"]]),
@@ -271,7 +271,7 @@ def test_offsets_are_code_points() -> None:
             line(text="Ann x", spans=[[0, 4, "X"], [3, 5, "Y"]]),
             'the spans [0, 4, "X"] and [3, 5, "Y"] overlap; the recipe tag-nested learns overlapping spans',
         ),
-        (line(text="A  x", spans=[[1, 3, "X"]]), 'the span [1, 3, "X"] holds nothing but blanks'),
+        (line(text="A  x", spans=[[1, 3, "X"]]), 'the span [1, 3, "X"] has only blanks'),
         (
             line(text="Ann", spans=[[0, "3", "X"]]),
             '"spans" must hold spans such as {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"]',

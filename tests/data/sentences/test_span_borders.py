@@ -131,7 +131,8 @@ def test_some_cut_words_among_right_spans_are_named_with_a_remedy(tmp_path: Path
     borders = SpanBorders(source.format)
     for sentence in source:
         borders.feed(sentence)
-    assert borders.note().endswith("a.jsonl:2: most spans of these texts fit the words; correct the misaligned spans")
+    advice = "most spans of these texts are aligned with words; correct the misaligned spans"
+    assert borders.note().endswith(f"a.jsonl:2: {advice}")
 
 
 def test_few_spans_inside_of_words_are_not_mentioned(tmp_path: Path) -> None:

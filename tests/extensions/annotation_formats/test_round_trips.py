@@ -225,5 +225,5 @@ def test_a_key_that_comes_late_is_refused(runs: Path) -> None:
 
 def test_a_table_without_a_text_is_refused(runs: Path) -> None:
     Path("b.csv").write_text("a,b,c\nAnna sees,Lima is,the old\nthe old,house is,old too\n")
-    with pytest.raises(EnsueError, match=r"b.csv: a table in which no column is surely the text; expected one"):
+    with pytest.raises(EnsueError, match=r"b.csv: a table in which the column of the text is ambiguous; expected a"):
         load(runs / "names", device="cpu").source("b.csv")

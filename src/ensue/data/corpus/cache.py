@@ -55,7 +55,7 @@ def tokenize(source: TextSource, tokenizer: TextToIds, *, start: int = 0, stop: 
     return TokenFile.open(put_entry(name, write))
 
 
-def trained_tokenizer(
+def load_or_train_tokenizer(
     source: TextSource, *, stop: int | None, kind: str, base: Tokenizer | None = None, **settings: Any
 ) -> Tokenizer:
     """Return a tokenizer trained on the characters [0, stop) of `source`, from the cache if possible.
@@ -84,5 +84,5 @@ def put_entry(name: str, write: Callable[[Path], object]) -> Path:
     try:
         return write_cached(name, write)
     except OSError as error:
-        problem = f"nothing can be written, neither there nor in a temporary folder ({error.strerror or error})"
+        problem = f"cannot be written, and neither can a temporary folder ({error.strerror or error})"
         raise DataError(problem, cache_directory()) from error

@@ -1,7 +1,8 @@
-"""Sources of the text in a column of a table or of a data set, with a line end after each value."""
+"""Sources of the text in a column of a table or a data set, with a line end after each value."""
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,18 @@ class ColumnSource(TextSource):
         return f"{super().fingerprint()}-{json.dumps(self.column)}"
 
     def _blocks(self) -> Iterator[str]:
-        for text in self._iterate_texts():
-            if text:
-                yield text if text.endswith("\n") else f"{text}\n"
+        for file, number, value in self._values():
+            if value is not None and not isinstance(value, str):
+                raise DataError(f'"{self.column}": expected a text, found {value!r:.60}', file, number)
+            if value:
+                yield value if value.endswith("\n") else f"{value}\n"
 
-    def _iterate_texts(self) -> Iterator[str | None]:
+    def _values(self) -> Iterator[tuple[Path | str, int, Any]]:
+        """Yield the file or address, the number of the row (from 1) and the value of each row."""
         for path in self.paths:
             yield from self._read_parquet(path) if path.suffix in PARQUET else self._read_json(path)
 
-    def _read_json(self, path: Path) -> Iterator[str | None]:
+    def _read_json(self, path: Path) -> Iterator[tuple[Path | str, int, Any]]:
         for number, line in Lines.of(path, encoding=self.encoding):
             if not line.strip():
                 continue
@@ -45,19 +49,13 @@ class ColumnSource(TextSource):
                 raise DataError(f"not JSON: {error}", path, number) from None
             if not isinstance(record, dict) or self.column not in record:
                 raise self._missing_column(list(record) if isinstance(record, dict) else [], path, number)
-            yield self._check_text(record[self.column], path, number)
+            yield path, number, record[self.column]
 
-    def _read_parquet(self, path: Path) -> Iterator[str | None]:
+    def _read_parquet(self, path: Path) -> Iterator[tuple[Path | str, int, Any]]:
         if self.column not in (names := parquet_columns(path)):
             raise self._missing_column(names, path)
-        rows = (row for rows in parquet_rows(path, [self.column]) for row in rows)
-        for number, row in enumerate(rows, 1):
-            yield self._check_text(row[self.column], path, number)
-
-    def _check_text(self, value: Any, path: Path | str, number: int) -> str | None:
-        if value is not None and not isinstance(value, str):
-            raise DataError(f'"{self.column}": expected a text, found {value!r:.60}', path, number)
-        return value
+        rows = enumerate(chain.from_iterable(parquet_rows(path, [self.column])), 1)
+        return ((path, number, row[self.column]) for number, row in rows)
 
     def _missing_column(self, names: list[str], path: Path | str, number: int | None = None) -> DataError:
         known = f"; it has {', '.join(names)}" if names else ""
@@ -84,7 +82,6 @@ class DatasetSource(ColumnSource):
         """Return a digest of the files, the split and the column."""
         return f"{super().fingerprint()}-{json.dumps([self.split, len(self.dataset)])}"
 
-    def _iterate_texts(self) -> Iterator[str | None]:
-        rows = (row for rows in dataset_rows(self.dataset.select_columns([self.column])) for row in rows)
-        for number, row in enumerate(rows, 1):
-            yield self._check_text(row[self.column], self.location, number)
+    def _values(self) -> Iterator[tuple[Path | str, int, Any]]:
+        rows = enumerate(chain.from_iterable(dataset_rows(self.dataset.select_columns([self.column]))), 1)
+        return ((self.location, number, row[self.column]) for number, row in rows)

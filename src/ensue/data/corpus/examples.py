@@ -18,7 +18,7 @@ from ensue.data.permutation import Permutation, mix, mix_each, random_numbers, u
 
 NOT_HIDDEN = -1
 """The target of a visible token."""
-_CHOICE, _PLACE, _TOKEN = 0, 1, 2  # stream ids, for different random numbers at the same position
+_CHOICE, _RANK, _TOKEN = 0, 1, 2  # stream ids, for different random numbers at the same position
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Masking:
     def hide(self, ids: NDArray[np.int64], keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return inputs and targets (B, T) of ids (B, T) with keys (B,). Targets of visible tokens are `NOT_HIDDEN`."""
         positions = np.arange(ids.shape[1])
-        hidden = self._select_hidden(ids, _random_numbers(keys, positions, _PLACE))
+        hidden = self._select_hidden(ids, _random_numbers(keys, positions, _RANK))
         targets = np.where(hidden, ids, NOT_HIDDEN)
         choice = _random_numbers(keys, positions, _CHOICE)
-        others = self.text_ids[(_random_numbers(keys, positions, _TOKEN) * len(self.text_ids)).astype(np.int64)]
+        random = self.text_ids[(_random_numbers(keys, positions, _TOKEN) * len(self.text_ids)).astype(np.int64)]
         inputs = np.where(hidden & (choice < self.masked), self.mask_id, ids)
         is_random = hidden & (choice >= self.masked) & (choice < self.masked + self.random)
-        return np.where(is_random, others, inputs), targets
+        return np.where(is_random, random, inputs), targets
 
     def _select_hidden(self, ids: NDArray[np.int64], order: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which tokens are hidden, (B, T): those with the lowest random numbers `order` (B, T)."""
@@ -77,7 +77,7 @@ def _random_numbers(keys: NDArray[np.uint64], positions: NDArray[np.int64], purp
 
 
 def _ranks(order: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the rank of each number in its row, (B, T). Equal numbers are ranked by their place."""
+    """Return the rank of each number in its row, (B, T). Equal numbers are ranked by their position."""
     sorted_positions = np.argsort(order, axis=1, kind="stable")
     ranks = np.empty_like(sorted_positions)
     np.put_along_axis(ranks, sorted_positions, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
@@ -121,19 +121,19 @@ class FramedExamples(ABC):
         """Return `size` consecutive examples. The number `first` of the first example is counted over all epochs."""
         chunks = []
         while size:
-            epoch, place = divmod(first, self.count)
-            num = min(size, self.count - place)
+            epoch, index = divmod(first, self.count)
+            num = min(size, self.count - index)
             order = Permutation(self.count, mix(self.seed, epoch, _ORDER))
-            chunks.append(self.of_epoch(epoch, order(np.arange(place, place + num))))
+            chunks.append(self.epoch_rows(epoch, order(np.arange(index, index + num))))
             first, size = first + num, size - num
-        return chunks[0] if len(chunks) == 1 else self._concatenated(chunks)
+        return chunks[0] if len(chunks) == 1 else self._concatenate(chunks)
 
     def keys(self, epoch: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the keys of the examples with these numbers, (N,)."""
         return mix_each(mix(self.seed, epoch, _KEY), numbers)
 
-    def framed(self, examples: Iterable[Sequence[NDArray[np.int64]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the texts of examples with their special ids, padded on the right, (B, T), and the lengths."""
+    def add_frame(self, examples: Iterable[Sequence[NDArray[np.int64]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the texts of examples with special ids around them, padded on the right, (B, T), and the lengths."""
         begin, separator = np.array([self.frame.begin_id]), np.array([self.frame.separator_id])
         rows = [np.concatenate([begin, *(ids for text in texts for ids in (text, separator))]) for texts in examples]
         lengths = np.array([len(row) for row in rows], np.int64)
@@ -141,22 +141,22 @@ class FramedExamples(ABC):
         ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)
         return ids, lengths
 
-    def _concatenated(self, chunks: list[ExampleRows]) -> ExampleRows:
+    def _concatenate(self, chunks: list[ExampleRows]) -> ExampleRows:
         ids, lengths, keys, segments, follows = zip(*chunks, strict=True)
         longest = max(rows.shape[1] for rows in ids)
 
-        def widened(arrays: Iterable[NDArray[np.int64]], fill: int) -> NDArray[np.int64]:
+        def pad(arrays: Iterable[NDArray[np.int64]], fill: int) -> NDArray[np.int64]:
             pads = ((rows, ((0, 0), (0, longest - rows.shape[1]))) for rows in arrays)
             return np.concatenate([np.pad(rows, width, constant_values=fill) for rows, width in pads])
 
         return ExampleRows(
-            widened(ids, self.frame.padding_id), np.concatenate(lengths), np.concatenate(keys),
-            None if segments[0] is None else widened(segments, 0),
+            pad(ids, self.frame.padding_id), np.concatenate(lengths), np.concatenate(keys),
+            None if segments[0] is None else pad(segments, 0),
             None if follows[0] is None else np.concatenate(follows),
         )  # fmt: skip
 
     @abstractmethod
-    def of_epoch(self, epoch: int, numbers: NDArray[np.int64]) -> ExampleRows:
+    def epoch_rows(self, epoch: int, numbers: NDArray[np.int64]) -> ExampleRows:
         """Return the examples with these numbers in an epoch."""
 
 
@@ -173,7 +173,7 @@ class FramedBlocks(FramedExamples):
         self.longest = length + 2
         self.count = -(-len(tokens) // length) if covers_all else max(1, len(tokens) // length - 1)
 
-    def of_epoch(self, epoch: int, numbers: NDArray[np.int64]) -> ExampleRows:
+    def epoch_rows(self, epoch: int, numbers: NDArray[np.int64]) -> ExampleRows:
         max_offset = 0 if self.covers_all else len(self.tokens) - self.length * self.count
         starts = mix(self.seed, epoch, _OFFSET) % (max_offset + 1) + self.length * numbers
         stops = np.minimum(starts + self.length, len(self.tokens))
@@ -181,16 +181,16 @@ class FramedBlocks(FramedExamples):
             blocks = list(self.tokens.read_rows(starts, self.length))
         else:
             blocks = [self.tokens.read(int(a), int(b)) for a, b in zip(starts, stops, strict=True)]
-        return ExampleRows(*self.framed([block] for block in blocks), self.keys(epoch, numbers))
+        return ExampleRows(*self.add_frame([block] for block in blocks), self.keys(epoch, numbers))
 
 
 class FramedPairs(FramedExamples):
     """`[CLS] A [SEP] B [SEP]`: two segments of at most `length` ids in total (Devlin et al. 2019).
 
     Each document is divided into chunks of sentences that fill an example. A is the beginning of a chunk, with a random
-    number of sentences. In half of the examples, B is the rest of the chunk. In the other half, and if the chunk is one
-    sentence, B is text of the same length from a random place in another document. If both segments are too long
-    together, the longer one is truncated first. Raises ValueError for less than two documents.
+    number of sentences. In half of the examples, B is the remainder of the chunk. In the other half, and if the chunk
+    is one sentence, B is text of the same length from a random position in another document. If the segments together
+    exceed `length`, the longer one is truncated first. Raises ValueError for fewer than two documents.
     """
 
     def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int) -> None:
@@ -216,18 +216,18 @@ class FramedPairs(FramedExamples):
 
     def _divide_document(self, first: int, end: int) -> NDArray[np.int64]:
         ends = np.cumsum(self.stops[first:end] - self.starts[first:end])
-        cuts, place, before = [0], 0, 0
-        while place < len(ends):
-            place = max(place + 1, int(np.searchsorted(ends, before + self.length, side="right")))
-            before = int(ends[place - 1])
-            cuts.append(place)
+        cuts, index, before = [0], 0, 0
+        while index < len(ends):
+            index = max(index + 1, int(np.searchsorted(ends, before + self.length, side="right")))
+            before = int(ends[index - 1])
+            cuts.append(index)
         return first + np.stack((cuts[:-1], cuts[1:]), axis=1)
 
-    def of_epoch(self, epoch: int, numbers: NDArray[np.int64]) -> ExampleRows:
+    def epoch_rows(self, epoch: int, numbers: NDArray[np.int64]) -> ExampleRows:
         keys = self.keys(epoch, numbers)
         draws = random_numbers(keys[:, None] ^ np.uint64(0x5E67), np.arange(4))
         result = [self._pair(int(number), row) for number, row in zip(numbers, draws.tolist(), strict=True)]
-        ids, lengths = self.framed((a, b) for a, b, _ in result)
+        ids, lengths = self.add_frame((a, b) for a, b, _ in result)
         positions, firsts = np.arange(ids.shape[1]), np.array([len(a) + 2 for a, _, _ in result])
         segments = ((positions >= firsts[:, None]) & (positions < lengths[:, None])).astype(np.int64)
         return ExampleRows(ids, lengths, keys, segments, np.array([follows for *_, follows in result]))
@@ -237,13 +237,13 @@ class FramedPairs(FramedExamples):
         cut = first + 1 + draws[0] % max(1, end - first - 1)
         a = self._read(first, cut, self.length)
         follows = cut < end and draws[1] % 2 == 0
-        b = self._read(cut, end, self.length) if follows else self._read_elsewhere(first, draws[2:], len(a))
+        b = self._read(cut, end, self.length) if follows else self._read_other_document(first, draws[2:], len(a))
         while len(a) + len(b) > self.length:
             max_ids = max(self.length - min(len(a), len(b)), self.length // 2)
             a, b = (a[:max_ids], b) if len(a) > len(b) else (a, b[:max_ids])
         return a, b, follows
 
-    def _read_elsewhere(self, sentence: int, draws: list[int], used: int) -> NDArray[np.int64]:
+    def _read_other_document(self, sentence: int, draws: list[int], used: int) -> NDArray[np.int64]:
         document = int(np.searchsorted(self.documents, sentence, side="right")) - 1
         other = draws[0] % (len(self.documents) - 2)
         other += other >= document

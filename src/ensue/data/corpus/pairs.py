@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ensue.data.decoding import COMPRESSED
-from ensue.data.lines import Lines, without_line_end
+from ensue.data.lines import Lines, strip_line_end
 from ensue.data.row_formats import suffix
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
@@ -54,7 +54,7 @@ def stem(path: Path) -> str:
 
 
 def _numbered_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    return ((number, without_line_end(line)) for number, line in Lines.of(path, encoding=encoding))
+    return ((number, strip_line_end(line)) for number, line in Lines.of(path, encoding=encoding))
 
 
 def _read_json_lines(path: Path, encoding: str) -> Iterator[MinimalPair]:

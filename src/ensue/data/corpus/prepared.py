@@ -1,6 +1,6 @@
 """Prepared token ids of a text in a folder: shards, their index and the tokenizer.
 
-If `prepare` is called again, it verifies the folder, and replaces damaged and missing shards.
+Another call of `prepare` verifies the folder, and replaces damaged and missing shards.
 
 index.json        the settings (`plan`), and the numbers of ids and characters and the checksum of each shard
 tokenizer.json    the tokenizer
@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class TokenShard(NamedTuple):
     tokens: int
     crc: int
 
-    def opened(self) -> TokenFile:
+    def open(self) -> TokenFile:
         """Map the ids, which are verified when they are read. Raises DataError for a missing or changed file."""
         self.check()
         with _shard_errors(self.path):
@@ -100,7 +100,7 @@ class _MappedShards:
             while len(self._files) >= self.max_open:
                 oldest, _ = self._files.popitem(last=False)
                 self._touched.discard(oldest)
-            self._files[number] = self.shards[number].opened()
+            self._files[number] = self.shards[number].open()
         result = self._files[number].read(start, stop)
         self._touched.add(number)
         self._mapped_bytes += result.nbytes + 2 * FAULT_BYTES
@@ -185,7 +185,7 @@ def is_prepared(location: str) -> bool:
 class Prepared:
     """A folder of prepared ids.
 
-    Raises DataError if it is damaged, has another version, or is incomplete (allowed with `may_be_incomplete`).
+    Raises DataError if the folder is damaged, has another version, or, unless `may_be_incomplete`, is incomplete.
     """
 
     def __init__(self, folder: str | Path, *, may_be_incomplete: bool = False) -> None:
@@ -249,9 +249,9 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """Write the ids of the text of each split, in shards of about `shard_tokens` ids.
 
-    An incomplete folder of an equal `plan`, its settings as JSON values, is continued. Existing shards are verified,
-    and damaged or missing shards are replaced. `texts` has the source of each split, and its first and last character
-    (exclusive). `notify` receives lines about progress. Raises DataError for another plan, other files, or no access.
+    An incomplete folder with an equal `plan`, the settings as JSON values, is completed. Existing shards are verified,
+    and damaged or missing shards are replaced. `texts` has the source of each split, and the range of its characters.
+    `notify` receives messages about progress. Raises DataError for another plan, other files, or no access.
     """
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -296,7 +296,7 @@ def _open_index(folder: Path, plan: dict[str, Any], tokenizer: Tokenizer) -> dic
         prepared = Prepared(folder, may_be_incomplete=True)
         for key, value in json.loads(json.dumps(plan)).items():
             if (old := prepared.index.get(key)) != value:
-                problem = f"prepared otherwise: {key} was {old!r:.120}, now it is {value!r:.120}"
+                problem = f"prepared with other settings: {key} was {old!r:.120}, and is now {value!r:.120}"
                 raise DataError(f"{problem}; choose another --out", folder)
         try:
             assert prepared.tokenizer
@@ -335,29 +335,39 @@ class _ShardWriter:
                 except DataError as error:
                     notify(f"{error}; it is replaced")
                     (self.folder / split).mkdir(exist_ok=True)
-                    pieces = _Chunks(source.chunks(start, stop))
-                    if self._write_shard(shard.path, pieces.of(self.encode(pieces))) != entry:
+                    if self._write_shard(shard.path, self._encode(source, start, stop)) != entry:
                         shard.path.unlink()
-                        raise DataError("the text has other ids now; choose another --out", shard.path) from None
+                        problem = "the ids of the text have changed since this shard was written"
+                        raise DataError(f"{problem}; choose another --out", shard.path) from None
 
     def add_shards(self, split: str, source: TextSource, start: int, end: int | None) -> Iterator[list[dict[str, Any]]]:
         shards = self.index["parts"].setdefault(split, [])
         begin = start + sum(shard["characters"] for shard in shards)
         if end is not None and begin >= end:
             return
-        pieces = _Chunks(source.chunks(begin, end))
-        encoded = pieces.of(self.encode(pieces))
+        encoded = self._encode(source, begin, end)
         folder = self.folder / split
         folder.mkdir(exist_ok=True)
         while shard := self._write_shard(folder / f"{len(shards):05}.ids", _take_shard(encoded, self.shard_tokens)):
             shards.append(shard)
             yield shards
 
-    def _write_shard(self, path: Path, pieces: Iterable[tuple[Any, int]]) -> dict[str, Any]:
+    def _encode(self, source: TextSource, start: int, stop: int | None) -> Iterator[tuple[Any, int]]:
+        """Yield the ids of each chunk of a text, and the number of its characters."""
+        lengths = deque[int]()  # of the chunks that `encode` has read ahead
+
+        def read() -> Iterator[str]:
+            for chunk in source.chunks(start, stop):
+                lengths.append(len(chunk))
+                yield chunk
+
+        return ((ids, lengths.popleft()) for ids in self.encode(read()))
+
+    def _write_shard(self, path: Path, encoded: Iterable[tuple[Any, int]]) -> dict[str, Any]:
         partial = path.with_name(path.name + ".partial")
         try:
             size, unknown_id = self.to_ids.vocabulary_size, self.to_ids.unknown_id
-            write_tokens(partial, pieces, vocabulary_size=size, unknown_id=unknown_id)
+            write_tokens(partial, encoded, vocabulary_size=size, unknown_id=unknown_id)
             header = header_of(partial)
             if not header.tokens and not header.characters:
                 return {}
@@ -368,25 +378,9 @@ class _ShardWriter:
         return {"file": path.name, **counts, "crc32": header.crc}
 
 
-class _Chunks:
-    """Chunks of a text, with the lengths of the chunks that were passed to the encoder but not written."""
-
-    def __init__(self, chunks: Iterator[str]) -> None:
-        self.chunks = chunks
-        self.lengths: list[int] = []
-
-    def __iter__(self) -> Iterator[str]:
-        for chunk in self.chunks:
-            self.lengths.append(len(chunk))
-            yield chunk
-
-    def of(self, encoded: Iterable[Any]) -> Iterator[tuple[Any, int]]:
-        return ((ids, self.lengths.pop(0)) for ids in encoded)
-
-
-def _take_shard(pieces: Iterator[tuple[Any, int]], shard_tokens: int) -> Iterator[tuple[Any, int]]:
+def _take_shard(encoded: Iterator[tuple[Any, int]], shard_tokens: int) -> Iterator[tuple[Any, int]]:
     count = 0
-    for ids, characters in pieces:
+    for ids, characters in encoded:
         count += len(ids)
         yield ids, characters
         if count >= shard_tokens:

@@ -22,7 +22,7 @@ JSON = (".json", ".jsonl", ".ndjson", *ROW_SUFFIXES)
 """Suffixes of JSON, and of formats whose rows are converted to JSON lines."""
 SENTENCES, TEXTS, PAIRS = "sentences", "texts", "pairs"
 ALIGNED = "aligned"
-"""Two files in which the lines with the same number are a pair."""
+"""Two files in which lines with equal numbers are pairs."""
 FOLDERS = "folders"
 """A folder for each class, with a file for each text."""
 CLASS_FILES = "class-files"
@@ -178,7 +178,7 @@ def pair_format(lines: Lines, *, is_labeled: bool, run_format: str = "", names: 
         return "sigmorphon"
     if named or not is_labeled:
         return named or _report_plain(lines)
-    return "tsv" if signs.mostly_tabbed(rows) else run_format if run_format.startswith("csv") else ""
+    return "tsv" if signs.are_mostly_tabbed(rows) else run_format if run_format.startswith("csv") else ""
 
 
 def csv_format(lines: Lines) -> str:
@@ -223,7 +223,7 @@ def _named_table(rows: Sequence[str], names: Collection[str], run_format: str) -
 def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
     """Return the first complete lines of a file with their line ends, or the first complete values of an array.
 
-    The first block is read, and more blocks if they are necessary for a complete line or value.
+    Only the first block is read, unless a complete line or value needs more blocks.
     """
     blocks = text_blocks(path, encoding, nested=True)
     text, block = "", next(blocks, None)

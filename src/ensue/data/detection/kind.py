@@ -1,7 +1,7 @@
 """Detection of the kind of data: labeled sentences, labeled texts, pairs, plain text, or a kind of an extension.
 
 The user's choice (`--format`) has priority. Data are pairs if the user names columns of sources or targets, or two
-files separated by a comma. Next, each extension looks for its kind (`DataKind`). Folders with a folder or a file for
+files separated by a comma. Next, the kinds of extensions (`DataKind`) are tried. Folders with a folder or a file for
 each class have texts. Otherwise the suffix (before `.xz` and `.gz`) and first lines decide, by the first matching rule:
 
 1. Pairs, if they are certain (`pair_tables`): SCAN, CMUdict, SIGMORPHON, a format of pairs of an extension, or a table
@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from ensue.data.decoding import checked_encoding
+from ensue.data.decoding import check_encoding
 from ensue.data.detection import format_table as table
 from ensue.data.detection import signs
 from ensue.data.detection.format_table import csv_format, first_lines, pair_format, sentence_format, text_format
@@ -106,7 +106,7 @@ def detect(
         return _detect_pairs(location, format, encoding)
     if (named := _detect_by_names(location, format, encoding)) is not None:
         return named
-    paths, encoding = files_of(location), checked_encoding(encoding)
+    paths, encoding = files_of(location), check_encoding(encoding)
     path = paths[0]
     head = first_lines(path, encoding=encoding)
     if not head:
@@ -127,7 +127,7 @@ def _detect_by_names(location: str | Path, format: str, encoding: str) -> Detect
     for name, kind in ({} if format else loadable_entries("data_kind", DataKind)).items():
         if sign := kind().sign(location, encoding):
             return DetectedFormat(name, name, sign, True)
-    detected = folder_format(location, encoding=checked_encoding(encoding))
+    detected = folder_format(location, encoding=check_encoding(encoding))
     if format == table.FOLDERS or (format and format == detected):
         return DetectedFormat("texts", format, "as --format says", format == detected)
     path = files_of(location)[0]

@@ -7,7 +7,7 @@ from glob import has_magic
 from pathlib import Path
 
 from ensue.data.detection import format_table, signs
-from ensue.data.files import common_format, expanded, locations_in, readable, visible
+from ensue.data.files import common_format, expanduser, list_visible, locations_in, os_errors
 from ensue.data.lines import Lines, is_blank
 from ensue.errors import DataError
 from ensue.extension import is_address
@@ -32,11 +32,11 @@ def folder_format(location: str | Path, *, encoding: str = "utf-8") -> str:
 
 
 def _folder_format(location: str, encoding: str) -> str:
-    with readable(location):
-        path = expanded(location)
+    with os_errors(location):
+        path = expanduser(location)
         if not str(location) or not path.is_dir():
             return ""
-    entries = visible(path)
+    entries = list_visible(path)
     if _are_class_folders(entries):
         return format_table.FOLDERS
     return format_table.CLASS_FILES if _are_class_files(entries, encoding) else ""
@@ -76,7 +76,7 @@ def _split_aligned(location: str) -> tuple[str, str] | None:
 
 def _are_class_folders(entries: list[Path]) -> bool:
     folders = [entry for entry in entries if entry.is_dir()]
-    names = [file.name for folder in folders for file in visible(folder)]
+    names = [file.name for folder in folders for file in list_visible(folder)]
     is_table = any(format_table.by_suffix(format_table.TEXTS, name) for name in names)
     return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
 
@@ -108,5 +108,5 @@ def _is_named_as_class(file: Path) -> bool:
 
 
 def _is_file(name: str) -> bool:
-    with readable(name):
-        return bool(name) and expanded(Path(name)).is_file()
+    with os_errors(name):
+        return bool(name) and expanduser(Path(name)).is_file()

@@ -10,7 +10,7 @@ from ensue.data.detection import signs
 from ensue.data.detection.format_table import PAIRS, SENTENCES, by_suffix, only_pairs, pair_format
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import flatten_inner
-from ensue.data.records.record import MAX_NAME_CHARACTERS, Column, simplified
+from ensue.data.records.record import MAX_NAME_CHARACTERS, Column, simplify
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 from ensue.extension import entries
@@ -75,7 +75,7 @@ def _rows(head: Sequence[str], format: str, name: str) -> list[list[str]]:
 
 def _have_pairs(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> bool:
     result = next(pairs_by_name(columns), None)
-    if result is None or any(simplified(column.name) in _LABELS for column in columns):
+    if result is None or any(simplify(column.name) in _LABELS for column in columns):
         return False
     indices = [column.number - 1 for column in result[1]]
     return not signs.may_be_labels([cell for row in rows for index in indices if isinstance(cell := row[index], str)])
@@ -83,7 +83,7 @@ def _have_pairs(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> boo
 
 def _have_two_texts(rows: Sequence[Sequence[str]]) -> bool:
     indices = text_columns(rows)
-    if len(indices) != 2 or {simplified(cell) for cell in rows[0]} & (_LABELS | _TEXTS):
+    if len(indices) != 2 or {simplify(cell) for cell in rows[0]} & (_LABELS | _TEXTS):
         return False
     columns = [[row[index] for row in rows] for index in indices]
     have_blanks = [any(" " in cell.strip() for cell in column) for column in columns]
@@ -100,7 +100,7 @@ def text_columns(rows: Sequence[Sequence[str]]) -> list[int]:
 
 def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iterator[Sides]:
     """Yield candidates of source and target columns by name, best first. Targets are optional unless `is_labeled`."""
-    named = [(simplified(column.name), column) for column in columns]
+    named = [(simplify(column.name), column) for column in columns]
     with_numbers = [(name, column) for name, column in named if name[-1:].isdecimal()]
     for slots, names in USUAL_NAMES:
         sources = [_find_first_named(named, slot) for slot in slots]
@@ -110,7 +110,7 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
             yield tuple(column for source in sources for column in source), targets
     languages = [column for column in columns if is_language(column)]
     if len(languages) == 3:  # "id" is the number of a row rather than Indonesian
-        languages = [column for column in languages if simplified(column.name) != "id"]
+        languages = [column for column in languages if simplify(column.name) != "id"]
     if len(languages) == 2:
         yield (languages[0],), (languages[1],)
         yield (languages[1],), (languages[0],)
@@ -118,7 +118,7 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
 
 def numbered_columns(columns: Sequence[Column], name: str) -> Columns:
     """Return the columns named `summary1`, `summary2`, ... for the name `summary`, sorted by number."""
-    return _find_numbered([(simplified(column.name), column) for column in columns], simplified(name))
+    return _find_numbered([(simplify(column.name), column) for column in columns], simplify(name))
 
 
 def _find_numbered(named: Sequence[tuple[str, Column]], name: str) -> Columns:
@@ -140,8 +140,8 @@ def is_header(rows: Sequence[Sequence[str]]) -> bool:
 
 def is_language(column: Column) -> bool:
     """Return whether a column is named after a language, as de, de-AT, deu_Latn, German, or "Texte allemand"."""
-    words = [word for word in map(simplified, re.split(r"[\W_]+", column.name)) if len(word) > _MAX_SHORT_CHARACTERS]
-    return simplified(_REGION.sub("", column.name)) in LANGUAGES or not LANGUAGES.isdisjoint(words)
+    words = [word for word in map(simplify, re.split(r"[\W_]+", column.name)) if len(word) > _MAX_SHORT_CHARACTERS]
+    return simplify(_REGION.sub("", column.name)) in LANGUAGES or not LANGUAGES.isdisjoint(words)
 
 
 def _find_first_named(named: Sequence[tuple[str, Column]], names: Sequence[str]) -> Columns:

@@ -150,6 +150,6 @@ def is_sigmorphon(rows: Sequence[str]) -> bool:
     return sum(";" in row[2] for row in cells) >= _MIN_FRACTION * len(cells)
 
 
-def mostly_tabbed(rows: Sequence[str]) -> bool:
+def are_mostly_tabbed(rows: Sequence[str]) -> bool:
     """Return whether most rows have a tab."""
     return are_tabbed(rows) or (bool(rows) and sum("\t" in row for row in rows) >= _MIN_FRACTION * len(rows))

@@ -9,8 +9,9 @@ The first rule that applies determines a column. It is an error if several colum
    distinct values, or in a table of two columns the only column of single words. The text is the only column with at
    least three words on average, or a column whose values are twice as long as those of any other.
 
-The first row is a header if the user says so or chooses a column by name. Otherwise it is a header if none of its
-values is repeated in its column, and it has the name of a text, two usual names, or a word above each text column.
+The first row is a header if the user declares a header or chooses a column by name. Otherwise, the first row is a
+header if none of its values is repeated in the same column, and if it has a usual name of a text, two usual names of
+any kind, or a single word above each text column.
 """
 
 import re
@@ -31,7 +32,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def _simplify_all(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(map(records.simplified, names))
+    return tuple(map(records.simplify, names))
 
 
 LABELS, TEXTS, PAIRS = (tuple(map(_simplify_all, HEADER_WORDS[key])) for key in ("labels", "texts", "pairs"))
@@ -71,15 +72,14 @@ def find_columns(rows: Rows, choice: DocumentChoice, name: str, *, has_keys: boo
     labels, texts, joined = table.decide(choice)
     labels = records.distinct_columns(labels, columns, choice.labels.split(","), name)
     texts = records.distinct_columns(texts, columns, choice.texts, name)
-    label = labels[0] if len(labels) == 1 else None
+    label, flags = (labels[0], ()) if len(labels) == 1 else (None, labels)
     if label is not None and choice.is_labeled and table.num_indicators(label):
-        labels = tuple(Column(0, name) for name in choice.labels.split(","))
-        return TableColumns(header, label, texts, joined, group, labels)
-    return TableColumns(header, label, texts, joined, group, labels if label is None else ())
+        flags = tuple(Column(0, name) for name in choice.labels.split(","))
+    return TableColumns(header, label, texts, joined, group, flags)
 
 
 class FlagsError(DataError):
-    """Several indicator columns that may be labels. `names` are their names, separated by commas."""
+    """An error for several indicator columns that may be labels. `names` are their names, separated by commas."""
 
     def __init__(self, *arguments: Any, options: Mapping[str, str] | None = None, names: str = "") -> None:
         super().__init__(*arguments, options=options)
@@ -87,7 +87,7 @@ class FlagsError(DataError):
 
 
 class _Table:
-    """The candidate columns of labels and texts (`others`) in a table with these `columns`."""
+    """A table with these `columns`. `others`, the columns except that of groups, may be labels or texts."""
 
     def __init__(self, columns: Sequence[Column], others: Sequence[Column], rows: Rows, name: str) -> None:
         self.columns, self.name, candidates = list(others), name, {*others}
@@ -111,7 +111,7 @@ class _Table:
         size = self.num_indicators(labels[0]) if choice.is_labeled and len(labels) == 1 else 0
         if size and choice.labels.count(",") + 1 != size:
             example, setting = ",".join("ABC"[:size]) + ",..." * (size > 3), "--set data.labels="
-            problem = f"{labels[0]} has lists of 0 and 1 without names; {setting}{example} names their {size} places"
+            problem = f"{labels[0]} has lists of 0 and 1 without names; {setting}{example} names the {size} classes"
             raise DataError(problem, self.name, options={setting: "--labels "})
         return labels, texts or (self._text_by_content(labels),), joined
 
@@ -146,7 +146,7 @@ class _Table:
     @cached_property
     def _named(self) -> list[tuple[str, Column]]:
         """The simplified names of the columns, which are compared with many words."""
-        return [(records.simplified(column.name), column) for column in self.columns]
+        return [(records.simplify(column.name), column) for column in self.columns]
 
     @cached_property
     def _flags(self) -> list[Column]:
@@ -217,14 +217,14 @@ def _has_header(rows: Rows, choice: DocumentChoice) -> bool:
     if choice.has_names:
         return True
     header, columns = _split_header(rows)
-    names = {*map(records.simplified, header)}
+    names = {*map(records.simplify, header)}
     return len(names & _NAMES) >= 2 or bool(names & TEXT_NAMES) or _has_distinct_header(header, columns)
 
 
 def is_header_of_sources(rows: Rows) -> bool:
-    """Return whether the first row has two usual names, or one that is above a single column of texts."""
+    """Return whether the first row has two usual names, or is the usual name of the only column, which has texts."""
     header, columns = _split_header(rows)
-    names = {*map(records.simplified, header)}
+    names = {*map(records.simplify, header)}
     is_single = len(columns) == 1 and _mean_words(columns[0]) >= 3
     return len(names & (_NAMES | _SIDES)) >= 2 or (is_single and not names.isdisjoint(TEXT_NAMES | _SIDES))
 

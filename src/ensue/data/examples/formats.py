@@ -22,7 +22,7 @@ from ensue.extension import loadable_entries
 DOCUMENT_FORMATS: dict[str, layouts.DocumentFormat] = {
     format.name: format for format in (*map(RecordDocuments, format_table.READERS), *TEXT_LINE_FORMATS)
 }
-"""The formats of files of labeled texts. `FOLDERS` is not among them, since its labels are names of folders."""
+"""The formats of files of labeled texts. `FOLDERS` is absent, since it is a format of folders."""
 PAIR_FORMATS: dict[str, layouts.PairFormat] = {
     format.name: format for format in (*map(RecordPairs, format_table.READERS), Sigmorphon(), *PAIR_LINE_FORMATS)
 }
@@ -40,8 +40,8 @@ def detect_documents(
 ) -> layouts.DocumentLayout:  # fmt: skip
     """Detect the layout of a file of labeled texts from its first lines, which are not consumed.
 
-    The user has chosen `choice` and `format`. `labels` are the possible labels, if they are known. The columns of
-    `like`, the layout of a run, are tried first. Raises DataError for an ambiguous layout, and suggests a setting.
+    `choice` and `format` are settings of the user. `labels` are the possible labels, if they are known. The columns of
+    `like`, the layout of a run, are tried first. Raises DataError, with a proposed setting, for an ambiguous layout.
     """
     choice = choice or layouts.DocumentChoice()
     run_format, names = (like.format, like.names) if like else ("", choice.texts)
@@ -61,7 +61,7 @@ def detect_pairs(
 ) -> layouts.PairLayout:
     """Detect the layout of a file of pairs from its first lines, like `detect_documents`.
 
-    Named columns override `like`. If the lines show no format, that of `like` is assumed, unless it has columns.
+    Columns in `choice` override `like`. The format of `like`, unless it has columns, is the fallback.
     """
     if format == format_table.ALIGNED:
         raise DataError("expected two aligned files with a comma between them, such as train.en,train.de")
@@ -111,7 +111,7 @@ def _adapt_layout(
     format: layouts.ExampleFormat[Any, layouts.LayoutT, layouts.ChoiceT], like: layouts.LayoutT, lines: Lines,
     choice: layouts.ChoiceT,
 ) -> layouts.LayoutT:  # fmt: skip
-    """Return the layout with the columns of a run's layout, if the file has them, also for a table instead of JSON."""
+    """Return the layout of a file, with the columns of a run's layout `like` if the file has these columns."""
     if are_unnamed(lines.name):
         choice_class: Any = type(choice)
         return format.layout(lines, like.with_options(choice_class(is_labeled=choice.is_labeled, group=choice.group)))
@@ -154,11 +154,10 @@ def write_document(
 
 
 def rows_with_texts(lines: Lines, *, text: str = "") -> Lines:
-    """Return the rows of a table with a header as JSON lines for taggers, with the text at the key "text", or at the
-    name or number `text` of the column that a user chooses.
+    """Return the rows of a table with a header as JSON lines for taggers. Other files are returned unchanged.
 
-    The number of each object is that of the line on which its row begins. Other files are returned unchanged. Raises
-    DataError for a table in which the column of the text is ambiguous.
+    The text is at the key "text", or at the key `text`, the name or number of the column that the user has chosen. Each
+    object has the line number of its row. Raises DataError for a table in which the column of the text is ambiguous.
     """
     if format_table.suffix(lines.name) not in TABLE_SUFFIXES:
         return lines
@@ -171,8 +170,8 @@ def rows_with_texts(lines: Lines, *, text: str = "") -> Lines:
             raise
         if format_table.suffix(lines.name) != ".csv":  # the file may have words in columns
             return lines
-        expected = 'expected one with the name "text"'
-        raise DataError(f"a table in which no column is surely the text; {expected}", lines.name) from None
+        expected = 'expected a column named "text"'
+        raise DataError(f"a table in which the column of the text is ambiguous; {expected}", lines.name) from None
     if layout is None or layout.format not in TABLES or not layout.header:
         return lines
     return Lines.numbered(_objects(lines, TABLES[layout.format], layout.texts[-1], text or "text"), lines.name)

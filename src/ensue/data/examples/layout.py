@@ -16,7 +16,7 @@ import numpy as np
 from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.data.division import SelectableList
 from ensue.data.lines import Lines
-from ensue.data.records.quoting import list_in
+from ensue.data.records.quoting import parse_list
 from ensue.data.records.record import Column
 from ensue.errors import IncompleteError, listed
 from ensue.parsing import parse_json
@@ -109,7 +109,7 @@ def with_references(pairs: Iterable[Pair]) -> list[Pair]:
     return [pair._replace(targets=tuple(targets[sources])) for sources, pair in first_pair.items()]
 
 
-def checked_pair(pair: Pair, target_path: str = "") -> Pair:
+def check_pair(pair: Pair, target_path: str = "") -> Pair:
     """Return the pair without empty references. Raises IncompleteError if all sources or all targets are empty."""
     if not any(source.strip() for source in pair.sources):
         target = f", whose target is {_quote(pair.targets[0])}" if any(map(str.strip, pair.targets)) else ""
@@ -128,13 +128,13 @@ def _quote(text: str) -> str:
 
 BOOLEAN_VALUES = (("0", "1"), ("0.0", "1.0"), ("false", "true"), ("False", "True"), ("FALSE", "TRUE"), ("no", "yes"),
               ("", "x"))  # fmt: skip
-"""The values for false and true in an indicator column, which marks the texts with a label."""
+"""The values for false and true in an indicator column, which marks the texts that have a label."""
 
 
 def split_labels(field: str, separator: str) -> tuple[str, ...]:
     """Return the distinct labels of a field: entries of a list, or parts between separators ("": one label)."""
     field = field.strip()
-    entries = list_in(field)
+    entries = parse_list(field)
     if entries is None:
         entries = field.split(separator) if separator else [field]
     return tuple(dict.fromkeys(label for entry in entries if (label := str(entry).strip())))
@@ -207,7 +207,7 @@ ChoiceT = TypeVar("ChoiceT", bound=ColumnChoice)
 
 
 class Layout(Stored, ABC, Generic[ChoiceT]):
-    """The layout of a file. A run shows it to the user and stores it for later files of the same kind.
+    """The layout of a file, which a run shows to the user and stores for later files of the same kind.
 
     In later files, columns with names (in a header or JSON) may be in another order.
     """

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ensue.data.decoding import checked_encoding, load_text
+from ensue.data.decoding import check_encoding, load_text
 from ensue.data.detection.format_table import CLASS_FILES, class_of
 from ensue.data.detection.signs import CMUDICT_COMMENT, FASTTEXT_PREFIX, cmudict_entry, scan_sides
 from ensue.data.examples import layout as layouts
 from ensue.data.examples.layout import Document, DocumentLayout, Pair, PairLayout, split_labels
-from ensue.data.files import visible
+from ensue.data.files import list_visible
 from ensue.data.lines import Lines
-from ensue.data.records.record import Column, records, without_end
+from ensue.data.records.record import Column, records, split_line_end
 from ensue.data.records.tables import as_field
 from ensue.errors import DataError, counted
 
@@ -53,7 +53,7 @@ class LineFormat(layouts.DocumentFormat):
 
     def read(self, lines: Lines, layout: DocumentLayout, *, is_labeled: bool) -> Iterator[Document]:
         for record in records(lines, lines.name, empty=self.keeps_empty_lines):
-            text, labels = self.parse(without_end(record.text)[0], lines.name)
+            text, labels = self.parse(split_line_end(record.text)[0], lines.name)
             yield Document((text,), labels, lines.name, record.line, record.text, record.before)
 
     def parse(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
@@ -80,7 +80,7 @@ class FastText(LineFormat):
         self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
         """Return the line with other labels. Blanks in a label become `_`; probabilities are not written."""
-        body, end = without_end(document.source)
+        body, end = split_line_end(document.source)
         line = FastTextLine.of(body)
         marks = " ".join(FASTTEXT_PREFIX + _join_words(label) for label in labels)
         if line.trailing.strip() and not line.leading.strip():
@@ -101,7 +101,7 @@ class FirstWord(LineFormat):
         self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
         """Return the line with other labels. Blanks in a label become `_`; probabilities are not written."""
-        body, end = without_end(document.source)
+        body, end = split_line_end(document.source)
         _, blank, text = _split_label(body)
         return f"{document.before}{','.join(map(_join_words, labels))}{blank or ' '}{text}{end}"
 
@@ -138,12 +138,12 @@ def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
     `.xz` and `.gz` files are decompressed. Files in `root` itself are skipped. Raises DataError for a class without
     files, a folder within a class, and a text that cannot be read.
     """
-    encoding = checked_encoding(encoding)
-    folders = [path for path in visible(root) if path.is_dir()]
+    encoding = check_encoding(encoding)
+    folders = [path for path in list_visible(root) if path.is_dir()]
     if not folders:
         raise DataError("no folders; expected one for each class", root)
     for folder in folders:
-        files = visible(folder)
+        files = list_visible(folder)
         if not files:
             raise DataError(f'no file of the class "{folder.name}"', folder)
         for path in files:
@@ -174,7 +174,7 @@ class LinePairs(layouts.PairFormat):
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         for record in records(lines, lines.name):
-            body, _ = without_end(record.text)
+            body, _ = split_line_end(record.text)
             if body.startswith(self.comment):
                 continue
             sides = self.sides(body)
@@ -227,7 +227,7 @@ class UnlabeledPairLines(layouts.PairFormat):
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         number = max(1, len(layout.sources))
         for record in records(lines, lines.name, empty=True):
-            body, _ = without_end(record.text)
+            body, _ = split_line_end(record.text)
             fields = [body] if number == 1 else body.split("\t")
             if not body.strip():
                 fields = [""] * number

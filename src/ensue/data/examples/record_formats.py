@@ -21,7 +21,7 @@ from ensue.data.examples.layout import BOOLEAN_VALUES, Document, Pair, split_lab
 from ensue.data.lines import Lines
 from ensue.data.records import record as records
 from ensue.data.records.json_objects import check_characters
-from ensue.data.records.quoting import list_in
+from ensue.data.records.quoting import parse_list
 from ensue.data.records.record import Answer, Column, Reader
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
@@ -81,18 +81,18 @@ class RecordDocuments(layouts.DocumentFormat):
             new_values = [value if FLAGS.get(value.casefold()) is (label in labels) else forms[label in labels]
                           for label, value in zip(layout.flag_names, old, strict=True)]  # fmt: skip
             if layout.labels is not None:
-                return self.reader.written(record, old, Answer(layout.labels, new_values))
+                return self.reader.write(record, old, Answer(layout.labels, new_values))
             for column, value, new in zip(layout.flags, old, new_values, strict=True):
-                text = self.reader.written(record._replace(text=text, before=""), [value], Answer(column, [new]))
+                text = self.reader.write(record._replace(text=text, before=""), [value], Answer(column, [new]))
             return record.before + text
         answer = Answer(layout.labels, labels, probabilities, layout.separator, layout.header)
-        return self.reader.written(record, document.labels, answer)
+        return self.reader.write(record, document.labels, answer)
 
     def _flag_values(self, values: Any, layout: layouts.DocumentLayout) -> list[str]:
         cells: Any = (self.reader.at(values, column) for column in layout.flags)
         if layout.labels is not None:  # a list of 0 and 1
             cells = self.reader.at(values, layout.labels)
-            cells = list_in(cells) if isinstance(cells, str) else cells
+            cells = parse_list(cells) if isinstance(cells, str) else cells
             cells = cells if isinstance(cells, list) and len(cells) == len(layout.flags) else ["?"] * len(layout.flags)
         return [str(cell).lower() if isinstance(cell, bool) else "" if cell is None else str(cell).strip()
                 for cell in cells]  # fmt: skip
@@ -192,7 +192,7 @@ def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Colum
 
 def _choose_texts(columns: Sequence[Column]) -> Iterator[Sides]:
     """Yield the source column of data without targets: the first one without names, or the only one with texts."""
-    texts = [column for column in columns if records.simplified(column.name) in TEXT_NAMES]
+    texts = [column for column in columns if records.simplify(column.name) in TEXT_NAMES]
     if len(columns) == 1 or not columns[0].name or len(texts) == 1:
         yield tuple(texts or columns[:1]), ()
 

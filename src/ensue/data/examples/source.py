@@ -11,16 +11,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Generic
 
-from ensue.data.decoding import checked_encoding
+from ensue.data.decoding import check_encoding
 from ensue.data.detection.format_table import ALIGNED, CLASS_FILES, FOLDERS, PAIRS, by_suffix, class_of
 from ensue.data.detection.locations import aligned_paths, class_files, folder_format
 from ensue.data.examples import formats
 from ensue.data.examples import layout as layouts
 from ensue.data.examples.lines import read_folders
-from ensue.data.files import Data, as_location, expanded, files_of, locations_in
+from ensue.data.files import Data, as_location, expanduser, files_of, locations_in
 from ensue.data.lines import Lines, RecordingLines, missing_end
 from ensue.data.records.labeled_files import LEAVE_OUT, LabeledFiles, SkippedRows
-from ensue.data.records.record import records, without_end
+from ensue.data.records.record import records, split_line_end
 from ensue.data.records.tables import TABLES
 from ensue.data.sources import digest_of_each
 from ensue.errors import DataError, IncompleteError
@@ -30,7 +30,8 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
     """The examples of a file, a folder, a glob or a stream, in constant memory.
 
     The layout of each file is detected, unless `format` or the user's choice of columns determines it. Detection
-    prefers the columns of `like`, the layout of a run, or else those of the first file, whose layout is `layout`.
+    prefers the columns of `like`, the layout of a run, or else the columns of the first file. `layout` is the layout of
+    the first file.
 
     If `incomplete` is "refuse", a row without a label, source or target raises DataError. If it is "skip" or "count",
     such rows and empty labeled texts are skipped and counted in `skipped`; "skip" also prints a notice. The constructor
@@ -54,7 +55,7 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
             layout: Any = detect(lines, format=format, like=like or first)
             return replace(layout, skips=self.skips)
 
-        self.layouts = self.files.formats(layout_of, lambda layout: layout.format, arrays=format in ("", "json"))
+        self.layouts = self.files.detect_formats(layout_of, lambda layout: layout.format, arrays=format in ("", "json"))
         if not self.layouts:
             raise DataError(f"{self.location}: no text in any of {len(self.files):,} files; all are blank")
         self.layout = next(iter(self.layouts.values()))
@@ -125,7 +126,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         return layout
 
     def _detect_folder_format(self, location: str | Path, like: layouts.DocumentLayout | None) -> str:
-        format = folder_format(location, encoding=checked_encoding(self.encoding))
+        format = folder_format(location, encoding=check_encoding(self.encoding))
         is_possible = self.choice.is_labeled or (like is not None and like.format == CLASS_FILES)
         return "" if format == CLASS_FILES and (self.choice.names or not is_possible) else format
 
@@ -134,7 +135,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         header: list[str] | None = None
         if self.layout.format == FOLDERS:
             for name in locations_in(self.location):
-                yield from filter(self._is_complete, read_folders(expanded(name), encoding=self.encoding))
+                yield from filter(self._is_complete, read_folders(expanduser(name), encoding=self.encoding))
             return
         for file_lines in self.files:
             lines, last = RecordingLines(file_lines), ""
@@ -175,7 +176,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
     def labels_in_names(self) -> list[str]:
         """Return the label of each file if labels are names of files or folders; otherwise an empty list."""
         if self.layout.format == FOLDERS:
-            roots = map(expanded, locations_in(self.location))
+            roots = map(expanduser, locations_in(self.location))
             return [str(path.relative_to(root).parent) for root in roots for path in files_of(root)]
         return [class_of(path.name) for path in self.files.paths] if self.layout.format == CLASS_FILES else []
 
@@ -216,7 +217,7 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
         aligned = [] if isinstance(location, Lines) or not is_labeled else aligned_paths(location)
         for names in aligned:
             self._check_aligned(str(location), names, format)
-        paths = tuple(expanded(name) for names in aligned for name in names) if aligned else None
+        paths = tuple(expanduser(name) for names in aligned for name in names) if aligned else None
         super().__init__(LabeledFiles(location, encoding, paths=paths, encoding_of=_encoding_of), incomplete)
         if aligned:
             about = "source: a line of the first file, target: the same line of the second"
@@ -232,7 +233,7 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
             message = f"two files have lines, not columns; data.{key} is for one file"
             raise DataError(message, location, options={f"data.{key}": f"--{key}"})
         for name in names:
-            if files_of(name) != (expanded(name),):
+            if files_of(name) != (expanduser(name),):
                 raise DataError("expected a single file on each side of the comma, found a folder or a glob", name)
 
     def fingerprint(self) -> str:
@@ -260,7 +261,7 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
 
     def checked(self, pair: layouts.Pair) -> layouts.Pair:
         """Return the pair without empty references. Raises IncompleteError if all sources or targets are empty."""
-        return layouts.checked_pair(pair)
+        return layouts.check_pair(pair)
 
     def _open_pair(self, first: int) -> tuple[Lines, Lines]:
         source, target = islice(self.files, first, first + 2)
@@ -273,7 +274,7 @@ def _encoding_of(path: Path, encoding: str) -> str:
 
 
 _MAX_SEARCHED_LINES = 1 << 21
-"""The place of missing lines is searched only in files with at most this number of lines."""
+"""The maximum number of lines of aligned files in which the position of missing lines is searched for."""
 
 
 def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool = False) -> Iterator[layouts.Pair]:
@@ -294,13 +295,13 @@ def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool =
                 raise _unequal_lengths(open_files)
             is_checked = True
         pair = layouts.Pair((left,), (right,), source.name, number)
-        yield pair if skips else layouts.checked_pair(pair, target.name)
+        yield pair if skips else layouts.check_pair(pair, target.name)
     if not number:
         raise DataError("no lines", source.name)
 
 
 def _texts(lines: Lines) -> Iterator[str]:
-    return (without_end(record.text)[0] for record in records(lines, lines.name, empty=True))
+    return (split_line_end(record.text)[0] for record in records(lines, lines.name, empty=True))
 
 
 def _unequal_lengths(open_files: Callable[[], tuple[Lines, Lines]]) -> DataError:
@@ -324,11 +325,11 @@ def _unequal_lengths(open_files: Callable[[], tuple[Lines, Lines]]) -> DataError
 
 
 def find_gap(short: Sequence[int], long: Sequence[int]) -> int:
-    """Return the index in `short` before which lines of `long` are missing, if all are missing at one place.
+    """Return the index in `short` before which lines of `long` are missing, if all of them are missing at one index.
 
-    `short` and `long` are the lengths of lines. Aligned lines have about the same ratio of lengths. The cost of a place
-    is the sum of deviations from this ratio, if line i before the place is aligned with line i, and after the place
-    with line i + `len(long) - len(short)`. The place with the lowest cost is returned.
+    `short` and `long` are the lengths of lines. Aligned lines have about the same ratio of lengths. The cost of an
+    index is the sum of the deviations from this ratio, if line i is aligned with line i before the index, and with line
+    i + `len(long) - len(short)` from the index on. The index with the lowest cost is returned.
     """
     shift = len(long) - len(short)
     unshifted = _deviations(short, long)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ensue.data.annotation_files import CLIPPED
 from ensue.data.json_layouts import parse_or_none
-from ensue.data.lines import Lines, checked_width
+from ensue.data.lines import Lines, check_width
 from ensue.data.records import record as records
 from ensue.data.records.record import Answer, Column, Reader, Record, Row, json_records, no_column, sample
 from ensue.errors import NESTED_REMEDY, DataError, IncompleteError, OverlapError, letters_and_digits, quote
@@ -24,16 +24,16 @@ REJECTED = {
     "answer": ({"reject", "ignore"}, {"label", "spans", "options", "accept", "_input_hash", "_task_hash", "_view_id"}),
     "status": ({"Discarded"}, {"annotation_agent", "prediction_agent"}),
 }
-"""The keys of rejected rows of Prodigy and Argilla, with their values, and other keys of these tools. Rows of questions
-and answers may also have a key "answer", but none of these keys."""
+"""The keys of rejected rows of Prodigy and Argilla, with their values, and other keys of these tools. Data with a key
+"answer" but none of the other keys, such as questions and answers, are from another tool."""
 _STARTS = ("start", "start_offset", "begin", "start_char", "startOffset", "begin_offset")
 _ENDS = ("end", "end_offset", "stop", "end_char", "endOffset")
 _SPAN_LABELS = ("label", "entity", "tag", "type", "labels", "entity_group", "class", "category")
 """The keys that annotation tools use for the start, the end and the label of a span."""
 
 
-def accepted(records: Iterator[Record], name: str, *, needed: Sequence[Column] = ()) -> Iterator[Record]:
-    """Yield the records without those that were rejected or ignored in Prodigy or Argilla.
+def skip_rejected(records: Iterator[Record], name: str, *, needed: Sequence[Column] = ()) -> Iterator[Record]:
+    """Yield the records, except those that were rejected or ignored in Prodigy or Argilla.
 
     The text of a rejected record becomes a part of the text before the next record, and a notice reports the number of
     rejected records. If "answer" is one of the columns `needed`, "reject" is an ordinary value.
@@ -112,7 +112,7 @@ def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = Fal
     return result
 
 
-def shift(value: Any, by: int) -> Any:
+def shift_spans(value: Any, by: int) -> Any:
     """Return a list of spans with `by` added to their offsets; other values are returned unchanged."""
     if not by or not is_list_of_spans(value):
         return value
@@ -133,7 +133,7 @@ def span_list(spans: Sequence[TextSpan], like: Any, name: str) -> list[Any]:
 def with_old_keys(written: list[Any], old: Any) -> list[Any]:
     """Return the spans `written`, each with the other keys of the span in the list `old` that has the same offsets.
 
-    If `old` is not sorted, its spans come first, in their order.
+    If `old` is not sorted, its spans come first, in the order of `old`.
     """
     items = dict(zip(span_offsets(old), old, strict=True)) if is_list_of_spans(old) else {}
     order = {offsets: number for number, offsets in enumerate(items)}
@@ -168,7 +168,7 @@ _WHITE_SPACE = " \t\r\n"
 _LITERAL = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 
 
-def with_values(text: str, values: Mapping[str, str], *, ensure_ascii: bool) -> str:
+def replace_values(text: str, values: Mapping[str, str], *, ensure_ascii: bool) -> str:
     """Return the text of an object in which the values (as JSON) of some keys are replaced, or added at the end.
 
     New keys are formatted like the other keys, with the same line ends and blanks.
@@ -240,7 +240,7 @@ class JsonObjects(Reader):
 
     def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
         lines.split_array()
-        records = accepted(json_records(lines, is_array=lines.is_array), lines.name, needed=needed)
+        records = skip_rejected(json_records(lines, is_array=lines.is_array), lines.name, needed=needed)
         return (Row(record, self._object(record, lines.name)) for record in records)
 
     def _object(self, record: Record, name: str) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class JsonObjects(Reader):
             raise DataError(f"{error}; {advice}", name, record.line) from None
         if not isinstance(content, dict):
             raise DataError(f"expected an object such as {self.example}", name, record.line)
-        checked_width(len(content), name, record.line)
+        check_width(len(content), name, record.line)
         return flatten_inner(content) if self.inner else content
 
     def at(self, values: dict[str, Any], column: Column) -> Any:
@@ -263,7 +263,7 @@ class JsonObjects(Reader):
             return ""
         return str(value) if numbers and type(value) is NumberText else text_at_key(values, column, name, line)
 
-    def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
+    def write(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
         """Return the text of the record with an answer. Equal labels keep their form."""
         name = answer.column.name if answer.column else records.LABEL
         member_spans = members(record.text)
@@ -274,7 +274,7 @@ class JsonObjects(Reader):
         if answer.probabilities:
             values = [round(probability, 6) for probability in answer.probabilities]
             new[records.PROBABILITY] = json.dumps(values[0] if len(values) == 1 else values)
-        return record.before + with_values(record.text, new, ensure_ascii=False)
+        return record.before + replace_values(record.text, new, ensure_ascii=False)
 
 
 def _cell(value: Any) -> str:
@@ -284,13 +284,13 @@ def _cell(value: Any) -> str:
 def flatten_inner(content: dict[str, Any]) -> dict[str, Any]:
     """Flatten inner objects of texts: `{"translation": {"de": ..., "en": ...}}` becomes `{"de": ..., "en": ...}`."""
     inner: dict[str, Any] = {}
-    rest: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, dict) and value and all(type(text) is str for text in value.values()):
             inner |= value
         else:
-            rest[key] = value
-    return inner | rest
+            others[key] = value
+    return inner | others
 
 
 def _labels_to_json(labels: Sequence[str], old: str, separator: str) -> str:

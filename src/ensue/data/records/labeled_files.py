@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ensue.data.decoding import checked_encoding
+from ensue.data.decoding import check_encoding
 from ensue.data.files import Data, as_location, common_format, files_of
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.record import sample
@@ -15,7 +15,7 @@ from ensue.errors import DataError, IncompleteError
 from ensue.notices import warn_once
 
 FormatT = TypeVar("FormatT")
-_SEAM = re.compile(r"\A\s*\]\s*\[")
+_ARRAY_BORDER = re.compile(r"\A\s*\]\s*\[")
 """Matches the end of an array and the beginning of the next one."""
 
 
@@ -24,7 +24,7 @@ class LabeledFiles:
 
     A single file is opened only once for detection and the first reading. `paths` are the files to read; by default all
     files of the location. `encoding_of` is a function from a file and the default encoding to the encoding of the file.
-    With `nested`, spans may overlap. `convert` is a function from the lines of a file to those that are read.
+    With `nested`, spans may overlap. `convert` is a function that transforms the lines of each file before reading.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class LabeledFiles:
         encoding_of: Callable[[Path, str], str] = lambda path, encoding: encoding, nested: bool = False,
         convert: Callable[[Lines], Lines] | None = None,
     ) -> None:  # fmt: skip
-        self.encoding, self._nested = checked_encoding(encoding), nested
+        self.encoding, self._nested = check_encoding(encoding), nested
         self._encoding_of, self._convert = encoding_of, convert
         self._stored: Lines | None = None
         self._first: Lines | None = None
@@ -47,7 +47,7 @@ class LabeledFiles:
         return max(1, len(self.paths))
 
     def __iter__(self) -> Iterator[Lines]:
-        """Yield the lines of each file. No line has been consumed, except from a stream that was read partly."""
+        """Yield the lines of each file. Only a stream may have been read partly in an earlier iteration."""
         stored, self._stored = self._stored, None
         if stored is not None:
             self._first = stored
@@ -69,15 +69,15 @@ class LabeledFiles:
         if len(self) == 1:
             self._stored = lines
 
-    def formats(
+    def detect_formats(
         self, find: Callable[[Lines, FormatT | None], FormatT], name_of: Callable[[FormatT], str], *,
         arrays: bool = True,
     ) -> dict[str, FormatT]:  # fmt: skip
         """Detect the format or layout of each file, and return them by the name of the file.
 
-        `find` gets the lines of a file, and the result for the first file if it is known. `name_of` returns the name of
-        a format. With `arrays`, files may be JSON arrays. Blank files are ignored, unless there is only one file.
-        Raises DataError if the formats differ.
+        `find` detects the format from the lines of a file and the result for the first file (None for the first file
+        itself). `name_of` returns the name of a format. With `arrays`, files may be JSON arrays. Blank files are
+        ignored, unless there is only one file. Raises DataError if the formats differ.
         """
         result: dict[str, FormatT] = {}
         for lines in self:
@@ -114,7 +114,7 @@ class LabeledFiles:
                 yield self._first.mark
             array_end = ""
             if are_objects:
-                text = _SEAM.sub(",", text)
+                text = _ARRAY_BORDER.sub(",", text)
                 body = text.rstrip()
                 body = body[:-1].rstrip() if body.endswith("]") else text
                 array_end, text = text[len(body) :], body

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from ensue.data.decoding import MAX_CHARACTERS
-from ensue.data.records.record import Record, is_empty, records, without_end
+from ensue.data.records.record import Record, is_empty, records, split_line_end
 from ensue.errors import DataError
 from ensue.parsing import parse_json
 
@@ -38,20 +38,20 @@ def quoted_rows(lines: Iterable[Record], name: str, delimiter: str) -> Iterator[
             empty_lines.append(line.text)
             continue
         record_lines.append(line)
-        if row.is_complete_with(line):
+        if row.add(line):
             text = "".join(record.text for record in record_lines)
             yield Record(record_lines[0].line, text, "".join(empty_lines)), row.fields
             empty_lines, record_lines, row = [], [], _Row(name, delimiter)
     if record_lines:
-        raise row.unclosed()
+        raise row.unclosed_quote()
 
 
-def quoted(value: str, delimiter: str) -> str:
+def quote_field(value: str, delimiter: str) -> str:
     """Return the written field of a value, which is quoted only if necessary."""
     return '"' + value.replace('"', '""') + '"' if _TO_BE_QUOTED[delimiter].search(value) else value
 
 
-def list_in(field: str) -> list[Any] | None:
+def parse_list(field: str) -> list[Any] | None:
     """Return the strings and numbers of a list such as ["a", "b"] or ['a', 'b'] in a field; None for others."""
     if (field[:1], field[-1:]) != ("[", "]") or len(field) > _MAX_LIST_CHARACTERS:
         return None
@@ -116,14 +116,15 @@ class _Row:
         self._quote_line = 0
         self._size = 0
 
-    def is_complete_with(self, line: Record) -> bool:
-        body, _ = without_end(line.text)
+    def add(self, line: Record) -> bool:
+        """Add a line, and return whether the record is complete."""
+        body, _ = split_line_end(line.text)
         if not self._open_field and '"' not in body:
             self.fields = body.split(self.delimiter)
             return True
         self._size += len(line.text)
         if self._size > MAX_CHARACTERS:
-            raise self.unclosed(f" within {MAX_CHARACTERS:,} characters")
+            raise self.unclosed_quote(f" within {MAX_CHARACTERS:,} characters")
         if self._open_field and '"' not in body:
             self._open_field.append(line.text)
             return False
@@ -155,5 +156,5 @@ class _Row:
             raise DataError(f"{expected}, found {body[stop : stop + 10]!r}", self.name, line.line)
         return stop + 1
 
-    def unclosed(self, where: str = "") -> DataError:
+    def unclosed_quote(self, where: str = "") -> DataError:
         return DataError(f"the quote that opens here is not closed{where}", self.name, self._quote_line)

@@ -1,4 +1,4 @@
-"""Records, which are lines of a file with data, their columns, and the abstract base class of their formats."""
+"""Records (lines, rows or objects of a file), their columns, and the abstract base class of readers of records."""
 
 import re
 from abc import ABC, abstractmethod
@@ -8,14 +8,14 @@ from textwrap import shorten
 from typing import Any, NamedTuple, Self
 from unicodedata import normalize
 
-from ensue.data.json_array import divide
+from ensue.data.json_array import split_part
 from ensue.data.lines import Lines, is_blank
 from ensue.errors import DataError, nearest
 from ensue.stored import Count
 
 SAMPLE_ROWS = 1000
 SAMPLE_CHARACTERS = 1 << 22
-"""The maximum numbers of rows and characters from which a format is detected."""
+"""The maximum numbers of rows and characters for the detection of a format."""
 
 
 class Record(NamedTuple):
@@ -56,7 +56,7 @@ def json_records(lines: Iterable[tuple[int, str]], *, is_array: bool) -> Iterato
     """Yield a record for each line that is not blank, or for each value of an array (`array_chunks`)."""
     skipped: list[str] = []
     for number, line in lines:
-        before, text = divide(line) if is_array else ("", line)
+        before, text = split_part(line) if is_array else ("", line)
         skipped.append(before)
         if is_blank(text):
             skipped.append(text)
@@ -70,7 +70,7 @@ def is_empty(line: str) -> bool:
     return not line.strip(" \r\n")
 
 
-def without_end(text: str) -> tuple[str, str]:
+def split_line_end(text: str) -> tuple[str, str]:
     """Split a record into its text and its line end (`\\n`, `\\r\\n` or "")."""
     body = text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
     return body, text[len(body) :]
@@ -151,7 +151,7 @@ def distinct_columns(
     return tuple(columns_read)
 
 
-def simplified(name: str) -> str:
+def simplify(name: str) -> str:
     """Normalize the name of a column for comparison: keep letters, digits and `#`, and ignore case."""
     return re.sub(r"[^\w#]|_", "", normalize("NFC", name).casefold())
 
@@ -181,7 +181,7 @@ class Answer(NamedTuple):
 
 
 class Reader(ABC):
-    """A format of records. Instances have no mutable state."""
+    """A reader and writer of records in one format. Instances have no mutable state."""
 
     name: str
     has_keys = False
@@ -206,7 +206,7 @@ class Reader(ABC):
         """Return the text in a column; with `numbers`, also the text of a number. Raises DataError for other values."""
 
     @abstractmethod
-    def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
+    def write(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
         """Return the text of a record in which an answer replaces its `labels`. New values are added at the end."""
 
     def lenient(self) -> Self:

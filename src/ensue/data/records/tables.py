@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, starmap
 
-from ensue.data.lines import Lines, checked_width
+from ensue.data.lines import Lines, check_width
 from ensue.data.records import record as records
-from ensue.data.records.quoting import declared_delimiter, list_in, quoted, quoted_rows
-from ensue.data.records.record import SAMPLE_ROWS, Answer, Column, Reader, Record, Row, sample, without_end
+from ensue.data.records.quoting import declared_delimiter, parse_list, quote_field, quoted_rows
+from ensue.data.records.record import SAMPLE_ROWS, Answer, Column, Reader, Record, Row, sample, split_line_end
 from ensue.errors import DataError, counted
 from ensue.notices import warn_once
 
@@ -30,7 +30,7 @@ class Dialect(Reader):
 
     @abstractmethod
     def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        """Yield the records and their written fields, which are the record without its line end, split."""
+        """Yield the records, each with its fields as written. The fields exclude the line end."""
 
     @abstractmethod
     def value(self, field: str) -> str:
@@ -76,8 +76,10 @@ class Dialect(Reader):
             before = ""
 
     def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str, *, titles: bool = True) -> Iterator[Row]:
-        """Yield the rows of a file without a first line that declares the delimiter. With `titles`, rows of at most one
-        value above a row with more than two are also left out. The first row has these lines in `record.before`.
+        """Yield the rows below a first line that declares the delimiter and, with `titles`, below the titles.
+
+        Titles are rows of at most one value above a row with more than two. The skipped lines are the `record.before`
+        of the first row.
         """
         rows, head, num_values = self.rows(lines, name), list[Row](), 0
         while num_values < 2 and len(head) <= MAX_TITLE_ROWS and (row := next(rows, None)) is not None:
@@ -87,7 +89,7 @@ class Dialect(Reader):
         num_skipped = len(head) - 1 if titles and num_values > 2 else num_skipped
         skipped = "".join(row.record.before + row.record.text for row in head[:num_skipped])
         for first in head[num_skipped : num_skipped + 1]:
-            checked_width(len(first.values), name, first.record.line)
+            check_width(len(first.values), name, first.record.line)
             head[num_skipped] = first._replace(record=first.record._replace(before=skipped + first.record.before))
         return chain(head[num_skipped:], rows)
 
@@ -97,7 +99,7 @@ class Dialect(Reader):
     def text(self, values: list[str], column: Column, name: str, line: int, *, numbers: bool = False) -> str:
         return self.value(values[column.number - 1])
 
-    def written(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
+    def write(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
         """Return the text of the record with the labels in their column or a new one, and probabilities in a new one.
 
         The names of new columns are added to the header. Other fields do not change.
@@ -106,14 +108,14 @@ class Dialect(Reader):
         probabilities = [f"{probability:.4f}" for probability in answer.probabilities]
         added = {records.PROBABILITY: self.field(separator.join(probabilities))} if probabilities else {}
         fields = next(self.rows(Lines([record.text], ""), "")).values
-        is_list = list_in(self.at(fields, answer.column) if answer.column else "") is not None
+        is_list = parse_list(self.at(fields, answer.column) if answer.column else "") is not None
         value = json.dumps([*answer.labels], ensure_ascii=False) if is_list else separator.join(answer.labels)
         new_labels = self.field(value)
         if answer.column is None:
             added = {records.LABEL: new_labels, **added}
         elif tuple(labels) != tuple(answer.labels):
             fields[answer.column.number - 1] = new_labels
-        _, end = without_end(record.text)
+        _, end = split_line_end(record.text)
         before, header = record.before, record.before.rstrip(" \r\n") if answer.header else ""
         if header:
             before = self.delimiter.join([header, *added]) + before[len(header) :]
@@ -127,7 +129,7 @@ class TabSeparated(Dialect):
     delimiter = "\t"
 
     def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        return (Row(record, without_end(record.text)[0].split("\t")) for record in records.records(lines, name))
+        return (Row(record, split_line_end(record.text)[0].split("\t")) for record in records.records(lines, name))
 
     def value(self, field: str) -> str:
         return field
@@ -137,7 +139,7 @@ class TabSeparated(Dialect):
 
 
 class Quoted(Dialect):
-    """Separated values in quotes if necessary (RFC 4180). Excel separates by semicolons or tabs in some formats."""
+    """Separated values, quoted if necessary (RFC 4180). Some formats of Excel have semicolons or tabs as delimiters."""
 
     sample_lines = 16 * SAMPLE_ROWS  # a record may have several lines
 
@@ -151,7 +153,7 @@ class Quoted(Dialect):
         return field[1:-1].replace('""', '"') if field.startswith('"') else field
 
     def field(self, value: str) -> str:
-        return quoted(value, self.delimiter)
+        return quote_field(value, self.delimiter)
 
 
 DIALECTS = (TabSeparated(), Quoted("csv", ","), Quoted("csv-semicolon", ";"), Quoted("csv-tab", "\t"))

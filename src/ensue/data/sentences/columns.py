@@ -7,7 +7,7 @@ lines, which begin a document.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ensue.data.lines import FIELD, Lines, Paragraph, RowLayout, checked_width, opens_document, paragraphs
+from ensue.data.lines import FIELD, Lines, Paragraph, RowLayout, check_width, opens_document, paragraphs
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, check_labels, missing_column
 from ensue.errors import DataError
 
@@ -32,7 +32,7 @@ class Columns(Format):
     def read(self, lines: Lines) -> Iterator[Sentence]:
         """Yield the sentences. Raises DataError for a row with another number of columns than the first row."""
         layout = RowLayout.of(lines.numbered_head(_NUM_SAMPLE_LINES)) or _NO_ROWS
-        checked_width(layout.width, lines.name, layout.line)
+        check_width(layout.width, lines.name, layout.line)
         document = 0
         for index, paragraph in enumerate(paragraphs(lines, lambda row: opens_document(row) or layout.is_comment(row))):
             document += index > 0 and any(map(opens_document, paragraph.lines))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
-from ensue.data.lines import Lines, is_blank, paragraphs, without_line_end
+from ensue.data.lines import Lines, is_blank, paragraphs, strip_line_end
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, check_labels, missing_column
 from ensue.errors import DataError
 
@@ -210,7 +210,7 @@ def _divide_token(token: Piece, start: int) -> list[tuple[int, int]]:
 
 
 def _fields(row: str) -> list[str]:
-    return without_line_end(row).split("\t")
+    return strip_line_end(row).split("\t")
 
 
 def _is_comment(line: str) -> bool:

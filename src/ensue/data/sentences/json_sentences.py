@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from ensue.data.detection.pair_tables import HEADER_WORDS
 from ensue.data.in_memory import are_unnamed
-from ensue.data.lines import Lines, RecordingLines, checked_width
+from ensue.data.lines import Lines, RecordingLines, check_width
 from ensue.data.records import json_objects as objects
-from ensue.data.records.record import Record, json_records, simplified
+from ensue.data.records.record import Record, json_records, simplify
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
 from ensue.data.sentences.span_borders import reading_of
 from ensue.errors import DataError, OverlapError, nearest
@@ -63,7 +63,7 @@ def _overlapping_words(span: objects.TextSpan, words: Sequence[Token]) -> Placed
     first = bisect_right(words, span.start, key=lambda word: word.end)
     stop = bisect_left(words, span.end, lo=first, key=lambda word: word.start)
     if first == stop:
-        raise ValueError(f"the span {span} holds nothing but blanks")
+        raise ValueError(f"the span {span} has only blanks")
     is_aligned = words[first].start >= span.start and words[stop - 1].end <= span.end
     return PlacedSpan(span, Span(span.label, first, stop), is_aligned and not isinstance(span, objects.ClippedSpan))
 
@@ -90,7 +90,7 @@ class JsonSentences(Format):
         previous: Record | None = None
         recording = RecordingLines(lines)
         recording.split_array()
-        for record in objects.accepted(json_records(recording, is_array=recording.is_array), lines.name):
+        for record in objects.skip_rejected(json_records(recording, is_array=recording.is_array), lines.name):
             if previous:
                 yield self._sentence(previous, lines.name)
             previous = record
@@ -108,9 +108,9 @@ class JsonSentences(Format):
                 try:
                     json.dumps(content, ensure_ascii=False).encode()
                 except UnicodeEncodeError as error:
-                    half = error.object[error.start]
-                    raise ValueError(f"half of a character (the lone surrogate \\u{ord(half):04x})") from None
-            checked_width(len(content), name, line)
+                    surrogate = ord(error.object[error.start])
+                    raise ValueError(f"half of a character (the lone surrogate \\u{surrogate:04x})") from None
+            check_width(len(content), name, line)
             key, number = self._words_key(content, name), content.get("document")
             document = number if type(number) is int else None
             if isinstance(content[key], list):
@@ -149,7 +149,7 @@ class JsonSentences(Format):
         text = record[key]
         words = tokens(text, self.splitter)
         start = _offset(record, text)
-        lists = {name: objects.shift(value, -start) for name, value in record.items()
+        lists = {name: objects.shift_spans(value, -start) for name, value in record.items()
                  if (name in objects.SPAN_KEYS and isinstance(value, list))
                  or objects.is_list_of_spans(value)}  # fmt: skip
         try:
@@ -177,10 +177,10 @@ class JsonSentences(Format):
 
     def text_spans(self, sentence: Sentence, column: str | None = None) -> tuple[str, list[tuple[int, int]]]:
         (record, key), name = self._reparse(sentence), _label_key(sentence, column)
-        text = record[key]
-        if not isinstance(text, str) or not isinstance(record.get(name), list):
+        text, value = record[key], record.get(name)
+        if not isinstance(text, str) or not isinstance(value, list):
             return "", []
-        spans = objects.text_spans(objects.shift(record[name], -_offset(record, text)), text, name, nested=self.nested)
+        spans = objects.text_spans(objects.shift_spans(value, -_offset(record, text)), text, name, nested=self.nested)
         return text, [(start, end) for start, end, _ in spans]
 
     def group(self, sentence: Sentence, column: str) -> str:
@@ -225,7 +225,7 @@ class JsonSentences(Format):
         if is_same and (corrects or all(span.is_aligned for span in old)):
             return text
         like = record.get(name)
-        written = objects.shift(objects.span_list(new, like, name), _offset(record, record[key]))
+        written = objects.shift_spans(objects.span_list(new, like, name), _offset(record, record[key]))
         return _replace_values(text, {name: objects.with_old_keys(written, like) if corrects else written})
 
     def missing_end(self, text: str) -> str:
@@ -240,7 +240,7 @@ class JsonSentences(Format):
 
 
 def _label_key(sentence: Sentence, column: str | None) -> str:
-    """Return the key of labels. In rows of a program without names, the chosen `column` is not a key."""
+    """Return the key of labels: `column`, or the first usual key. Unnamed rows in memory have usual keys."""
     return ("" if are_unnamed(sentence.source.name) else column) or objects.label_key(sentence.columns)
 
 
@@ -257,8 +257,8 @@ def _offset(record: Content, text: str) -> int:
 
 def _usual_text_keys(names: Iterable[str]) -> Iterator[str]:
     """Yield the keys that are usual names of texts, such as "sentence", the most frequent first."""
-    simple_names = {simplified(name): name for name in names}
-    usual = (simplified(name) for group in HEADER_WORDS["texts"] for name in group)
+    simple_names = {simplify(name): name for name in names}
+    usual = (simplify(name) for group in HEADER_WORDS["texts"] for name in group)
     return (simple_names[name] for name in usual if name in simple_names)
 
 
@@ -282,4 +282,4 @@ def _token_columns(record: Content, key: str) -> dict[str, tuple[str, ...]]:
 def _replace_values(text: str, values: Content) -> str:
     is_ascii, separators = text.isascii(), (", ", ": ") if objects.has_blanks(text) else (",", ":")
     written = {key: to_json(value, ensure_ascii=is_ascii, separators=separators) for key, value in values.items()}
-    return objects.with_values(text, written, ensure_ascii=is_ascii)
+    return objects.replace_values(text, written, ensure_ascii=is_ascii)

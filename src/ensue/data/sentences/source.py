@@ -7,7 +7,7 @@ from typing import Any
 
 from ensue.data.detection.format_table import FORMAT_TABLE, sentence_format
 from ensue.data.files import Data
-from ensue.data.lines import Lines, RecordingLines, missing_end, without_line_end
+from ensue.data.lines import Lines, RecordingLines, missing_end, strip_line_end
 from ensue.data.records.labeled_files import LEAVE_OUT, LabeledFiles, SkippedRows
 from ensue.data.records.record import SAMPLE_ROWS
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, check_labels
@@ -25,7 +25,7 @@ class PlainText(Format):
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
         for number, line in lines:
-            words = tuple([token.text for token in tokens(without_line_end(line), self.splitter)])
+            words = tuple([token.text for token in tokens(strip_line_end(line), self.splitter)])
             yield Sentence(words, {}, number, SourceText(lines.name, line))
 
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
@@ -40,7 +40,7 @@ class PlainText(Format):
 
     def surface(self, sentence: Sentence) -> Surface:
         """Return the text of the line and the offsets of its words."""
-        text = without_line_end(sentence.source.text)
+        text = strip_line_end(sentence.source.text)
         return Surface(text, tuple([(token.start, token.end) for token in tokens(text, self.splitter)]))
 
 
@@ -58,12 +58,20 @@ def format_class(name: str) -> type[Format]:
 class SentenceSource:
     """The sentences of a file, a folder, a glob or a stream in one format. The attribute `format` writes sentences.
 
-    `format` is a key of `FORMATS`; None detects the format. If detection finds plain text, the format `like` is used,
-    because a single sentence in columns looks like plain text. `make_format` constructs a format from its name; by
-    default, the options are `words`, `splitter`, `scheme` and `nested`. Unless `incomplete` is "refuse", which raises
-    an error, sentences with a word that has no label in a column of `labeled` are skipped and counted in `skipped`;
-    "skip" also prints a notice. `convert` is a function from the lines of a file to the lines that are read. Raises
-    DataError if the format is unknown, the files have different formats, or all files are empty.
+    Args:
+        location: The file, folder, glob or stream.
+        format: A key of `FORMATS`; None detects the format.
+        like: The format to use if detection finds plain text, because a single sentence in columns looks like it.
+        encoding: The encoding of the text.
+        make_format: A function from the name of a format to the format; by default, its options are `words`,
+            `splitter`, `scheme` and `nested`.
+        labeled: The columns in which each word must have a label.
+        incomplete: "refuse" raises an error for a sentence without a label; "count" skips and counts such sentences in
+            `skipped`; "skip" also prints a notice.
+        convert: A function that transforms the lines of each file before reading.
+
+    Raises:
+        DataError: The format is unknown, the files have different formats, or all files are empty.
     """
 
     def __init__(
@@ -84,7 +92,7 @@ class SentenceSource:
         self.format.is_lenient = incomplete != "refuse"
 
     def _detect_format(self, like: str | None) -> str:
-        result = self.files.formats(lambda lines, _: sentence_format(lines), lambda name: name)
+        result = self.files.detect_formats(lambda lines, _: sentence_format(lines), lambda name: name)
         name = next(iter(result.values()), PlainText.name)
         return like if like and name == PlainText.name else name
 

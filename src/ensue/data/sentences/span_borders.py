@@ -1,7 +1,7 @@
 """Statistics of misaligned spans, which begin or end inside a word, and the search for the reason.
 
-A reading is an interpretation of offsets, such as offsets in bytes. The reason is a reading or a splitter with which
-spans begin and end where words do.
+A reading is an interpretation of offsets, such as offsets in bytes. The reason of misaligned spans is another reading,
+or a splitter, with which most spans are aligned with words.
 """
 
 import re
@@ -23,9 +23,9 @@ MIN_COUNTED = 200
 MIN_MOST, MIN_SOME, MAX_FEW = 0.9, 0.2, 0.02
 """Shares of spans: the minimum of "most" and "some" spans, and the maximum of "few" spans."""
 MIN_SOLVED = 2
-"""The minimum number of misaligned borders, or repeated strings, that a reading must explain."""
+"""The minimum number of borders that a reading aligns, or of strings that are repeated only with a reading."""
 MIN_REPEATED = 0.3
-"""The minimum share of strings that are repeated only with the correct reading."""
+"""The minimum share of strings that are repeated with another reading only, for this reading to be likely."""
 UNSEGMENTED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
 )
@@ -82,8 +82,7 @@ def _shifted_reading(about: str, start: int, end: int) -> Reading:
 IN_UNITS = tuple(map(_reading_in_unit, UNITS))
 INCLUSIVE = _shifted_reading("inclusive ends", 0, 1)
 ONE_BASED = _shifted_reading("one-based offsets with inclusive ends", -1, 0)
-SHIFTED = tuple(_shifted_reading(f"places that are shifted by {-by:+}", by, by)
-                for size in range(1, 6) for by in (-size, size))  # fmt: skip
+SHIFTED = tuple(_shifted_reading(f"offsets shifted by {-by:+}", by, by) for size in range(1, 6) for by in (-size, size))
 READINGS = (*IN_UNITS, INCLUSIVE, ONE_BASED, *SHIFTED)
 
 
@@ -162,7 +161,7 @@ class Reason(NamedTuple):
             phrases.append(f"--set data.splitter={self.splitter} cuts words where spans begin and end")
         if not self.is_explained:
             phrases.append("no other reading of the offsets fits; were the texts changed after they were labeled?")
-        return "; ".join(phrases) or "most spans of these texts fit the words; correct the misaligned spans"
+        return "; ".join(phrases) or "most spans of these texts are aligned with words; correct the misaligned spans"
 
 
 def reason(texts: Sequence[SplitText], misaligned: Sequence[SplitText]) -> Reason:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Texts
-from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.cache import load_or_train_tokenizer, tokenize
 from ensue.data.division import split_rows
 from ensue.data.examples import Document
 from ensue.data.files import Data, as_location
@@ -163,9 +163,9 @@ class ClassifierData:
         labels = Texts()
         for example in labeled:
             labels.append(example.labels[:1] if self.is_random else example.labels)
-        by: dict[str, Any] = {"classes": labels.rarest()} if self.is_random else {}
+        by: dict[str, Any] = {"classes": labels.max_ranks()} if self.is_random else {}
         if self.data.division == "labels" and not self.is_random:
-            by["labels"] = labels.distinct()
+            by["labels"] = labels.distinct_pairs()
         sources = [example.group or example.texts for example in labeled]
         division = split_rows(sources, num_train, is_random=self.is_random, **by)
         return [labeled[row] for row in division.train], [labeled[row] for row in division.valid]
@@ -301,7 +301,7 @@ def write_static_vectors(
     if not hasattr(pipeline, "embed"):
         raise EnsueError(f"{teacher}: this model has no text embeddings (`ensue embed`)")
     source = training_source(recipe.data.model_copy(update={"train": text}))
-    tokenizer: Any = trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
+    tokenizer: Any = load_or_train_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
     size, ids = tokenizer.vocabulary_size, tokenize(source, tokenizer)
     words = [tokenizer.symbol(word_id) for word_id in range(LINE_END + 1, size)]  # special symbols come before
     if not words:

@@ -13,7 +13,7 @@ from typing import Any
 from ensue.data.detection.pair_tables import HEADER_WORDS
 from ensue.data.examples.document_columns import TEXTS
 from ensue.data.json_layouts import DocumentLayout, JsonLayout, Row
-from ensue.data.records.record import simplified
+from ensue.data.records.record import simplify
 
 _TEXT_NAMES = {name for group in TEXTS for name in group}
 
@@ -27,9 +27,9 @@ class ColumnsOrient(DocumentLayout):
         if len({tuple(inner) for inner in value.values()}) > 1 or not next(iter(value.values())):
             return None
         keys = list(next(iter(value.values())))
-        if all(map(str.isdecimal, value)) or _TEXT_NAMES & {*map(simplified, keys)}:
+        if all(map(str.isdecimal, value)) or _TEXT_NAMES & {*map(simplify, keys)}:
             return list(value.values())
-        if all(map(str.isdecimal, keys)) or _TEXT_NAMES & {*map(simplified, value)}:
+        if all(map(str.isdecimal, keys)) or _TEXT_NAMES & {*map(simplify, value)}:
             return [{name: column[key] for name, column in value.items()} for key in keys]
         return None
 
@@ -52,7 +52,7 @@ class Lists(DocumentLayout):
     def rows(self, value: Any) -> Iterable[Row] | None:
         columns = list(value.values())
         lengths = {len(column) for column in columns if isinstance(column, list)}
-        texts = [value[name] for name in value if simplified(name) in _TEXT_NAMES]
+        texts = [value[name] for name in value if simplify(name) in _TEXT_NAMES]
         are_lists = all(isinstance(column, list) for column in columns)
         if len(columns) < 2 or len(lengths) != 1 or not texts or not are_lists:
             return None

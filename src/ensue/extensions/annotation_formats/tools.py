@@ -9,7 +9,7 @@ from typing import Any
 
 from ensue.data.json_layouts import DocumentLayout, JsonLayout, Row
 from ensue.data.records.json_objects import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS
-from ensue.data.records.record import simplified
+from ensue.data.records.record import simplify
 from ensue.errors import DataError
 from ensue.notices import warn_once
 
@@ -104,7 +104,7 @@ def _refuse(problem: str, name: str) -> Iterator[Row]:
 
 
 _OTHER_NAMES = {"train", "training", "valid", "validation", "val", "dev", "test", "text", "texts", "sentence",
-                "sentences", *map(simplified, (*TOKEN_KEYS, *LABEL_KEYS, *SPAN_KEYS))}  # fmt: skip
+                "sentences", *map(simplify, (*TOKEN_KEYS, *LABEL_KEYS, *SPAN_KEYS))}  # fmt: skip
 """Keys of objects whose lists are not the texts of a label."""
 _MIN_TEXTS = 4  # a smaller object may be a record
 
@@ -128,7 +128,7 @@ class LabelsOfTexts(DocumentLayout):
             for key, entries in value.items()
             for entry in (entries if isinstance(entries, list) else [entries])
         ]
-        names = {*map(simplified, value)}
+        names = {*map(simplify, value)}
         are_lists = {isinstance(entries, list) for entries in value.values()}
         num_blanks = sum(row["text"].count(" ") for row in rows)  # below one per text, the texts may be ids
         has_classes = len({row["label"] for row in rows}) > 1 and not any(" " in row["label"] for row in rows)

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.corpus.cache import tokenize
-from ensue.data.decoding import COMPRESSED, decoded
+from ensue.data.decoding import COMPRESSED, decode
 from ensue.data.lines import Lines
 from ensue.data.mapped_file import TokenFile
 from ensue.data.permutation import mix, random_numbers, uniform_floats
@@ -173,7 +173,7 @@ def _read_array(path: Path) -> list[Any]:
 
 def _read_json(path: Path) -> Any:
     try:
-        return parse_json("".join(decoded(path, "")))
+        return parse_json("".join(decode(path, "")))
     except ParseError as error:
         raise DataError(str(error), path) from None
 

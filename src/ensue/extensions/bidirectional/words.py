@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.cache import load_or_train_tokenizer, tokenize
 from ensue.data.mapped_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.extensions.bidirectional.layers import FIRST_WORD, TEXT_BEGIN, TEXT_END, BidirectionalModel
@@ -26,7 +26,7 @@ Ids = NDArray[np.int64]
 def distinct_words(source: TextSource, tokenizer: WordTokenizer) -> WordTokenizer:
     """Return a tokenizer of all words in a text, the most frequent first, which splits texts as `tokenizer` does."""
     options: dict[str, Any] = {"splitter": tokenizer.splitter, "lowercase": tokenizer.lowercase}
-    words = trained_tokenizer(source, stop=None, kind="words", min_count=1, max_size=None, **options)
+    words = load_or_train_tokenizer(source, stop=None, kind="words", min_count=1, max_size=None, **options)
     assert isinstance(words, WordTokenizer)
     return words
 

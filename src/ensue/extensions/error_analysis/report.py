@@ -14,7 +14,7 @@ import numpy as np
 from rich.text import Text
 
 from ensue.console.tables import table_of
-from ensue.data.files import Data, as_location, named_locations
+from ensue.data.files import Data, as_location, join_locations
 from ensue.data.sentences.conllu import EMPTY_FIELD
 from ensue.errors import EnsueError, check_fraction
 from ensue.metrics.classification import ClassificationScores, by_threshold
@@ -255,7 +255,7 @@ def report(
     if at_precision is not None and chosen is None:
         best = max(scored, key=lambda row: row[1:3], default=ThresholdScores(0, 0, 0, 0))
         raise EnsueError(
-            f"{named_locations(data)}: no threshold has a precision of {at_precision:.2%}; the highest precision is "
+            f"{join_locations(data)}: no threshold has a precision of {at_precision:.2%}; the highest precision is "
             f"{best.precision:.2%}, at a recall of {best.recall:.2%}"
         )
     return Report(tally.scores(), label_errors, scored, chosen)
@@ -268,7 +268,7 @@ def with_precision(pipeline: Any, precision: float, *, on: Data) -> Any:
     """
     chosen = report(pipeline, on, at_precision=precision).chosen
     assert chosen is not None
-    warn_once(f"precision {on} {chosen}", f"{named_locations(as_location(on))}: {chosen}")
+    warn_once(f"precision {on} {chosen}", f"{join_locations(as_location(on))}: {chosen}")
     return pipeline.with_search(at_least=max(chosen.threshold, pipeline.at_least))
 
 

@@ -16,7 +16,7 @@ from ensue.data.examples.document_columns import LABELS, TEXTS
 from ensue.data.files import files_of
 from ensue.data.lines import Lines
 from ensue.data.records.quoting import detect_delimiter
-from ensue.data.records.record import simplified
+from ensue.data.records.record import simplify
 from ensue.data.records.tables import DIALECTS, Dialect
 from ensue.data.row_formats import suffix
 from ensue.parsing import toml_value
@@ -119,7 +119,7 @@ def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
     text_columns = [name for name in columns if name not in numbers and any(columns[name])]
     times = [name for name in text_columns if date_format_of(columns[name]) != _NO_DATE]
     clocks = [name for name in text_columns if all(map(_CLOCK.fullmatch, filter(None, columns[name])))]
-    named_times = [name for name in numbers if simplified(name).startswith(_TIME_NAMES)]
+    named_times = [name for name in numbers if simplify(name).startswith(_TIME_NAMES)]
     series = _find_series(columns, {*times, *clocks, *named_times})
     text_columns = [name for name in text_columns if name not in (*times, *clocks, series)]
     labels = _find_label(columns, [*text_columns, *numbers])
@@ -132,7 +132,7 @@ def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
         is_all = len(values) + 1 + bool(series) == len(columns)
         return TableLayout("", labels, series, () if is_all else values, "series")
     time = _find_time(columns, numbers, times, clocks, columns.get(series, []))
-    indices = [name for name in numbers if simplified(name) in _INDEX_NAMES and len({*columns[name]}) == len(rows) - 1]
+    indices = [name for name in numbers if simplify(name) in _INDEX_NAMES and len({*columns[name]}) == len(rows) - 1]
     special = {*time_columns(time, columns), labels, series}
     features = [name for name in numbers if name not in {*special, *indices}]
     is_all = {*features, *special} >= columns.keys()
@@ -167,13 +167,13 @@ def _are_classes(name: str, cells: Sequence[str]) -> bool:
     are_few = 2 * len(distinct) <= len(cells) and len(distinct) <= _MAX_CLASSES
     is_long = sum(cell.count(" ") for cell in distinct) > 2 * len(distinct)
     are_integers = all(not _is_number(cell) or number_of(cell) % 1 == 0 for cell in distinct)
-    return are_few and are_integers and not is_long and simplified(name) not in _TEXT_NAMES
+    return are_few and are_integers and not is_long and simplify(name) not in _TEXT_NAMES
 
 
 def _find_series(columns: Mapping[str, Sequence[str]], times: Collection[str]) -> str:
     """Return the column of series: by its name, or if times repeat, a column in whose groups no time repeats."""
     for name, cells in columns.items():
-        is_named = simplified(name) in _SERIES_NAMES or re.search("[ _-]id$", name.casefold())
+        is_named = simplify(name) in _SERIES_NAMES or re.search("[ _-]id$", name.casefold())
         if name == SERIES or (is_named and 2 * len(set(cells)) <= len(cells)):
             return name
     moments = [*zip(*(columns[name] for name in times), strict=True)]
@@ -188,7 +188,7 @@ def _find_label(columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> s
     candidates = [name for name in names if _are_classes(name, columns[name])]
     for group in _LABEL_NAMES:
         for name in candidates:
-            if simplified(name) in group and not (name == "y" and "x" in columns):
+            if simplify(name) in group and not (name == "y" and "x" in columns):
                 return name
     return next((name for name in reversed(candidates) if not _are_numbers(columns[name])), "")
 
@@ -201,10 +201,10 @@ def _find_time(
         moments = [" ".join(cells).strip() for cells in zip(columns[date], columns[clock], strict=True)]
         if date_format_of(moments) != _NO_DATE:
             return f"{date},{clock}"
-    named = [name for name in numbers if simplified(name).startswith(_TIME_NAMES) or simplified(name) in _ORDER_NAMES]
+    named = [name for name in numbers if simplify(name).startswith(_TIME_NAMES) or simplify(name) in _ORDER_NAMES]
     for name in filter(columns.__contains__, ("time", *times, *named)):
         pairs = list(zip(series or [""] * len(columns[name]), columns[name], strict=True))
-        is_certain = simplified(name) in _TIME_NAMES or name not in named or not all(map(_is_number, columns[name]))
+        is_certain = simplify(name) in _TIME_NAMES or name not in named or not all(map(_is_number, columns[name]))
         is_ordered = is_certain or all(a != b or number_of(x) <= number_of(y) for (a, x), (b, y) in pairwise(pairs))
         if is_ordered and 2 * len(set(pairs)) > len(pairs):
             return name

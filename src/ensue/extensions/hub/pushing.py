@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ensue.data.files import as_location, locations_in, named_locations
+from ensue.data.files import as_location, join_locations, locations_in
 from ensue.errors import RunError, check_path, check_type
 from ensue.extensions.hub.repository import MAIN, PREFIX, Repository
 from ensue.extensions.importing.weight_files import check_contained
@@ -155,7 +155,7 @@ def _make_metadata(
     results = [
         hub.EvalResult(
             task_type=task or recipe.task, dataset_type="local", dataset_split=split, metric_type=metric,
-            dataset_name=named_locations(_shorten_values(getattr(recipe.data, key) or recipe.data.train, key, {})),
+            dataset_name=join_locations(_shorten_values(getattr(recipe.data, key) or recipe.data.train, key, {})),
             metric_value=value,
         )
         for key, split, scores in records

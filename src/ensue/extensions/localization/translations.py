@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from xml.parsers import expat
 
-from ensue.data.decoding import MAX_CHARACTERS, blocks, checked_encoding, load_text
+from ensue.data.decoding import MAX_CHARACTERS, check_encoding, load_text, read_blocks
 from ensue.data.examples.layout import Pair, PairChoice, PairFormat, PairLayout
 from ensue.data.lines import Lines
 from ensue.data.parallel import join_blocks
@@ -177,11 +177,11 @@ TMX = Tmx()
 
 def declared_encoding(path: Path) -> str:
     """Return the encoding that an XML file declares, by default UTF-8."""
-    first_lines = next(blocks(path))[:1024]
+    first_lines = next(read_blocks(path))[:1024]
     if first_lines[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16"
     match = _ENCODING.match(first_lines.removeprefix(codecs.BOM_UTF8))
-    return checked_encoding(match[1].decode("ascii", "replace")) if match else "utf-8"
+    return check_encoding(match[1].decode("ascii", "replace")) if match else "utf-8"
 
 
 def _iterate_units(lines: Iterator[str] | Sequence[str], name: str, *, is_complete: bool = True) -> Iterator[Unit]:
@@ -246,8 +246,8 @@ def po_rows(path: Path, encoding: str) -> Iterator[Row]:
     The source of the first of several forms is the singular. If `encoding` is "utf-8", the default, the encoding in the
     header of the file has priority. Raises DataError (file:line) for invalid files.
     """
-    if encoding == "utf-8" and (charset := _CHARSET.search(next(blocks(path)))) and charset[1] != b"CHARSET":
-        encoding = checked_encoding(charset[1].decode("ascii", "replace"))
+    if encoding == "utf-8" and (charset := _CHARSET.search(next(read_blocks(path)))) and charset[1] != b"CHARSET":
+        encoding = check_encoding(charset[1].decode("ascii", "replace"))
     has_any = False
     for message in _iterate_messages(load_text(path, encoding), str(path)):
         forms = [text for key, text in message.items() if key.startswith("msgstr")]
@@ -269,7 +269,7 @@ def xliff_rows(path: Path, encoding: str) -> Iterator[Row]:
     Units with `translate="no"` are skipped. The file declares its encoding. Raises DataError (file:line).
     """
     reader, has_any = _XliffReader(str(path)), False
-    for block in blocks(path):
+    for block in read_blocks(path):
         for row in reader.feed(block, is_last=not block):
             has_any = True
             yield row

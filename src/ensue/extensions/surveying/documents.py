@@ -11,7 +11,7 @@ from itertools import chain
 
 from rich.table import Table
 
-from ensue.data.decoding import checked_encoding
+from ensue.data.decoding import check_encoding
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS, first_lines
 from ensue.data.detection.kind import DetectedFormat
 from ensue.data.detection.locations import class_files
@@ -114,7 +114,7 @@ def _first_columns(detected: DetectedFormat, location: str, encoding: str) -> Co
     if detected.format == FOLDERS:
         return values
     path = files_of(location)[0]
-    lines = first_lines(path, encoding=checked_encoding(encoding))
+    lines = first_lines(path, encoding=check_encoding(encoding))
     with suppress(DataError):  # reading the complete file raises the error again
         for cells in _parse_cells(detected.format, lines, str(path)):
             values.feed(cells, cells)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ensue.data.decoding import checked_encoding, decoded
+from ensue.data.decoding import check_encoding, decode
 from ensue.data.detection.kind import DetectedFormat
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, counted
@@ -46,7 +46,7 @@ def survey_plain(detected: DetectedFormat, location: str, encoding: str) -> Plai
 
 def _feed_file(summary: PlainSummary, path: Path) -> None:
     line, length = 1, 0
-    for block in cut_at_boundaries(decoded(path, checked_encoding(summary.encoding))):
+    for block in cut_at_boundaries(decode(path, check_encoding(summary.encoding))):
         summary.num_characters += len(block)
         summary.characters.update(block)
         summary.words.update(block.split())

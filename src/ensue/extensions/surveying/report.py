@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from ensue.data.files import locations_in, named_locations
+from ensue.data.files import join_locations, locations_in
 from ensue.errors import counted, distinct_names, listed
 from ensue.extensions.surveying.counts import MAX_TEXTS, LabeledSummary, Lengths, Repeats, Summary
 from ensue.extensions.surveying.oddities import label_notes, outlier_note
@@ -59,7 +59,7 @@ class Report(Generic[SomeSummary]):
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         files = f", {self.summary.num_files:,} files" if self.summary.num_files > 1 else ""
-        for row in [("data", named_locations(self.summary.location) + files), *self.facts()]:
+        for row in [("data", join_locations(self.summary.location) + files), *self.facts()]:
             table.add_row(*row)
         notes = "\n".join(f"note: {note}" for note in self.notes())
         blocks = [*map(render, [table, *self.tables()]), render(notes) if notes else ""]

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ensue.data.decoding import checked_encoding
+from ensue.data.decoding import check_encoding
 from ensue.data.detection.kind import data_kind, detect
-from ensue.data.files import all_files, named_locations
+from ensue.data.files import all_files, join_locations
 from ensue.errors import DataError, EnsueError, OverlapError
 from ensue.extensions.surveying.counts import Summary
 from ensue.extensions.surveying.documents import DocumentReport, survey_documents
@@ -38,7 +38,7 @@ def summarize(
     overlap of `against`, a test set of pairs, with the data is counted. Raises DataError for a missing or empty file,
     an unknown format or encoding, and a column that does not fit the data.
     """
-    encoding = "utf-8" if checked_encoding(encoding) == "utf-8" else encoding
+    encoding = "utf-8" if check_encoding(encoding) == "utf-8" else encoding
     are_pairs = bool(sources or targets)
     detected = detect(location, format=format, words=words, labels=labels, are_pairs=are_pairs, encoding=encoding)
     if against and detected.kind != "pairs":
@@ -100,7 +100,7 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     if summary.error:
         raise summary.error
     report = _make_report(summary, options)
-    description = f"{named_locations(location)} is taken for {dict(report.facts())['taken for']}"
+    description = f"{join_locations(location)} is taken for {dict(report.facts())['taken for']}"
     if not report.command().startswith("ensue train"):
         raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")
     recipe, _, reason = report.recipe()

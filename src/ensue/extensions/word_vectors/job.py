@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.cache import load_or_train_tokenizer, tokenize
 from ensue.data.division import SelectableList
 from ensue.data.judgments import Judgment
 from ensue.data.sources import TextSource
@@ -52,7 +52,7 @@ class WordVectorsJob(Job[Any]):
         elif coder is not None:
             tokenizer = coder.named()
         else:
-            tokenizer = trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
+            tokenizer = load_or_train_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
         self.unit = "pairs" if recipe.vectors.kind == "glove" else "words"  # type: ignore[misc]  # GloVe only
         self.parts, self.fingerprint = WordVectorParts(tokenizer), source.fingerprint()
         self.tokens = tokenize(source, coder or tokenizer)

@@ -136,7 +136,7 @@ class DocumentData(WordsData[Documents]):
     def _split(self, source: DocumentSource) -> Split[Documents]:
         documents = self._read(source, multiple=True)
         self.multiple = bool((documents.labels.lengths != 1).any())
-        return Split.of(documents, self.recipe.data, self.read, examples="texts", classes=documents.labels.rarest())
+        return Split.of(documents, self.recipe.data, self.read, examples="texts", classes=documents.labels.max_ranks())
 
     def read(self, location: str) -> Documents:
         """Return the texts of validation or test data, in the format of the training data."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.cached_columns import cached_array
+from ensue.data.cached_columns import cache_array
 from ensue.errors import DataError, RecipeError, listed
 from ensue.metrics.classification import ClassificationScores, best_temperature
 from ensue.models.classifier import Classifier
@@ -58,7 +58,7 @@ class ClassificationJob(LabelsJob[Classifier]):
             problem = f"replaces all weights, and no text has the label {listed(missing)}"
         if problem:
             raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe classify-bag')
-        return self.folds(NUM_FOLDS, classes=train.labels.rarest())
+        return self.folds(NUM_FOLDS, classes=train.labels.max_ranks())
 
     def _collect_labels(self, data: Any) -> Classes:
         train = data.split.train
@@ -95,7 +95,7 @@ class ClassificationJob(LabelsJob[Classifier]):
                 weigh_ngrams(bag, weights, train, matrix, min_texts=min_texts, idf_power=power)
                 return bag.ratio.detach().numpy()
 
-            bag.weigh(torch.from_numpy(cached_array(key, ".ngrams", ratios) if self.split.key else ratios()))
+            bag.weigh(torch.from_numpy(cache_array(key, ".ngrams", ratios) if self.split.key else ratios()))
             if self.data_set.extended is not None:
                 bag.weigh(self.data_set.extended.ratios(bag))
             if self.is_new or self.parts.ngrams is not None:

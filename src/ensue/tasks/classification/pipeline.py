@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Document, DocumentLayout, DocumentSource
-from ensue.data.files import Data, as_location, named_locations
+from ensue.data.files import Data, as_location, join_locations
 from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError, check_fraction, check_type, checked_texts
@@ -264,7 +264,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
                 yield source.write(document, labels, [by_label[label] for label in labels] or [max(by_label.values())])
         if not as_json and shard.is_last:
             yield source.rest
-        name, unknown = named_locations(source.location), "no word of the training data"
+        name, unknown = join_locations(source.location), "no word of the training data"
         warn_of_texts(num_empty, name, ("is empty", "are empty"), "meaningless")
         warn_of_texts(num_unknown, name, (f"has {unknown}", f"have {unknown}"), "unreliable")
 

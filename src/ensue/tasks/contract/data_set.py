@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.data.cached_columns import CachedColumns, cached_if_large
+from ensue.data.cached_columns import CachedColumns, cache_large_columns
 from ensue.data.compact_texts import Columns
 from ensue.data.detection.locations import aligned_paths
 from ensue.data.division import Division, fold_of_rows, split_rows
@@ -81,7 +81,7 @@ class Split(Generic[DataT]):
             parts = {"train": split.train, "valid": split.valid, "test": split.test}
             return CachedColumns(parts, {"valid_from": split.valid_from, "notes": split.notes, "facts": split.facts})
 
-        cached = cached_if_large([build.__name__, *data_cache_key(table), key], data_files(table), read_columns)
+        cached = cache_large_columns([build.__name__, *data_cache_key(table), key], data_files(table), read_columns)
         stored = (cached.splits[name] for name in ("train", "valid", "test"))
         train, valid, test = (None if part is None else build(part.columns) for part in stored)
         assert train is not None

@@ -134,7 +134,7 @@ class Sentences(Columns):
         pairs, num_labels = [np.zeros((2, 0), np.int64)], 0
         for name, column in self._select_columns("label ").items():
             if HEAD_KINDS.get(name, "label") == "label":
-                pairs.append(column.distinct() + np.array([[0], [num_labels]]))
+                pairs.append(column.distinct_pairs() + np.array([[0], [num_labels]]))
                 num_labels += len(column.words.values)
         return np.concatenate(pairs, axis=1)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.buckets import by_length
-from ensue.data.cached_columns import CachedColumns, cached
+from ensue.data.cached_columns import CachedColumns, cache_columns
 from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts, padded_indices
 from ensue.data.parallel import batched
 from ensue.errors import EnsueError
@@ -284,7 +284,7 @@ def encode_tags(data: Any, labels: TaggerLabels, key: str) -> Ragged:
             ids.add(np.array(tags, np.int32).ravel())
         return CachedColumns({"train": Columns({"tags": ids})}, {})
 
-    columns = (cached(["tags", key, labels.to_json()], encoded) if key else encoded()).splits["train"]
+    columns = (cache_columns(["tags", key, labels.to_json()], encoded) if key else encoded()).splits["train"]
     assert columns is not None
     tags, sentences = columns.columns["tags"], data.passages.sentences
     values = tags.array if isinstance(labels, Labels) else tags.array.reshape(-1, len(labels.learned))

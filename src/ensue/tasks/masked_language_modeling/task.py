@@ -161,7 +161,7 @@ def score(
 
     def score_batch(first: int) -> tuple[float, ...]:
         indices = np.arange(first, min(first + size, examples.count))
-        batch = batch_of(examples.of_epoch(0, indices), masking, device_of(model))
+        batch = batch_of(examples.epoch_rows(0, indices), masking, device_of(model))
         h = model(batch.ids, batch.mask, batch.segments)
         surprisals = model.masked_nats(h, batch.targets)
         collect(batch, surprisals)

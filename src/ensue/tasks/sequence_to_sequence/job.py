@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 
-from ensue.data.cached_columns import CachedColumns, cached_if_large
+from ensue.data.cached_columns import CachedColumns, cache_large_columns
 from ensue.data.compact_texts import Columns, RaggedRows, Texts
 from ensue.data.examples import Pair, PairSource
 from ensue.data.examples.layout import Pairs, StoredPairs
@@ -115,7 +115,7 @@ class SequenceToSequenceJob(Job[TextModel]):
 
         key = ["coder", *data_cache_key(data), self.fingerprint, tables, recipe.head.copying]
         key += [] if extended is None else [new, extended.to_json()]
-        return PairCoder.from_json(cached_if_large(key, data_files(data), train_coder).metadata["coder"])
+        return PairCoder.from_json(cache_large_columns(key, data_files(data), train_coder).metadata["coder"])
 
     def _encode_split(self, split: Split[Pairs]) -> Split[Columns]:
         """Return the ids of training and validation pairs, and the texts of validation and test pairs."""

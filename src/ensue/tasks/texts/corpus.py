@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ensue.cache import json_digest
-from ensue.data.corpus.cache import TextToIds, tokenize, trained_tokenizer
+from ensue.data.corpus.cache import TextToIds, load_or_train_tokenizer, tokenize
 from ensue.data.corpus.columns import ColumnSource, DatasetSource
 from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
 from ensue.data.mapped_file import NUM_PASSAGES, TokenFile
@@ -73,7 +73,7 @@ def read_corpus(
     stop = None if valid_source else training_characters(source.num_characters, data, resumed, num_old=num_old)
     if tokenizer is None:
         new_stop = None if stop is None else max(1, stop - num_old)
-        tokenizer = trained_tokenizer(new_source, stop=new_stop, base=base, **specification.model_dump())
+        tokenizer = load_or_train_tokenizer(new_source, stop=new_stop, base=base, **specification.model_dump())
     encoder = reader(tokenizer)
     if valid_source:
         valid, split = tokenize(valid_source, encoder, stop=data.valid_characters), data.valid
@@ -305,7 +305,7 @@ def prepare_corpus(
     source = source_of(data.train)
     stop = None if data.valid else training_characters(source.num_characters, data)
     table: Any = recipe.tokenizer.model_dump()  # type: ignore[attr-defined]
-    tokenizer = trained_tokenizer(source, stop=stop, **table)
+    tokenizer = load_or_train_tokenizer(source, stop=stop, **table)
     texts = {"train": (source, 0, stop)}
     if data.valid:
         texts["valid"] = (source_of(data.valid), 0, data.valid_characters)

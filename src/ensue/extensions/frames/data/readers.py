@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.decoding import checked_encoding, load_bytes
+from ensue.data.decoding import check_encoding, load_bytes
 from ensue.data.lines import Lines
 from ensue.errors import DataError, nearest
 from ensue.extensions.frames import signs
@@ -287,7 +287,7 @@ def _open_table(
     path: Path, reading: SeriesOptions
 ) -> "tuple[list[list[str]], Iterator[tuple[int, list[str]]], _NumberParser]":
     """Return the first rows of a table, the line and cells of each nonempty row, and a parser of numbers."""
-    lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
+    lines = Lines.of(path, encoding=check_encoding(reading.encoding))
     dialect, sample = signs.dialect_of(lines), signs.table_rows(lines)
     rows = dialect.read(lines, header=False, needed=())
     cells = ((row.record.line, [dialect.value(field).strip() for field in row.values]) for row in rows)
@@ -361,7 +361,7 @@ def read_ts(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     """
     head: dict[str, str] = {}
     count, has_times = 0, False
-    for line, text in Lines.of(path, encoding=checked_encoding(reading.encoding)):
+    for line, text in Lines.of(path, encoding=check_encoding(reading.encoding)):
         key, _, value = text.strip().lower().partition(" ")
         if not key or key[0] in "#%":
             continue

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensue.data.decoding import checked_encoding
-from ensue.data.files import Data, as_location, expanded, files_of, locations_in
+from ensue.data.decoding import check_encoding
+from ensue.data.files import Data, as_location, expanduser, files_of, locations_in
 from ensue.data.lines import Lines
 from ensue.data.row_formats import suffix
 from ensue.data.sources import digest_of
@@ -35,7 +35,7 @@ class LabeledPath(NamedTuple):
 
 def paths_in_table(path: Path, reading: SeriesOptions) -> Iterator[LabeledPath]:
     """Yield the files of a table of paths with labels and groups. Raises DataError for a missing file."""
-    lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
+    lines = Lines.of(path, encoding=check_encoding(reading.encoding))
     dialect = dialect_of(lines)
     names = [name.strip() for name in dialect.first_rows(lines)[0]]
     path_column = names.index(PATH)
@@ -123,7 +123,7 @@ class FrameSource:
         if self._members:
             return
         if len(paths) == 1 and suffix(paths[0].name) in FRAME_TABLES:
-            rows = table_rows(Lines.of(paths[0], encoding=checked_encoding(reading.encoding)))
+            rows = table_rows(Lines.of(paths[0], encoding=check_encoding(reading.encoding)))
             self.path_table = paths[0] if rows and PATH in rows[0] else None
         elif len(paths) > 1:
             paths = tuple(path for path in paths if "idx1" not in path.name)  # idx1 files have labels of images
@@ -138,7 +138,7 @@ class FrameSource:
             return list(paths_in_table(self.path_table, self.reading))
         if self.reading.pattern:
             return list(match_pattern(self._paths, self.reading))
-        return list(label_by_folder(self._paths, expanded(self.location)))
+        return list(label_by_folder(self._paths, expanduser(self.location)))
 
     def fingerprint(self) -> str:
         """Return a digest of the bytes of all files, and of the table that names them."""
