@@ -25,7 +25,7 @@ from ensue.library import load
 from ensue.recipe import read_recipe
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
-from ensue.tasks.words.data import read_teacher_answers, softened
+from ensue.tasks.words.data import read_teacher_answers, soften
 from ensue.training.run import begin_job
 from kept_runs.make import unpacked
 from training.tiny import run_tiny
@@ -165,7 +165,7 @@ def test_a_pool_may_be_a_file_of_answers_and_repeat_training_texts() -> None:
 def test_softened_zeros_and_many_labels() -> None:
     shares = np.full((1, 2_001), 1 / 2_000)
     shares[0, 0] = 0
-    found = softened(shares, 0.01)
+    found = soften(shares, 0.01)
     assert found[0, 0] == 0
     assert found[0, 1:] == pytest.approx(1 / 2_000)
 
@@ -329,7 +329,7 @@ def test_begin_trains_a_classifier_on_propagated_labels(ensue: Ensue, refused: R
     assert "out: this model has no text embeddings" in refused(*others)
     Path("few.tsv").write_text("label\ttext\nx\tone\nx\ttwo\n")
     assert "few.tsv: all examples have the label x" in refused(*begin, "--overwrite")
-    assert "found that of a tagger" in refused(*begin[:7], "--overwrite", "--recipe", "tag-lstm")
+    assert "found the recipe of a tagger" in refused(*begin[:7], "--overwrite", "--recipe", "tag-lstm")
 
 
 def test_principal_components_by_a_decomposition_into_singular_values() -> None:

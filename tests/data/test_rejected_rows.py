@@ -109,7 +109,7 @@ def test_tasks_that_were_canceled_are_counted(form: str, tmp_path: Path) -> None
 
     path = tmp_path / "tasks.json"
     path.write_text(FORMS[form]([task(0, False), task(1, True), task(2, True, False), task(3, True, True)]))
-    with pytest.warns(Notice, match="tasks left out: 2, of which all annotations are canceled"):
+    with pytest.warns(Notice, match="tasks left out, since all their annotations are canceled: 2"):
         found = [one.texts[0] for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
     assert found == ["text 0", "text 2"]
 

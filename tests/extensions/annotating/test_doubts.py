@@ -213,7 +213,7 @@ def test_data_without_doubts_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match="read as text; expected labeled sentences or texts"):
         doubt(tmp_path / "a.txt")
     with pytest.raises(
-        EnsueError, match="expected the recipe of a classifier or tagger, found that of a language model"
+        EnsueError, match="found the recipe of a language model; expected the recipe of a classifier or tagger"
     ):
         doubt(tmp_path / "a.txt", recipe="char-lstm")
     (tmp_path / "a.tsv").write_text("label\ttext\np\ta\np\ta\nn\tb\n")

@@ -82,7 +82,7 @@ def test_few_series_are_proposed_and_classified(tmp_path: Path, ensue: Ensue) ->
     assert len(lines) == 60
     assert "cannot be exported" in ensue("export", tmp_path / "run", "--format", "onnx", "--out", tmp_path / "x").err
     assert "for predict and evaluate" in ensue("inspect", tmp_path / "run", test).err
-    with pytest.raises(EnsueError, match="no page; classify-frames trains one that has"):
+    with pytest.raises(EnsueError, match="has no inspection page; a model of classify-frames"):
         package.load(tmp_path / "run").inspect(test)
 
 

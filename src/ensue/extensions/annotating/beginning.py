@@ -30,11 +30,11 @@ def propagate_labels(
 ) -> Iterator[str]:
     """Yield JSON lines with label probabilities: the labeled examples, then at most `count` random texts of the pool.
 
-    The examples are the training texts of the recipe. Label names that have a letter are examples, too, without lines.
-    `vectors` is a run whose pipeline has `embed`.
+    The examples are the training texts of the recipe. The names of labels, if they have a letter, are further examples,
+    but have no lines. `vectors` is a run whose pipeline has `embed`.
     """
     if not isinstance(recipe, ClassificationRecipe):
-        raise EnsueError(f"expected the recipe of a text classifier, found that of a {recipe.what}")
+        raise EnsueError(f"found the recipe of a {recipe.what}; expected the recipe of a text classifier")
     examples = list(document_source(recipe.data, recipe.data.train))
     for document in examples:
         if len(document.labels) != 1 or len(document.texts) != 1:

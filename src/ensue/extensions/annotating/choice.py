@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
 
     @property
     def without_spaces(self) -> tuple[str, ...]:
-        """The texts without whitespace, which make tokenized and running text comparable."""
+        """The texts without whitespace, so that tokenized text and running text can be compared."""
         return tuple("".join(text.split()) for text in self.prediction.texts)
 
 

@@ -35,7 +35,8 @@ QUICK_RECIPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """The default recipe for sentences and for texts, with settings that train it in about a minute."""
 QUICK_TAGGER_WORDS, MAX_QUICK_EPOCHS = 125_000, 25
 """A quick tagger is trained for enough epochs to read this number of words, up to a maximum of epochs."""
-MAX_PAGE_DOUBTS, MAX_LINEAR_TEXTS = 1_000, 2_000  # doubts on a page; texts for which classify-linear is the default
+MAX_PAGE_DOUBTS, MAX_LINEAR_TEXTS = 1_000, 2_000
+"""The maximum numbers of doubts on a page, and of texts for which classify-linear is the default recipe."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def doubt(
         location: Labeled sentences or texts: a path, a list of paths, or Python objects as for `ensue.train`.
         recipe: The recipe of the models; default: a quick recipe for the data.
         settings: Changes of the recipe.
-        folds: The number of models. Each one is trained on the examples of the other folds.
+        folds: The number of models. Each model is trained on the examples of all folds but one.
         seed: The seed of the folds and of training.
         device: The device, as for `ensue.load`.
         threads: CPU threads; by default the fastest number on this machine.
@@ -115,7 +116,7 @@ def doubt(
     chosen = _choose_recipe(location, recipe, settings)
     entry = task_entry(chosen.task)
     if entry.pipeline_class not in EXAMPLES:
-        raise EnsueError(f"expected the recipe of a classifier or tagger, found that of a {entry.what}")
+        raise EnsueError(f"found the recipe of a {entry.what}; expected the recipe of a classifier or tagger")
     examples: Examples
     try:
         examples = EXAMPLES[entry.pipeline_class](chosen)
@@ -163,7 +164,7 @@ def _choose_recipe(location: str, recipe: str, settings: Mapping[str, Any] | Seq
     for kind, (name, quick) in QUICK_RECIPES.items():
         try:
             chosen = read_recipe(read_recipe(name, quick), settings, train=location)
-        except RecipeError as error:  # `settings` may be those of the other recipe
+        except RecipeError as error:  # `settings` may be for the other recipe
             errors[kind] = error
             continue
         data: Any = chosen.data

@@ -139,7 +139,7 @@ class TaggedExamples(Examples):
         self, sentence: Sentence, number: int, proposed: Sequence[str], confidence: Sequence[float],
         differing: list[int],
     ) -> list[Doubt]:  # fmt: skip
-        """Return a doubt for each run of consecutive differing words. Runs whose edits touch are one doubt."""
+        """Return a doubt for each run of consecutive differing words. Runs whose edits touch are merged."""
         runs = [[i for _, i in run] for _, run in groupby(enumerate(differing), lambda item: item[1] - item[0])]
         given, surface = self.labels[number], self.format.surface(sentence)
         current = self.texts[number] = self.format.write_keeping_spans(sentence, given, self.column)

@@ -40,7 +40,7 @@ from ensue.tasks.labeling.data import best_tags, check_tags, make_labels, senten
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.texts.corpus import training_source
-from ensue.tasks.words.data import Distribution, TeacherLabels, read_teacher_answers, softened
+from ensue.tasks.words.data import Distribution, TeacherLabels, read_teacher_answers, soften
 from ensue.text.labels import Labels
 from ensue.text.schemes import SchemeDetector, convert
 from ensue.training.imported import Imported, write_run
@@ -51,7 +51,7 @@ Probabilities = NDArray[np.float64]
 
 
 class Example(NamedTuple):
-    """A text, a pair of texts, or the words of a sentence, with labels; none for the unlabeled texts of a pool."""
+    """A text, a pair of texts, or the words of a sentence, with labels, which are empty for texts of a pool."""
 
     texts: tuple[str, ...]
     labels: Sequence[str]
@@ -87,7 +87,7 @@ class Teacher(NamedTuple):
 
         return cls(names, predict, answers)
 
-    def aligned(self, examples: Sequence[Example], names: Sequence[str]) -> Iterator[Probabilities]:
+    def predict_columns(self, examples: Sequence[Example], names: Sequence[str]) -> Iterator[Probabilities]:
         """Yield the probabilities of each example (K, N), with a column for each of `names`; 0 for unknown names."""
         columns = [names.index(name) for name in self.names]
         for probabilities in self.predict(examples):
@@ -128,12 +128,12 @@ class ClassifierData:
         return (Example(document.texts, document.labels, document, document.group) for document in source)
 
     def load_teacher(self, path: str, device: str) -> Teacher:
-        """Return the teacher of a run or of a file of predictions. Raises EnsueError for an unsupported model."""
+        """Return the teacher of a run or of a file of predictions. Raise EnsueError for an unsupported model."""
         if Path(path).is_file():
             return Teacher.of_file(TeacherLabels(path, lambda answer: answer.texts))
         pipeline = load(path, kind=ClassificationPipeline, device=device)
         if pipeline.labels.multiple:
-            raise EnsueError(f"{path}: a multi-label classifier; expected a single-label one")
+            raise EnsueError(f"{path}: a multi-label classifier; expected a single-label classifier")
 
         def predict(examples: Sequence[Example]) -> Iterator[Probabilities]:
             for answer in pipeline.classify(example.source for example in examples):
@@ -142,7 +142,7 @@ class ClassifierData:
         return Teacher(pipeline.labels.names, predict)
 
     def label_names(self, labeled: Sequence[Example], teachers: Mapping[str, Teacher]) -> Sequence[str]:
-        """Return the names of the labels to learn. Raises EnsueError for incompatible teachers or labels."""
+        """Return the names of the labels to learn. Raise EnsueError for incompatible teachers or labels."""
         names = sorted({name for teacher in teachers.values() for name in teacher.names})
         for example in labeled:
             if len(example.labels) > 1:
@@ -154,7 +154,7 @@ class ClassifierData:
         return example.labels
 
     def best_labels(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
-        """Return the most probable labels by the probabilities (K, N) of these names."""
+        """Return the most probable labels, from the probabilities (K, N) of the labels `names`."""
         return (names[int(probabilities[0].argmax())],)
 
     def split(self, labeled: Sequence[Example]) -> tuple[list[Example], list[Example]]:
@@ -286,7 +286,7 @@ def write_static_vectors(
 ) -> None:  # fmt: skip
     """Write the run `out` with the vector of each word, computed by a teacher whose pipeline has `embed`.
 
-    The words are those of the recipe's training text or of `pool`.
+    The words come from the recipe's training text or from `pool`.
     """
     if not isinstance(recipe, WordVectorsRecipe) or not isinstance(table := recipe.vectors, DistilledVectorsTable):
         raise RecipeError(f'expected a recipe with vectors.kind = "distilled", found {recipe.describe()}')
@@ -365,7 +365,7 @@ def write_student_data(
     if not teachers:
         raise EnsueError("expected teachers and the recipe of the student: ensue distill TEACHER ... RECIPE")
     if recipe.task not in STUDENTS:
-        raise EnsueError(f"expected the recipe of a text classifier or tagger, found that of a {recipe.what}")
+        raise EnsueError(f"found the recipe of a {recipe.what}; expected the recipe of a text classifier or tagger")
     student, reporter = STUDENTS[recipe.task](recipe), reporter or Reporter()
     data = student.data
     files = {name: path_beside(out, f"taught-{name}") for name in ("train", "valid", "test")}
@@ -380,7 +380,7 @@ def write_student_data(
         unlabeled = student.read_pool(pool, has_predictions=pool in teachers)
         examples += [example for example in unlabeled if example.texts not in labeled_texts]
     if not examples:
-        raise EnsueError("no training texts; give labeled texts with --train or unlabeled ones with --pool")
+        raise EnsueError("no training texts; give labeled texts with --train or unlabeled texts with --pool")
     loaded = {path: student.load_teacher(path, device) for path in teachers}
     names = student.label_names(labeled, loaded)
     for example in labeled:
@@ -400,8 +400,8 @@ def write_student_data(
     for path, teacher in loaded.items():
         if not Path(path).is_file():
             reporter.noted(f"{path} labels {len(examples):,} texts")
-        answers.append(teacher.aligned(examples, names))
-    means = (softened(np.array(by_teacher), temperature).mean(0) for by_teacher in zip(*answers, strict=True))
+        answers.append(teacher.predict_columns(examples, names))
+    means = (soften(np.array(by_teacher), temperature).mean(0) for by_teacher in zip(*answers, strict=True))
     rows = {"train": _mix_targets(student, examples, means, names, gold)}
     rows |= {name: (student.as_json(item, item.labels, ()) for item in items) for name, items in held_out_sets.items()}
     lines = {name: [json.dumps(row, ensure_ascii=False) + "\n" for row in items] for name, items in rows.items()}
@@ -414,7 +414,7 @@ def write_student_data(
 
 
 def path_beside(out: Path, name: str) -> Path:
-    """Return the path of a data file beside a run. Raises EnsueError for a run path without a final name."""
+    """Return the path of a data file beside a run. Raise EnsueError for a run path without a final name."""
     if not out.name:
         raise EnsueError(f"{out}: has no name; choose another --out")
     return out.with_name(f"{out.name}.{name}.jsonl")

@@ -18,7 +18,7 @@ _NON_BMP = re.compile("[\U00010000-\U0010ffff]")
 READ_TYPES = ("labels", "choices", "textarea")
 """The types of results that are read. Other types are relations, and regions of images and web pages."""
 _TASK_KEYS = {"annotations", "completions", "predictions"}
-"""The keys of a task beside its data; versions before 1.0 write "completions"."""
+"""The keys of a task besides its data; versions before 1.0 write "completions"."""
 _METADATA = ("annotation_id", "annotator", "created_at", "updated_at", "lead_time")
 _MAX_BUFFERED_TASKS = 1000
 """The maximum number of tasks that are buffered while none of them has a span."""
@@ -54,7 +54,7 @@ class Task(JsonLayout):
 
     def rest(self) -> Iterable[Row]:
         if self._num_canceled:
-            skipped = f"tasks left out: {self._num_canceled:,}, of which all annotations are canceled"
+            skipped = f"tasks left out, since all their annotations are canceled: {self._num_canceled:,}"
             warn_once(f"rejected {self.name}", f"{self.name}: {skipped}")
         if self._unread:
             types = ", ".join(f"{count:,} of type {name}" for name, count in sorted(self._unread.items()))
@@ -83,7 +83,7 @@ def _read_results(data: Row, results: list[Row] | None) -> Row:
 
 
 def _find_text(data: Row, spans: list[Row]) -> Any:
-    """Return the value at "text", else the value with the most blanks, if possible with the text of the first span."""
+    """Return the value at "text", else the text with the most blanks, if possible with the text of the first span."""
     texts = [value for value in data.values() if isinstance(value, str)]
     labeled = [text for text in texts if spans and spans[0].get("text") and spans[0]["text"] in text]
     return data["text"] if "text" in data else max(labeled or texts, key=lambda text: text.count(" "), default=None)

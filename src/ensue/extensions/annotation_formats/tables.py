@@ -92,8 +92,8 @@ class Indicators(DocumentLayout):
 
 
 _WORDS, _LABELS = HEADER_WORDS["word_rows"], [*HEADER_WORDS["word_rows"]["labels"], *chain(*HEADER_WORDS["labels"])]
-_NUMBER = re.compile(r"(?:[^\W\d_]+\W*)?\d+(?:\.0)?")
-_OF_NUMBER = re.compile(r"(?<=.)(id|idx|index|nr|no|num|number)$")
+_NUMBER = re.compile(r"(?:[^\W\d_]+\W*)?\d+(?:\.0)?")  # such as "Sentence: 1"
+_OF_NUMBER = re.compile(r"(?<=.)(id|idx|index|nr|no|num|number)$")  # the end of a column name such as "sentence_id"
 
 
 @lru_cache(maxsize=8)

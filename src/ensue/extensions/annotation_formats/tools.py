@@ -54,7 +54,7 @@ def _exclusive_end(text: str, point: Row) -> Any:
 
 _KEYS = {"id", "label", "start_offset", "end_offset", "user", "document", "prob", "manual", "created_at",
          "updated_at"}  # fmt: skip
-"""The keys of an annotation."""
+"""The keys of an annotation of doccano."""
 
 
 class NumberedLabels(JsonLayout):

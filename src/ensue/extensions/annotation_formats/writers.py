@@ -135,7 +135,7 @@ def table_row(prediction: Prediction, names: Sequence[str]) -> Row:
 
 
 def json_row(prediction: Prediction, names: Sequence[str]) -> Row:
-    """Return a text with its document and line. All offsets, also those of spans, are offsets in the document."""
+    """Return a text with its document and line. All offsets, including the offsets of spans, are in the document."""
     start, end = prediction.start, prediction.start + prediction.unit(prediction.texts[0])
     row = {**prediction.origin, **prediction.text_fields, "start": start, "end": end}
     row["probability"] = round(prediction.probability, 6)
@@ -427,7 +427,7 @@ def write_predictions(
         return _write_text(row_lines(to, pipeline.answer_rows(location, encoding)), out, output_encoding)
     if isinstance(pipeline, CutterPipeline) or not isinstance(pipeline, ClassificationPipeline | LabelingPipeline):
         raise EnsueError(
-            "--to is for taggers and classifiers, --to csv or jsonl for models of frames; others: --json > FILE"
+            "--to is for taggers and classifiers, and --to csv or jsonl for models of frames; use --json > FILE"
         )
     if to in ("brat", "conll", "conllu") and isinstance(pipeline, ClassificationPipeline):
         raise EnsueError(f"--to {to} is for taggers; expected csv, jsonl, doccano or label-studio for a classifier")
@@ -449,7 +449,7 @@ def write_predictions(
 
 
 def _write_text(lines: Iterable[str], out: Path | None, encoding: str | None) -> Iterable[str]:
-    """Write lines to the file `out`, or return them if it is None. An `encoding` replaces their byte order mark."""
+    """Write lines to the file `out`, or return them if it is None. With an `encoding`, byte order marks are removed."""
     if out is None:
         return lines
     errors = "strict" if encoding else "backslashreplace"

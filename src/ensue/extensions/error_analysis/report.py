@@ -264,7 +264,7 @@ def report(
 def with_precision(pipeline: Any, precision: float, *, on: Data) -> Any:
     """Return a copy of a tagger or classifier with the smallest `at_least` that has this precision on labeled data.
 
-    A notice has the threshold, its precision and its recall. Raises EnsueError if no threshold has the precision.
+    A notice has the threshold, its precision and its recall. Raise EnsueError if no threshold has the precision.
     """
     chosen = report(pipeline, on, at_precision=precision).chosen
     assert chosen is not None

@@ -119,7 +119,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             file.writelines(json.dumps(example) + "\n" for example in examples)
         self.model_ = train(recipe, train=path, out=run, overwrite=True, device=self.device, threads=self.threads)
         self.run_, self._archive = run, folder / "run.zip"
-        _archive_run(run, self._archive)
+        with zipfile.ZipFile(self._archive, "w") as archive:
+            for path in sorted(run.rglob("*")):
+                name = path.relative_to(run)
+                if path.is_file() and name.parts[0] not in ("checkpoints", ".lock"):
+                    archive.write(path, name.as_posix())
 
     def _new_folder(self) -> Path:
         self._remove()
@@ -138,7 +142,7 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     _kind, _recipe = ClassificationPipeline, "classify-bag"
 
     def fit(self, X: Iterable[Any], y: ArrayLike) -> Self:
-        """Train the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
+        """Train the recipe. Raise ValueError if X and y do not match, and EnsueError for unusable data."""
         texts, labels = _check_texts(X), np.asarray(y)
         if labels.ndim != 1 or len(labels) != len(texts):
             raise ValueError(f"y has one label for each text: expected ({len(texts)},), found {labels.shape}")
@@ -179,7 +183,7 @@ class Tagger(Estimator):
     _kind, _recipe = LabelingPipeline, "tag-lstm-crf"
 
     def fit(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> Self:
-        """Train the recipe. Raises ValueError if X and y do not match, and EnsueError for unusable data."""
+        """Train the recipe. Raise ValueError if X and y do not match, and EnsueError for unusable data."""
         _check_words(X, y)
         self.classes_ = np.unique(np.array([label for labels in y for label in labels], dtype=str))
         self._train({"words": [*words], "labels": [*labels]} for words, labels in zip(X, y, strict=True))
@@ -220,7 +224,7 @@ class Tagger(Estimator):
 
 
 def _check_texts(X: Iterable[Any]) -> list[Any]:
-    """Return the texts as a list of strings and pairs of strings. Raises ValueError for other values."""
+    """Return the texts as a list of strings and pairs of strings. Raise ValueError for other values."""
     if isinstance(X, str):
         raise ValueError("X: expected a list of texts, found one string")
     if names := column_names(X):
@@ -237,7 +241,7 @@ def _make_example(text: str | tuple[str, str]) -> dict[str, str]:
 
 
 def _name_classes(classes: NDArray[Any]) -> list[str]:
-    """Return the names of the classes in the run, without surrounding blanks. Raises ValueError for equal names."""
+    """Return the names of the classes in the run, without surrounding blanks. Raise ValueError for equal names."""
     names = [str(label).strip() for label in classes.tolist()]
     if len({*names}) < len(names):
         raise ValueError(f"two labels have the same name: {', '.join(names):.200}")
@@ -252,11 +256,3 @@ def _check_words(X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> None
             raise ValueError(f"sentence {index}: expected a list of words, and a label for each")
         if invalid := [label for label in labels if not isinstance(label, str)]:
             raise ValueError(f"sentence {index}: labels must be strings; found {invalid[0]!r:.60}")
-
-
-def _archive_run(run: Path, path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        for file in sorted(run.rglob("*")):
-            name = file.relative_to(run)
-            if file.is_file() and name.parts[0] not in ("checkpoints", ".lock"):
-                archive.write(file, name.as_posix())

@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """The numbers of answers that became wrong (`lost`) or right (`won`), McNemar's test, and the surest changes."""
+    """The numbers of answers that became wrong (`lost`) or right (`won`), McNemar's test, and the likeliest changes."""
 
     unit: str
     items: int
@@ -178,7 +178,7 @@ class Bound(NamedTuple):
         return cls(text.strip(), re.sub(r"[ \-]+", "_", name.lower()), sign, float(number) / (100 if percent else 1))
 
     def with_value(self, values: Mapping[str, float]) -> "Bound":
-        """Return the bound with its value from `values`. Raises EnsueError if the name is unknown."""
+        """Return the bound with its value from `values`. Raise EnsueError if the name is unknown."""
         if self.name not in values:
             expected = nearest(self.name, values) or f"; expected one of {', '.join(values)}"
             if self.name in ("lost", "won"):
@@ -188,6 +188,7 @@ class Bound(NamedTuple):
 
     @property
     def holds(self) -> bool:
+        """Whether the value satisfies the bound."""
         return bool(OPERATORS[self.sign](self.value, self.limit))
 
     def __str__(self) -> str:

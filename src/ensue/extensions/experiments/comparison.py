@@ -290,7 +290,9 @@ def _select_numbers(scores: dict[str, Any]) -> dict[str, float]:
 
 
 def _compare_recipes(recipes: Sequence[Recipe]) -> dict[str, list[Any]]:
-    """Return the values of each differing key; only common keys of tables whose `kind` differs, such as `[encoder]`."""
+    """Return the values of each key in which the recipes differ. If the `kind` of a table such as `[encoder]` differs,
+    only keys of the table that all recipes have are returned.
+    """
     values = [recipe.values() for recipe in recipes]
     keys = dict.fromkeys(key for by_key in values for key in by_key if key not in NOTE_KEYS)
     rows = {key: [by_key.get(key) for by_key in values] for key in keys}

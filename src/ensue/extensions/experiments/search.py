@@ -197,7 +197,7 @@ class Study:
 
     @contextmanager
     def next(self, max_trials: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
-        """Lock the next trial during the `with` block, and yield it with its values; yield None after `max_trials`."""
+        """Lock the next trial during the `with` block. Yield the trial with its values, or None after `max_trials`."""
         with self.lock:
             claimed = self._resume_abandoned() or self._start_new(max_trials)
             values = {} if claimed is None else self._suggest_values(claimed[0])
@@ -268,7 +268,7 @@ def search(
     """Run trials until the search has `trials` trials, and write the page and the best recipe after each trial.
 
     `options` are arguments of `train_run`. Returns False after Ctrl-C, with the running trial saved. An existing search
-    with the same plan is resumed. Raises RunError if the folder has other content.
+    with the same plan is resumed. Raise RunError if the folder has other content.
     """
     check_optuna()
     folder, reporter = output_directory(out), reporter or Reporter()
@@ -303,7 +303,7 @@ def _report_result(study: Study, trial: Any, state: str, score: float | None) ->
 
 
 def begin_search(folder: Path, plan: dict[str, Any]) -> None:
-    """Create the folder of a search. Raises RunError if the folder exists and is not a search with this plan."""
+    """Create the folder of a search. Raise RunError if the folder exists and is not a search with this plan."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; --out names a directory")
     path = folder / PLAN_FILE
@@ -322,13 +322,9 @@ def begin_search(folder: Path, plan: dict[str, Any]) -> None:
         raise RunError(f"{path}: damaged: {error}") from None
     except OSError as error:
         raise RunError(f"{folder}: cannot be written ({error.strerror or error})") from None
-    _check_plan(folder, stored, json.loads(json.dumps(plan)))
-
-
-def _check_plan(folder: Path, stored: Any, plan: dict[str, Any]) -> None:
     if not isinstance(stored, dict):
-        raise RunError(f"{folder / PLAN_FILE}: damaged: no table")
-    flat, expected = _flatten(stored), _flatten(plan)
+        raise RunError(f"{path}: damaged: no table")
+    flat, expected = _flatten(stored), _flatten(json.loads(json.dumps(plan)))
     for key in {**expected, **flat}:
         if flat.get(key) != expected.get(key):
             old, new = (json.dumps(values.get(key), ensure_ascii=False)[:200] for values in (flat, expected))

@@ -68,7 +68,7 @@ Space = Mapping[str, Range | Choice]
 
 
 def read_space(path: Path, recipe: Recipe) -> Space:
-    """Return the space in a file. Raises RecipeError for unknown keys, invalid values, and several budgets."""
+    """Return the space in a file. Raise RecipeError for unknown keys, invalid values, and several budgets."""
     try:
         document = parse_toml(read_bounded(path, MAX_TOML_CHARACTERS * 4).decode())
     except OSError as error:

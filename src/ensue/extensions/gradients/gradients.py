@@ -78,7 +78,7 @@ def train_copier(
 ) -> None:
     """Train by Adam with clipped gradients, and call `stepped` with the number and the loss of each step.
 
-    Each step draws a length, log-uniform up to `positions`, since gradients vanish less in short sequences. Raises
+    Each step draws a length, log-uniform up to `positions`, since gradients vanish less in short sequences. Raise
     TrainingError if the loss is not finite.
     """
     optimizer = torch.optim.Adam(copier.parameters(), lr=LEARNING_RATE)
@@ -159,17 +159,14 @@ def state_gradients(
         total = loss(y).sum()
     if not layer.is_causal or any([h_t.dim() for h_t in states] != [2] * x.shape[1] for states in recorded.values()):
         raise EnsueError(f"{type(layer).__name__} has no state that is carried from position to position")
-    return torch.stack([_square_norms(total, states) for states in recorded.values()]).sum(0).sqrt()
-
-
-def _square_norms(total: Tensor, states: list[Tensor]) -> Tensor:
-    """Return the squared norms (B, T) of ∂total/∂h_t, which are 0 for a state that does not affect the loss."""
-    gradients = torch.autograd.grad(total, states, retain_graph=True, allow_unused=True, materialize_grads=True)
-    return torch.stack([gradient.square().sum(-1) for gradient in gradients], dim=1)
+    options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}  # else None
+    gradients = (torch.autograd.grad(total, states, **options) for states in recorded.values())
+    squares = [torch.stack([gradient.square().sum(-1) for gradient in of_tap], dim=1) for of_tap in gradients]
+    return torch.stack(squares).sum(0).sqrt()
 
 
 def build_layer(encoder: str, *, d_model: int) -> SequenceLayer:
-    """Return an encoder for the copy task. Raises EnsueError for an unknown name or an invalid size."""
+    """Return an encoder for the copy task. Raise EnsueError for an unknown name or an invalid size."""
     if encoder not in RECURRENT_ENCODERS:
         problem = f'no encoder "{encoder}"{nearest(encoder, RECURRENT_ENCODERS)}'
         if encoder in ENCODER_KINDS:

@@ -97,7 +97,7 @@ def _download_run(repository: Repository, folder: Path, prefix: str) -> None:
 
 
 def _download_file(repository: Repository, folder: Path, name: str, entry: FileEntry) -> None:
-    """Download a file, unless it is cached. Raises RunError unless a new file has the checksum of the manifest."""
+    """Download a file, unless it is cached. Raise RunError unless a new file has the checksum of the manifest."""
     is_cached = (folder / name).exists()
     path = repository.file(name, size=entry.bytes)
     if is_cached:  # RunDirectory checks cached files, like the files of every run

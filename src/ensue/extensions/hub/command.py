@@ -13,12 +13,12 @@ from ensue.console.output import importing_torch
 
 def push(
     run: cli.RunArgument,
-    name: Annotated[str, Argument(help="The repository of the hub, OWNER/NAME.")],
+    name: Annotated[str, Argument(help="The repository on the Hub, OWNER/NAME.")],
     license: Annotated[str, Option(help="The license, such as mit or cc-by-4.0; default: as in the card.")] = "",
     language: Annotated[str, Option(help="The language, such as en.")] = "",
     private: Annotated[bool, Option("--private", help="Create a private repository.")] = False,
 ) -> None:
-    """Upload a model, with its card, to the hub of Hugging Face."""
+    """Upload a model, with its card, to the Hugging Face Hub."""
     from ensue.runs.schema import existing_run
 
     run = existing_run(run)  # before torch is imported, which takes seconds

@@ -38,7 +38,7 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
 
     Args:
         run: The run directory.
-        name: The repository of the hub, OWNER/NAME.
+        name: The repository on the Hub, OWNER/NAME.
         license: The license for the metadata of the card, such as "mit". Metadata in the run's README.md override it.
         language: The language for the metadata of the card, such as "en".
         private: Whether a new repository is private.
@@ -59,7 +59,8 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
         target = Path(folder) / "run"
         names = copy_without_paths(source, target)
         with repository.errors_in_one_line("README.md"):
-            card = hub.ModelCard(card_of(source))
+            short_card = f"# {source.path.name}\n\nA {source.recipe.what} ({source.recipe.describe()}).\n"
+            card = hub.ModelCard(source.card or short_card)
         metadata = _make_metadata(hub, source, repository, license=license, language=language)
         card.data = hub.ModelCardData(**{**metadata, **card.data.to_dict()})
         if not card.data.license:
@@ -81,11 +82,6 @@ def license_of(run: str | Path) -> str:
     return match[1].strip("\"'") if match else ""
 
 
-def card_of(run: RunDirectory) -> str:
-    """Return the card of a run, or a short card if the run has none."""
-    return run.card or f"# {run.path.name}\n\nA {run.recipe.what} ({run.recipe.describe()}).\n"
-
-
 def final_records(run: RunDirectory) -> list[dict[str, Any]]:
     """Return the records of the best validation, without its sample, and of the test, as far as they exist."""
     best = {record["kind"]: record for record in MetricsLog(run.metrics).records() if record.get("best", True)}
@@ -95,7 +91,7 @@ def final_records(run: RunDirectory) -> list[dict[str, Any]]:
 def copy_without_paths(source: RunDirectory, target: Path, others: Sequence[RunDirectory] = ()) -> dict[str, str]:
     """Copy a run with its pictures, with `others` as further origins, and shorten local paths in the copy.
 
-    Returns the short names by path. Raises RunError if the run is damaged or has no weights.
+    Return the short names by path. Raise RunError if the run is damaged or has no weights.
     """
     assert source.weights_entry  # raises if the run has no weights
     copy_run(source, target)

@@ -40,7 +40,7 @@ class Repository(NamedTuple):
 
     @classmethod
     def parse(cls, address: str) -> Self:
-        """Return the repository of `hf:NAME` or `hf:NAME@REVISION`. Raises RunError for an invalid address."""
+        """Return the repository of `hf:NAME` or `hf:NAME@REVISION`. Raise RunError for an invalid address."""
         match = re.fullmatch(rf"{PREFIX}(?!.*\.\.)([\w./-]+)(?:@(\w[\w./-]*))?", address)
         if match is None:
             raise RunError(f"{address}: expected an address such as hf:NAME or hf:NAME@REVISION")
@@ -52,7 +52,7 @@ class Repository(NamedTuple):
     def file(self, name: str, *, size: int | None = None, max_bytes: int | None = None) -> Path:
         """Return the path of a file in the cache, after a download if necessary.
 
-        `name` is its path in the repository. It has `size` bytes, or at most `max_bytes`. Raises MissingFileError if
+        `name` is its path in the repository. It has `size` bytes, or at most `max_bytes`. Raise MissingFileError if
         the repository has no such file, or if it is not cached and this process is offline, and RunError if the file
         cannot be downloaded or has another size.
         """
@@ -82,7 +82,7 @@ class Repository(NamedTuple):
             return Path(hub.hf_hub_download(self.name, name, revision=self.revision))
 
     def package(self, *, uploads: bool = False) -> Any:
-        """Import huggingface_hub. Raises EnsueError if it is not installed, and RunError for uploads while offline."""
+        """Import huggingface_hub. Raise EnsueError if it is not installed, and RunError for uploads while offline."""
         if find_spec("huggingface_hub") is None:
             raise EnsueError(f"{self} needs the package huggingface_hub: pip install 'ensue[hub]'")
         if is_unset := uploads and _OFFLINE_VARIABLE not in os.environ:

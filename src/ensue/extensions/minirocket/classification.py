@@ -41,9 +41,9 @@ MAX_DILATIONS = 32
 MAX_POSITIONS = 1 << 14
 """The maximum number of positions of a batch, unless it is one series."""
 MAX_VALUES = 100_000_000
-"""The maximum number of features of all training series, 400 MB."""
+"""The maximum number of values in the features of all training series (400 MB)."""
 MARGIN = 1e-5
-"""The margin above thresholds, relative to the largest one, so that rounding does not decide between equal values."""
+"""The margin above thresholds, relative to the largest threshold. Rounding then does not separate equal values."""
 GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 
 
@@ -92,12 +92,12 @@ class MiniRocket(nn.Module):
         generator = torch.Generator().manual_seed(self.seed)
         levels = torch.split(torch.arange(1, self.d_out // NUM_KERNELS + 1) * GOLDEN_RATIO % 1, self.counts)
         thresholds = []
-        for number, some_levels in enumerate(levels):
+        for number, dilation_levels in enumerate(levels):
             rows = torch.randint(num_series, (NUM_KERNELS,), generator=generator)  # the series of each kernel
             pairs = (
                 (v[0, k] for v in self._convolve(number, *read(row))) for k, row in enumerate(torch.split(rows, 1))
             )
-            quantiles = torch.stack([outputs[is_inside].quantile(some_levels) for outputs, is_inside in pairs])
+            quantiles = torch.stack([outputs[is_inside].quantile(dilation_levels) for outputs, is_inside in pairs])
             thresholds.append((quantiles + MARGIN * quantiles.abs().max()).flatten())
         self.thresholds.copy_(torch.cat(thresholds))
         shares = torch.cat([self._shares(*read(rows)) for rows in torch.split(torch.arange(num_series), 256)])
@@ -125,7 +125,7 @@ class MiniRocket(nn.Module):
     def _convolve(
         self, number: int, x: Tensor, mask: Tensor | None
     ) -> tuple[Float[Tensor, "B K T"], Bool[Tensor, "B K T"]]:
-        """Return the outputs of all kernels with a dilation, and whether positions are inside of the series."""
+        """Return the outputs of all kernels with dilation `number`, and whether positions are inside of the series."""
         dilation, positions = self.dilations[number], torch.arange(x.shape[1], device=x.device)
         margin = dilation * (SIZE // 2)
         outputs = F.conv1d(mask_padding(x, mask).mT, self.kernels[number], dilation=dilation, padding=margin)
@@ -203,7 +203,7 @@ class MiniRocketPipeline(FrameClassificationPipeline):
     """The pipeline of a classifier by MiniRocket."""
 
     def inspect(self, series: Any) -> Inspection:
-        raise EnsueError("a classifier by MiniRocket has no page; classify-frames trains one that has")
+        raise EnsueError("a classifier by MiniRocket has no inspection page; a model of classify-frames has a page")
 
     def describe(self) -> ModelDescription:
-        raise EnsueError("a classifier by MiniRocket cannot be exported; classify-frames trains one that can")
+        raise EnsueError("a classifier by MiniRocket cannot be exported; a model of classify-frames can be exported")
