@@ -17,7 +17,7 @@ from ensue.library import load, train
 from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.labeling import pipeline as module
 from ensue.tasks.labeling.job import LabelingJob
-from ensue.tasks.labeling.page import aligned
+from ensue.tasks.labeling.page import format_aligned
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.tagged_sentence import LabeledSpan, LabeledWord, TaggedSentence
 from ensue.text.schemes import encode, spans
@@ -516,7 +516,7 @@ def test_a_terminal_has_a_line_for_each_layer_of_spans() -> None:
     words = tuple(
         LabeledWord(word, label, 0, 0) for word, label in (("Bank", "B-ORG"), ("Lima", "B-LOC|I-ORG"), ("grew", "O"))
     )
-    shown = aligned(TaggedSentence("", words, has_spans=True, overlap=True), 80)
+    shown = format_aligned(TaggedSentence("", words, has_spans=True, overlap=True), 80)
     assert [re.sub(r"\x1b\[[\d;]*m", "", line).split() for line in shown.splitlines()] == [
         ["Bank", "Lima", "grew"], ["B-ORG", "I-ORG", "O"], ["O", "B-LOC", "O"],
     ]  # fmt: skip

@@ -211,4 +211,4 @@ def test_the_protocol_says_how_it_reads() -> None:
     lstm, transformer = model_of(CARRIED["lstm"]), model_of(attention(8))
     assert describe_protocol(lstm) == "read once from beginning to end, state carried"
     assert describe_protocol(lstm, 32).endswith("in 32 parts, each warmed up on the 512 tokens before it")
-    assert "windows of 8 tokens that move on by 4" in describe_protocol(transformer, 32)
+    assert "windows of 8 tokens with a stride of 4" in describe_protocol(transformer, 32)

@@ -156,7 +156,7 @@ def test_equal_texts_are_pairs_with_the_first_and_too_many_pairs_are_refused(mon
     assert [pair[:2] for pair in equal] == [(0, row) for row in range(1, 4000)]
     similar = np.eye(9, dtype=np.float32) + 100
     monkeypatch.setattr("ensue.tasks.vectors.contextual.MAX_PAIRS", 35)
-    with pytest.raises(EnsueError, match=r"more than 35 pairs are similar; expected a higher bound than 0\.9"):
+    with pytest.raises(EnsueError, match=r"more than 35 pairs are similar; expected a higher threshold than 0\.9"):
         list(near_duplicates(similar, 0.9))
 
 

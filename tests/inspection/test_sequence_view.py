@@ -8,7 +8,7 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.tasks.sequence_to_sequence import page as pages
-from ensue.tasks.sequence_to_sequence.page import MAX_TOKENS, CandidateBox, boxes
+from ensue.tasks.sequence_to_sequence.page import MAX_TOKENS, CandidateBox, list_boxes
 from ensue.tasks.sequence_to_sequence.view import SequenceView
 from inspection.small import HARD, Node, number, parsed, translator
 from inspection.translators import MODELS, SOURCE
@@ -94,7 +94,7 @@ def drawn() -> tuple[SequenceView, list[CandidateBox], Node]:
     pipeline = translator(**MODELS["additive"]).with_search(max_tokens=8, width=3, length_penalty=0.0)
     inspection = pipeline.inspect(SOURCE)
     assert inspection.view.search is not None
-    return inspection.view, boxes(inspection.view.search, pipeline.search), parsed(inspection.page)
+    return inspection.view, list_boxes(inspection.view.search, pipeline.search), parsed(inspection.page)
 
 
 def test_the_output_is_a_path_through_the_search(drawn: tuple[SequenceView, list[CandidateBox], Node]) -> None:

@@ -111,7 +111,7 @@ def test_units_that_there_are_not(off: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"at": 1}, "nothing is read before token 1 that could explain it"),
+        ({"at": 1}, "at is 1; no token is read before token 1, so it has no explanation"),
         ({"at": -1}, "at is -1; expected a whole number from 0 to 7"),
         ({"at": 8}, "at is 8; expected a whole number from 0 to 7"),
         ({"token": "ab"}, '"ab" is 2 tokens of this model; expected one'),

@@ -260,7 +260,7 @@ def test_one_key_adds_vectors_of_a_run_to_a_linear_model(tmp_path: Path) -> None
     with pytest.raises(RecipeError, match=r"by-run is a classifier; expected a table of word vectors"):
         run_tiny(recipe(tmp_path / "by-run"), tmp_path / "other")
     for key, value in (("features.d_words", 8), ("encoder.kind", "lstm"), ("head.d_hidden", 4), ("head.dropout", 0.1)):
-        with pytest.raises(RecipeError, match=r"no layers or features but features\.vectors"):
+        with pytest.raises(RecipeError, match=r"no layers or features other than features\.vectors"):
             recipe(vectors, **{key: value})
 
 

@@ -13,7 +13,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.notices import Notice
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.vectors.contextual import POOLINGS, pooled_words
+from ensue.tasks.vectors.contextual import POOLINGS, pool_words
 from ensue.tasks.words import pipeline as word_pipelines
 from ensue.tasks.words.pipeline import ContextualFeatures, to_float16
 from training.contextual import CPU, WORDS, features, of, silent, texts_of
@@ -40,8 +40,8 @@ def test_kept_is_worked_out(origin: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (one,) = features(tagging(origin, features=of(origin, layers=[-1, 0]))).origins
     texts = texts_of(WORDS)
     words = Ragged(texts.words.ids, texts.starts)
-    kept = one.cached(words, texts.words.values, silent)
-    (computed,) = ContextualFeatures([one]).computed(WORDS)
+    kept = one.load_or_compute(words, texts.words.values, silent)
+    (computed,) = ContextualFeatures([one]).vectors_on_demand(WORDS)
     for rows in ([0, 1, 2, 3, 4], [4, 1], [1], [2, 0]):
         found, expected = kept.rows(np.array(rows)), computed.rows(np.array(rows))
         assert found.shape == expected.shape == (len(rows), max(len(WORDS[row]) for row in rows), 2, 8)
@@ -50,7 +50,7 @@ def test_kept_is_worked_out(origin: Path, monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_allclose(kept.rows(np.array([0]))[0], layers[[2, 0]].transpose(1, 0, 2), atol=2e-3)
     assert isinstance(kept, word_pipelines.CachedVectors)
     assert len(kept.file) == 1 + 3 + 3 + 40  # a text that comes again is kept once
-    part = one.cached(Ragged(texts.words.ids, texts.starts[2:]), texts.words.values, silent)
+    part = one.load_or_compute(Ragged(texts.words.ids, texts.starts[2:]), texts.words.values, silent)
     np.testing.assert_array_equal(part.rows(np.array([0, 2])), kept.rows(np.array([2, 4])))
 
 
@@ -61,16 +61,16 @@ def test_what_is_kept_is_read_again_unless_it_is_damaged(
     (one,) = features(tagging(names, features=of(origin))).origins
     texts = texts_of(WORDS)
     words, row = Ragged(texts.words.ids, texts.starts), np.array([0])
-    before = one.cached(words, texts.words.values, silent).rows(row)
+    before = one.load_or_compute(words, texts.words.values, silent).rows(row)
     (entry,) = [found for found in cache.cached_files() if "vectors" in found.kind.noun]
     stamp = entry.path.stat().st_ino
-    assert np.array_equal(one.cached(words, texts.words.values, silent).rows(row), before)
+    assert np.array_equal(one.load_or_compute(words, texts.words.values, silent).rows(row), before)
     assert entry.path.stat().st_ino == stamp
     entry.path.write_bytes(entry.path.read_bytes()[:-1])
-    assert np.array_equal(one.cached(words, texts.words.values, silent).rows(row), before)
+    assert np.array_equal(one.load_or_compute(words, texts.words.values, silent).rows(row), before)
     assert entry.path.stat().st_size == entry.size
     (other,) = features(tagging(names, features=of(origin, pooling="last"))).origins
-    other.cached(words, texts.words.values, silent)
+    other.load_or_compute(words, texts.words.values, silent)
     assert len([found for found in cache.cached_files() if "vectors" in found.kind.noun]) == 2
 
 
@@ -82,7 +82,7 @@ def test_it_is_told_how_much_is_worked_out(
     (one,), texts = features(tagging(names, features=of(origin))).origins, texts_of(WORDS)
     told: list[tuple[str, float]] = []
     for _ in range(2):  # the second time it is there
-        one.cached(Ragged(texts.words.ids, texts.starts), texts.words.values, lambda *what: told.append(what))
+        one.load_or_compute(Ragged(texts.words.ids, texts.starts), texts.words.values, lambda *what: told.append(what))
     assert [what for what, _ in told] == [f"layers of {origin}"] * 2
     assert [share for _, share in told] == [6 / 46, 1.0]
 
@@ -93,12 +93,12 @@ def test_what_the_cache_cannot_hold_is_worked_out_again(
     """The same numbers, and a line that says what is faster."""
     (one,), texts = features(tagging(names, features=of(origin))).origins, texts_of(WORDS)
     words, forms, rows = Ragged(texts.words.ids, texts.starts), texts.words.values, np.array([0, 3])
-    kept = one.cached(words, forms, silent)
+    kept = one.load_or_compute(words, forms, silent)
     monkeypatch.setattr(word_pipelines, "size_limit", lambda: 1_000)
     with pytest.warns(
         Notice, match=r"the layers of .*masked for 49 words are more than the cache holds, and are computed"
     ):
-        again = one.cached(words, forms, silent)
+        again = one.load_or_compute(words, forms, silent)
     assert isinstance(again, word_pipelines.ComputedVectors)
     np.testing.assert_allclose(again.rows(rows).astype(float), kept.rows(rows).astype(float), atol=2e-3)
 
@@ -136,7 +136,7 @@ def test_words_are_pooled_one_by_one(pooling: str) -> None:
     random = np.random.default_rng(0)
     counts, pool = [2, 0, 1, 3, 0], POOLINGS[pooling]
     vectors = random.normal(size=(2, 6, 4)).astype(np.float32)
-    found = pooled_words(vectors, counts, pool)
+    found = pool_words(vectors, counts, pool)
     assert found.shape == (2, 5, 4)
     for word, (begin, count) in enumerate(zip([0, 2, 2, 3, 6], counts, strict=True)):
         for layer in range(2):

@@ -12,7 +12,7 @@ from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import read_tensors
-from ensue.tasks.language_modeling.job import LanguageModeling, language_modeling
+from ensue.tasks.language_modeling.job import LanguageModeling, make_task
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.texts.corpus import read_corpus
 from ensue.training.gradients import step_seed
@@ -28,9 +28,7 @@ def trainer_of(recipe: Recipe, tmp_path: Path, dtype: torch.dtype = torch.float3
     model = LanguageModelParts(corpus.tokenizer).build(recipe).to(dtype)
     run = RunDirectory(tmp_path / "loop")
     run.path.mkdir(exist_ok=True)
-    return Trainer(
-        model, language_modeling(recipe, corpus), recipe.train, run, precision="float32", reporter=Reporter()
-    )
+    return Trainer(model, make_task(recipe, corpus), recipe.train, run, precision="float32", reporter=Reporter())
 
 
 def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
@@ -82,8 +80,8 @@ def test_state_is_dropped_at_the_start_of_an_epoch(text: Path, tmp_path: Path) -
     trainer.step()
     steps = trainer.task.steps_per_epoch
     first, second = trainer.task.lazy_batch(steps, trainer.device), trainer.task.lazy_batch(1, trainer.device)
-    assert trainer.task.carried(trainer.model, second, trainer.state) is trainer.state
-    assert trainer.task.carried(trainer.model, first, trainer.state) is None
+    assert trainer.task.carry_state(trainer.model, second, trainer.state) is trainer.state
+    assert trainer.task.carry_state(trainer.model, first, trainer.state) is None
 
 
 def test_clipping_bounds_the_global_norm(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +107,7 @@ def test_reset_drops_the_state_of_some_rows(text: Path, tmp_path: Path) -> None:
     batch, dropped = trainer.task.lazy_batch(1, trainer.device), 0
     for step in range(100):
         torch.manual_seed(step)
-        after = next(leaves(trainer.task.carried(trainer.model, batch, trainer.state)))
+        after = next(leaves(trainer.task.carry_state(trainer.model, batch, trainer.state)))
         zero = (after == 0).all(-1)
         torch.testing.assert_close(after[~zero], before[~zero], rtol=0, atol=0)
         dropped += int(zero.sum())

@@ -41,7 +41,7 @@ def task_names() -> list[str]:
 
 
 def has_task(name: object) -> bool:
-    """Return whether there is a task of this name."""
+    """Return whether a task has this name."""
     return isinstance(name, str) and name in task_names()
 
 

@@ -49,11 +49,11 @@ class TaskEntry:
     command as the next step. The options of commands are the arguments of the pipeline's methods (`options`).
     """
     judged_by: tuple[str, ...]
-    """The metrics for selecting the best checkpoint, keys of `Scores.as_json`. `Task.judged_by` is one of them."""
+    """The metrics for selecting the best checkpoint, keys of `TaskScores.as_json`. `Task.judged_by` is one of them."""
     files: tuple[str, ...] = ("tokenizer.json",)
     """The files of a run of this task in addition to the files of every run."""
     pipeline_tag: str = ""
-    """The name of the task on the hub of Hugging Face."""
+    """The name of the task on the Hugging Face Hub."""
 
     @property
     def what(self) -> str:

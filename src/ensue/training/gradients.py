@@ -67,7 +67,7 @@ class Gradients:
             if self.group.size > 1:
                 rows = RowSlice(self.local_rows(batch.rows, micro_batches).to(self.device), batch.rows)
             with drawing_rows(rows):
-                state = self.task.carried(self.skeleton, batch, state)
+                state = self.task.carry_state(self.skeleton, batch, state)
             if not self.model.training:  # train() is slow, since it visits all modules
                 self.model.train()
             self.total, self.count, self.flattened = torch.zeros((), device=self.device), 0, []

@@ -123,7 +123,7 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, BidirectionalBatch]
     def initial_state(self, model: BidirectionalModel) -> State:
         return model.init_state(self.batches.batch_size) if isinstance(self.batches, Segments) else None
 
-    def carried(self, model: BidirectionalModel, batch: LazyBatch[BidirectionalBatch], state: State) -> State:
+    def carry_state(self, model: BidirectionalModel, batch: LazyBatch[BidirectionalBatch], state: State) -> State:
         """Return the state before the next segment: None at the start of an epoch, else with some rows reset."""
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 

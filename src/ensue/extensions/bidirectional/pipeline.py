@@ -30,7 +30,7 @@ from ensue.tasks.contract.token_scores import Surprisals, TokenScore
 from ensue.tasks.texts.export_encoder import ExportEncoder
 from ensue.tasks.texts.framing import batches_by_length
 from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
-from ensue.tasks.vectors.contextual import ContextualPipeline, TextVectors, Vectors, checked_layer, pooling_of
+from ensue.tasks.vectors.contextual import ContextualPipeline, TextVectors, Vectors, pooling_of, resolve_layer
 from ensue.text.tokenizer import WordTokenizer
 from ensue.types import State
 
@@ -113,7 +113,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
             Vectors (N, d); zeros for a text without words.
         """
         texts = checked_texts(texts, "texts", are_lists=False)
-        pool, layer = pooling_of(pooling), checked_layer(layer, self.num_layers)
+        pool, layer = pooling_of(pooling), resolve_layer(layer, self.num_layers)
         vectors = np.zeros((len(texts), self.d_layers), np.float32)
         for start in range(0, len(texts), BATCH_TEXTS):
             batch = self.layers_of_words([self.words_of(text) for text in texts[start : start + BATCH_TEXTS]])

@@ -360,7 +360,7 @@ class MarkupAdapter(WriterAdapter):
 
     name = "markup"
 
-    def adapted(self, item: Pair) -> Pair:
+    def adapt(self, item: Pair) -> Pair:
         return item._replace(sources=(split_markup(item.sources[0]).plain,))
 
     def written(self, writer: SequencePipeline, items: Sequence[Pair]) -> list[Output]:

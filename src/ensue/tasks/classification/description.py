@@ -9,7 +9,7 @@ from ensue.models.classifier import Pooled, real_keys
 from ensue.nn.layer import mask_padding
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.contract.description import ClassOutput, ModelDescription, TensorFunction, mask_of
-from ensue.tasks.words.export_inputs import WithOrigins, WordExportInputs
+from ensue.tasks.words.export_inputs import ModelWithOrigins, WordExportInputs
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.labels import Classes
 
@@ -21,7 +21,7 @@ def describe(
     bag = pipeline.model.bag
     words = WordExportInputs(pipeline, keys=bag is not None)
 
-    def pooled_text(module: WithOrigins, inputs: Any, suffix: str) -> Pooled:
+    def pool_text(module: ModelWithOrigins, inputs: Any, suffix: str) -> Pooled:
         model: Any = module.model
         if model.pooling is not None:
             x = words.features(module, inputs, suffix)
@@ -29,7 +29,7 @@ def describe(
             x = words.numbers(inputs, suffix).unsqueeze(-1)[..., :0].float()
         return model.pooled(x, words.keys(inputs, suffix), words.mask(inputs, suffix))
 
-    def pooled_tuned(module: WithOrigins, inputs: Any) -> list[Pooled]:
+    def pool_tuned(module: ModelWithOrigins, inputs: Any) -> list[Pooled]:
         """Return the pooled outputs of fine-tuned layers, which read a text or a pair together."""
         model: Any = module.model
         slots = words.slots(module, inputs)
@@ -39,12 +39,12 @@ def describe(
         keys = [real_keys(words.keys(inputs, s), words.mask(inputs, s)) for s in words.suffixes if bag is not None]
         return [Pooled(vector, keys_of_text) for keys_of_text in keys] or [Pooled(vector, slots[..., 0])]
 
-    def classify(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:
+    def classify(module: ModelWithOrigins, **inputs: Any) -> dict[str, Tensor]:
         model: Any = module.model
         if words.tuned is None or model.pooling is None:
-            texts = [pooled_text(module, inputs, suffix) for suffix in words.suffixes]
+            texts = [pool_text(module, inputs, suffix) for suffix in words.suffixes]
         else:
-            texts = pooled_tuned(module, inputs)
+            texts = pool_tuned(module, inputs)
         logits = model.logits_of(texts)
         return {"probabilities": model.probabilities(logits), "logits": logits}
 
@@ -52,7 +52,7 @@ def describe(
     settings = words.settings() | {"classes": labels.to_json(), "most": data.max_tokens, "keep": data.keep}
     settings["pair"] = pipeline.model.pair
     return ModelDescription(
-        words.described(max_words=data.max_tokens, truncation_keeps=data.keep, max_read=pipeline.recipe.max_words),
+        words.describe(max_words=data.max_tokens, truncation_keeps=data.keep, max_read=pipeline.recipe.max_words),
         ClassOutput(labels), pipeline.model, (function,), words.model, ("classifier", *words.programs), settings,
         words.tokenizers, data_set,
     )  # fmt: skip

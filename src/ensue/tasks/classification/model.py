@@ -28,7 +28,7 @@ def document_source(
     data: ClassificationData, location: Data | Lines, *, like: DocumentLayout | None = None,
     is_labeled: bool = True, labels: Collection[str] = (), group: str = "", columns: Mapping[str, str] | None = None,
 ) -> DocumentSource:  # fmt: skip
-    """Return the reader of a file of texts, with the user's `columns`, else those of `like`, else of the recipe."""
+    """Return the reader of a file of texts. The columns come from `columns`, else from `like`, else from the recipe."""
     header = {"auto": None, "yes": True, "no": False}[data.header]
     choice = DocumentChoice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)
     if columns:
@@ -55,8 +55,8 @@ def check_document(document: Document, num_texts: int, *, multiple: bool) -> Non
 
 
 def describe_reading(data: ClassificationData, longer: str) -> str:
-    """Return a sentence about truncation and segments. `longer` is its beginning if texts are truncated, such as "3 of
-    9 texts are longer:"; "" if no text is truncated.
+    """Return a sentence about truncation and segments. `longer` is the beginning of the sentence if texts are
+    truncated, such as "3 of 9 texts are longer:"; "" if no text is truncated.
     """
     if data.segment_tokens:
         return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
@@ -129,7 +129,7 @@ class ClassifierParts(WordParts):
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
         labels = run.read_json("labels.json", Classes.from_json)
-        return cls(**cls.shared(run), labels=labels, pair=run.config["pair"], ngrams=run.config.get("ngrams"))
+        return cls(**cls.read_fields(run), labels=labels, pair=run.config["pair"], ngrams=run.config.get("ngrams"))
 
     def subwords(self, recipe: ClassificationRecipe) -> SubwordReader | None:
         return subword_reader(recipe, self.tuned)

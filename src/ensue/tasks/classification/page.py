@@ -1,13 +1,13 @@
 """The page about a text or a pair of texts in a classifier."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ensue.inspection.attributions import Integrated
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
@@ -24,7 +24,7 @@ MAX_LABELS = 25
 """The maximum number of labels on a page."""
 MAX_RANKED_WORDS = 8
 """The maximum number of words in the lists of words for and against a label."""
-MAX_WORD_CHARACTERS = 60
+clip_word = partial(clipped, max_characters=60)
 
 
 def inspect_texts(
@@ -37,7 +37,7 @@ def inspect_texts(
 
 
 def classifier_sections(views: Sequence[ClassifierView], texts: Sequence[ShownText], labels: Classes) -> list[Section]:
-    """Return all sections."""
+    """Return the sections of the page about `texts`, a text or a pair."""
     label, probabilities = labels.names[views[0].label], views[0].probabilities
     threshold = labels.threshold if labels.multiple else None
     keys = [f"{side}-" for side in range(len(views))]
@@ -95,9 +95,11 @@ def _integrated_sections(
     if len(integrated) < len(views):
         return []
     maximum = max((float(np.abs(sums.shares).max(initial=0.0)) for sums in integrated), default=0.0)
-    weights = [_weigh_integrated(view.words, sums, maximum) for view, sums in zip(views, integrated, strict=True)]
-    triples = zip(texts, weights, keys, strict=True)
-    shown = [weighted_text(text, of_words, key=key) for text, of_words, key in triples]
+    shown = []
+    for view, sums, text, key in zip(views, integrated, texts, keys, strict=True):
+        pairs = zip(view.words, sums.shares.tolist(), strict=True)
+        weights = [_make_weight(share, maximum, f"{clip_word(word)}: {signed(share, 4)}") for word, share in pairs]
+        shown.append(weighted_text(text, weights, key=key))
     content = {"label": label, "most": maximum, "sums": integrated, "texts": shown}
     return [Section("Integrated gradients", "tasks/classification/integrated.html", content)]
 
@@ -107,24 +109,15 @@ def _make_weight(strength: float, maximum: float, title: str, *, is_unknown: boo
     return Weight(abs(strength) / maximum if maximum else 0.0, kind, title, is_unknown)
 
 
-def _weigh_integrated(words: Sequence[str], integrated: Integrated, maximum: float) -> list[Weight]:
-    pairs = zip(words, integrated.shares.tolist(), strict=True)
-    return [_make_weight(share, maximum, f"{_clip_word(word)}: {signed(share, 4)}") for word, share in pairs]
-
-
 def _weigh_contributions(view: ClassifierView, label: str, maximum: float) -> list[Weight]:
     weights = []
     for group, probability, log_odds in view.contributions:
         effect = f"without it P({label}) = {probability:.4f}, log-odds {signed(-log_odds, 4)}"
         for word in group:
             is_unknown = not view.is_known[word]
-            title = f"{_clip_word(view.words[word])}{' (unknown word)' * is_unknown}: {effect}"
+            title = f"{clip_word(view.words[word])}{' (unknown word)' * is_unknown}: {effect}"
             weights.append(_make_weight(log_odds, maximum, title, is_unknown=is_unknown))
     return weights
-
-
-def _clip_word(word: str) -> str:
-    return clipped(word, MAX_WORD_CHARACTERS)
 
 
 def _rank_words(views: Sequence[ClassifierView], keys: Sequence[str], label: str) -> list[tuple[str, list[Any]]]:
@@ -149,7 +142,7 @@ def _weigh_pooling(
     for view, text, key, weights in zip(views, texts, keys, values, strict=True):
         maximum = float(weights.max(initial=0.0))
         marked = [
-            Weight(float(weight) / maximum, "weight", f"{_clip_word(word)}: {name} {plain(100 * float(weight))} %")
+            Weight(float(weight) / maximum, "weight", f"{clip_word(word)}: {name} {plain(100 * float(weight))} %")
             for word, weight in zip(view.words, weights, strict=True)
         ]
         shown.append(weighted_text(text, marked, key=key))

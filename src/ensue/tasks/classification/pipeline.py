@@ -65,7 +65,7 @@ class Classified(Shown):
     def table_rows(self) -> list[dict[str, Any]]:
         """Return a row with the texts, the labels with commas between them, and the probability of the first label."""
         names = ["text"] if len(self.texts) == 1 else ["text1", "text2"]
-        texts = {key: value for key, value in self.as_json().items() if isinstance(value, str)}  # the name of a series
+        texts = {key: value for key, value in self.as_json().items() if isinstance(value, str)}  # a series has its name
         texts = texts or dict(zip(names, self.texts, strict=True))
         return [{**texts, "label": ",".join(self.labels), "probability": round(self.probability, 6)}]
 
@@ -96,7 +96,7 @@ class ThresholdMixin:
         return changed(self, at_least=at_least)
 
 
-def colored(text: str, labels: Sequence[str], probabilities: dict[str, float]) -> str:
+def format_colored(text: str, labels: Sequence[str], probabilities: dict[str, float]) -> str:
     """Return a line for a terminal: the labels of a text on colored backgrounds, then the text."""
     line = Text()
     for label in labels or ("-",):
@@ -176,7 +176,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         return inspect_texts(self.model, reads, shown, self.labels, facts)
 
     def classify(self, documents: Iterable[Document], shard: Shard = UNSHARDED) -> Iterator[LabelsOfDocument]:
-        """Yield the labels of a stream of documents, or of a shard of it, in order and in constant memory.
+        """Yield the labels of a stream of documents, or of a shard of the stream, in order and in constant memory.
 
         Raises:
             DataError: A document has the wrong number of texts.
@@ -195,10 +195,11 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         self, chunk: list[SplitDocument], forms: FormTable, numbers: Ragged
     ) -> Iterator[LabelsOfDocument]:
         texts = _by_side(chunk)
+        subwords = None if self.subwords is None else self.subwords.texts(*texts)
         probabilities = classify_words(
             self.model, [forms] * len(texts),
             [numbers.slice(side * len(chunk), (side + 1) * len(chunk)) for side in range(len(texts))],
-            list(map(self.contextual.computed, texts)), None if self.subwords is None else self.subwords.texts(*texts),
+            list(map(self.contextual.vectors_on_demand, texts)), subwords,
         )  # fmt: skip
         is_new = forms.lacks.cpu().numpy()[numbers.values] & NEW_WORD
         known = np.concatenate(([0], is_new == 0)).cumsum()[numbers.starts]
@@ -259,7 +260,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
             if as_json:
                 yield json.dumps(Classified(document.texts, labels, by_label).as_json(), ensure_ascii=False) + "\n"
             elif color and source.layout.format == "plain":
-                yield colored(document.texts[0], labels, by_label)
+                yield format_colored(document.texts[0], labels, by_label)
             else:
                 yield source.write(document, labels, [by_label[label] for label in labels] or [max(by_label.values())])
         if not as_json and shard.is_last:

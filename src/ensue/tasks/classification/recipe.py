@@ -85,4 +85,4 @@ class ClassificationRecipe(WordsRecipe):
         )  # fmt: skip
         if self.is_gradient_free and (any(errors) or self.train.steps != 1):
             needs = 'ngrams, ngram_weights = "idf", no dropout, no smoothing, train.steps = 1, and no layers'
-            yield f'has head.solver = "lbfgs", which needs {needs} or features but features.vectors'
+            yield f'has head.solver = "lbfgs", which needs {needs} or features other than features.vectors'

@@ -72,7 +72,8 @@ class ClassifiedTexts(NamedTuple):
 
 class Classification(BucketedTask[Classifier, ClassBatch]):
     """Classification in batches of similar length. The score is accuracy, or micro F1 for several labels. `balanced` is
-    whether losses have weights that are inverse to the frequencies of labels. `soft` (N, K) are a teacher's.
+    whether losses are weighted by inverse frequencies of labels. `soft` (N, K) are probabilities of a teacher, and
+    `folds` (N,) the folds of the texts for a linear classifier (`head.solver = "lbfgs"`).
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
     ) -> None:  # fmt: skip
         self.train, self.valid, self.labels, self.folds = train, valid, labels, folds
         self.cross_validated: NDArray[np.float32] | None = None
-        """After `update`, the probabilities (N, K) from cross-validation, of models trained on other folds."""
+        """The probabilities (N, K) of labels by models trained on other folds, set by `update`."""
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
         label_targets: NDArray[Any] = (labels.matrix if labels.multiple else labels.label_ids)(train.labels)
         self.shares = shares = labels.frequencies(label_targets)

@@ -46,7 +46,7 @@ def check_num_units(
     text_and_unit: str, count: int, limit: int, encoder: WordsEncoderSpecification, *, table: str, advice: str,
     path: str, line: int,
 ) -> None:  # fmt: skip
-    """Raise DataError, with file and line, if `count` is above `limit`. A `text_and_unit` is "a sentence of words"."""
+    """Raise DataError, with file and line, if `count` is above `limit`; `text_and_unit`: such as "a text of words"."""
     if count <= limit:
         return
     is_context = isinstance(encoder, TransformerEncoder) and limit == encoder.context
@@ -61,7 +61,7 @@ MAX_SHARDS = 1_000_000
 MIN_PROGRESS_STEP, MAX_PROGRESS = 0.001, 0.99
 """The minimum increase between two reports of progress from 0 to 1, and the maximum progress before the end."""
 ALL_CHUNKS = range(1 << 62)
-"""The indices of all chunks of an input, whose number is unknown."""
+"""The indices of all chunks of an input with an unknown number of chunks."""
 
 
 def chunks(
@@ -85,10 +85,10 @@ def chunks(
 
 @contextmanager
 def report_progress(name: str, location: Any, progress: "bool | Reporter | None", **totals: float) -> Iterator[None]:
-    """Call `working` of `progress` (True: a `ProgressBar`) with the completed share of a computation in the block.
+    """Report the progress of the computation in the block to `progress.working` (True: to a new `ProgressBar`).
 
-    `totals` are the numbers of units to complete in the block, by default the bytes of the files of a `location`. For
-    compressed files only the beginning and the end are reported.
+    `totals` are the numbers of units to complete in the block, by default the bytes of the files of a `location`. If a
+    file is compressed, only the beginning and the end of the computation are reported.
     """
     if not progress:
         yield
@@ -118,8 +118,8 @@ def report_progress(name: str, location: Any, progress: "bool | Reporter | None"
 
 
 def with_progress(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `predict` or `evaluate` of a pipeline with an argument `progress` (see `report_progress`). A callback
-    instead of a bool or a `Reporter` is passed to the method, which calls it.
+    """Add the argument `progress` (see `report_progress`) to the method `predict` or `evaluate` of a pipeline. If
+    `progress` is a callback, not a bool or a `Reporter`, the method itself receives the callback.
     """
     data_name = list(signature(method).parameters)[1]
 
@@ -147,7 +147,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str | None, location: str) -> "Shard":
-        """Return the shard "i/N" of a location; None: `UNSHARDED`. Raise EnsueError for another text or a stream."""
+        """Return the shard of a text "i/N", or `UNSHARDED` for None. Raise EnsueError for another text or a stream."""
         if text is None:
             return UNSHARDED
         match = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})", text)

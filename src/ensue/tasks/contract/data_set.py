@@ -91,15 +91,15 @@ class Split(Generic[DataT]):
     @classmethod
     def of(
         cls, all_examples: DataT, table: DividedData, read: Callable[[str], DataT], *, examples: str,
-        drawn: bool = True, classes: NDArray[np.int64] | None = None, labels: NDArray[np.int64] | None = None,
+        is_random: bool = True, classes: NDArray[np.int64] | None = None, labels: NDArray[np.int64] | None = None,
         parts: tuple[DataT, DataT] | None = None,
     ) -> "Split[DataT]":  # fmt: skip
         """Divide examples into training and validation data, unless the table `[data]` has files of validation data.
 
-        Notes call the examples `examples`, such as "texts". Validation data are the last examples, or drawn at random.
-        `classes` are the classes of examples for a stratified division (`data.division = "classes"`), and `labels` the
-        distinct pairs of an example and one of its labels for a division by labels. `parts` are training and validation
-        data that are divided already.
+        `examples` is the plural noun for examples in notes, such as "texts". Validation data are drawn at random if
+        `is_random`, and else are the last examples. `classes` are the classes of examples for a stratified division
+        (`data.division = "classes"`), and `labels` the distinct pairs of an example and one of its labels for a
+        division by labels. `parts` are training and validation data that are already divided.
         """
         count = len(all_examples)
         train, valid, valid_from, division = all_examples, None, "none", None
@@ -111,11 +111,11 @@ class Split(Generic[DataT]):
         elif (num_train := max(1, round(count * (1 - table.valid_fraction)))) < count:
             sources = np.arange(count) if table.division == "rows" else all_examples.group_keys
             classes = classes if table.division == "classes" else None
-            division = split_rows(sources, num_train, is_random=drawn, classes=classes, labels=labels)
+            division = split_rows(sources, num_train, is_random=is_random, classes=classes, labels=labels)
             if len(division.valid):
                 train, valid = all_examples.select(division.train), all_examples.select(division.valid)
                 valid_from = f"{table.valid_fraction:.0%} of {table.train}"
-                valid_from = f"{valid_from}, drawn at random" if drawn else f"the last {valid_from}"
+                valid_from = f"{valid_from}, drawn at random" if is_random else f"the last {valid_from}"
                 by = ["class"] * (classes is not None) + ["label"] * division.is_exchanged
                 by += [f'"{table.group}"' if table.group else "source"] if division.has_repeats else []
                 valid_from += f" by {' and '.join(by)}" if by else ""
@@ -123,7 +123,7 @@ class Split(Generic[DataT]):
         if valid is None:
             notes.append(NO_VALIDATION)
         test = read(table.test) if table.test else None
-        is_disjoint = drawn and division is not None and table.division != "rows" and not table.group
+        is_disjoint = is_random and division is not None and table.division != "rows" and not table.group
         for name, data in (("validation", None if is_disjoint else valid), ("test", test)):
             if data is not None and (num_shared := train.num_shared(data)):
                 notes.append(
@@ -133,7 +133,7 @@ class Split(Generic[DataT]):
 
 
 def files_at(location: str) -> list[Path]:
-    """Return the files of a location, which may be two locations with a comma between them."""
+    """Return the files of a location, or of two locations with a comma between them."""
     aligned = [path for paths in aligned_paths(location) for path in paths]
     return [path for name in aligned or [location] for path in all_files(name)]
 
@@ -226,7 +226,7 @@ class DataSet(ABC, Generic[DataT]):
 
     @property
     def example(self) -> str:
-        """A text that the model reads from stdin; "" if its input is more than a plain text."""
+        """An example of a text to predict; "" if the input of the model is more than a plain text."""
         return ""
 
     def python(self) -> list[str]:
@@ -313,7 +313,7 @@ class LabelsJob(DataSetJob[ModelT, Any]):
     support_name: ClassVar[str]
     """The name of the score that is the number of labeled units."""
     data_class: ClassVar[Callable[..., Any]]
-    """The class of the data set, which is called with the recipe and the run that is resumed."""
+    """The class of the data set; its arguments are the recipe and the run that is resumed."""
     data_set: Any
     parts: Any
     best_scores: Any = None

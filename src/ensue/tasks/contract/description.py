@@ -25,7 +25,7 @@ class OptionValue(NamedTuple):
 
     value: Any
     default: Any
-    """The value without effect."""
+    """The value that has no effect."""
 
 
 def settings_of(options: Any) -> dict[str, OptionValue]:
@@ -178,7 +178,7 @@ class TensorFunction:
 
     name: str
     function: Callable[..., dict[str, Tensor]]
-    """Maps the model and named inputs to named outputs. Outputs at padding are specified: they are compared, too."""
+    """Maps the model and named inputs to named outputs. Outputs at padding must be defined, since they are compared."""
     inputs: Mapping[str, TensorSpec]
     sample: Callable[[int, int], dict[str, Tensor]]
     """Maps numbers of rows and positions to inputs, on which the traced function is compared with `function`."""
@@ -213,7 +213,7 @@ class ModelDescription:
 
 
 def mask_of(numbers: Tensor, lengths: Tensor) -> Tensor:
-    """Return a mask (B, T), the size of `numbers`, that is True at the first `lengths` positions of each row."""
+    """Return a mask (B, T) for `numbers` (B, T, ...) that is True at the first `lengths` positions of each row."""
     return torch.arange(numbers.shape[1], device=numbers.device) < lengths.unsqueeze(1)
 
 
@@ -225,8 +225,8 @@ def sample_lengths(batch: int, length: int) -> Tensor:
 
 
 def state_specs(state: State, longer: State = None) -> dict[str, TensorSpec]:
-    """Return the shapes and types of the leaves of a state. A size that grows with each step is "past". A size that
-    differs in `longer`, the state for longer sources, and a size of a shared memory is "source".
+    """Return the shapes and types of the leaves of a state. A size that grows with each step is named "past". A size
+    that differs in `longer`, the state for longer sources, is named "source", as are sizes of a shared memory.
     """
     others = _iterate_leaves(state if longer is None else longer, "state")
     specs = {}
@@ -244,7 +244,7 @@ def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
 
 def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = None) -> State:
     """Return a state with the structure of `like`, from its leaves by their names in `state_tensors`. `count` is the
-    number of rows, which is divided into runs of equal length that share a memory. None: sharing as in `like`.
+    number of rows, of which equally long blocks share a memory. None: rows share memories as in `like`.
     """
     names = iter([name for name, _, _ in _iterate_leaves(like, "state")])
 

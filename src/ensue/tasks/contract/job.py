@@ -21,8 +21,10 @@ from ensue.runs.schema import Config
 from ensue.tasks import task_entry
 from ensue.tasks.contract.task import Task, TaskScores
 
-FREE = ("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights")
-"""Prefixes of the keys that may differ between a recipe and the run from which it begins."""
+FREE_PREFIXES = (
+    *("from", "dropout", "zoneout", "min_count", "max_size", "label_smoothing", "bigram_weight", "class_weights"),
+)
+"""Prefixes of the keys that may differ between a recipe and the run from which its run begins."""
 
 
 class ModelParts(ABC):
@@ -63,11 +65,11 @@ def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> N
     if not isinstance(recipe, type(origin.run.recipe)):
         noun = origin.run.entry.what
         raise RecipeError(f"{origin_key}: {origin.path} is a {noun}; a {recipe.what} begins from a {recipe.what}")
-    free = FREE if encoder.get("positions") == "learned" else (*FREE, "context")
+    free_prefixes = FREE_PREFIXES if encoder.get("positions") == "learned" else (*FREE_PREFIXES, "context")
     for table in tables:
         expected = of_origin.get(table) or {}
         for key, value in (of_recipe.get(table) or {}).items():
-            if value != expected.get(key) and not key.startswith(free):
+            if value != expected.get(key) and not key.startswith(free_prefixes):
                 raise RecipeError(
                     f"{table}.{key} is {value!r}; it is {expected.get(key)!r} in {origin.path}, from which this run "
                     f"begins ({origin_key}); a recipe that fits is {origin.run.path}/recipe.toml"
@@ -79,8 +81,8 @@ def paired_parameters(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str
     the layers are paired by their order, since dropout changes their names, and other parameters by their names.
     Outside of the layers, a parameter that only one of the models has is skipped.
     """
-    ours, theirs = (list(module.get_submodule("layers").named_parameters()) for module in (model, origin))
-    for (name, parameter), (_, source) in zip(ours, theirs, strict=True):
+    layers = (module.get_submodule("layers").named_parameters() for module in (model, origin))
+    for (name, parameter), (_, source) in zip(*layers, strict=True):
         yield f"layers.{name}", parameter, source
     sources = {name: source for name, source in origin.named_parameters() if not name.startswith("layers.")}
     for name, parameter in model.named_parameters():
@@ -108,14 +110,14 @@ HeldOut = Literal["valid", "test"]
 
 
 class Job(ABC, Generic[ModelT]):
-    """The steps of a new or resumed run that depend on the task of its recipe. Raises DataError for unusable data."""
+    """The steps of a new or resumed run that depend on its task. The constructor raises DataError for unusable data."""
 
     unit: ClassVar[str]
     """The unit of a prediction: tokens, words or texts."""
     examples: ClassVar[str] = "examples"
     """The plural noun for the units of held-out data."""
     sample_size: ClassVar[int] = 4
-    """The number of examples in the first measurement of the time of scoring."""
+    """The number of held-out examples with which the time of scoring is first measured."""
     finishing_validations: ClassVar[int] = 0
     """The number of times that `finish` scores the validation data."""
     split: Any = None
@@ -133,7 +135,7 @@ class Job(ABC, Generic[ModelT]):
     inherited: Mapping[str, Tensor | None] = MappingProxyType({})
     """The parameters that come from another run: for each name, None or a mask (V,) of the rows that are inherited."""
     contextual: Any = None
-    """The `ContextualFeatures` of the data, which are computed before the first step; None: there are none."""
+    """The `ContextualFeatures` of the data, which are computed before the first step; None without such features."""
 
     @abstractmethod
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None: ...
@@ -149,7 +151,7 @@ class Job(ABC, Generic[ModelT]):
         return []
 
     def labels_in_names(self, location: str) -> list[str]:
-        """Return the labels that are the names of files or folders, and so are not in the bytes of files."""
+        """Return the labels that are names of files or folders, not content of files."""
         return []
 
     def protocol(self, model: ModelT) -> str:
@@ -179,7 +181,7 @@ class Job(ABC, Generic[ModelT]):
         return data
 
     def held_out(self, name: HeldOut) -> Any:
-        """Return the validation or test data, from which `draw` draws parts; None without such data."""
+        """Return the validation or test data, the argument of `draw`; None without such data."""
         return getattr(getattr(self, self.data_name), name, None)
 
     def draw(self, data: Any, count: int) -> Any:

@@ -46,9 +46,10 @@ class Pipeline(Shown, ABC):
     column_options: ClassVar[tuple[str, ...]] = ()
     """The arguments of `with_columns`. They are also options of the commands that read data."""
     chosen_columns: Mapping[str, str] = MappingProxyType({})
+    """The columns that `with_columns` has chosen, by its arguments."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let `READERS` read as in training by default, and add the argument `progress` to `evaluate` and `predict`."""
+        """Wrap `READERS` with `reading_as_in_training`, and `evaluate` and `predict` with `with_progress`."""
         super().__init_subclass__(**options)
         for name in READERS:
             if name in vars(cls):
@@ -197,7 +198,7 @@ def reading_as_in_training(method: Callable[..., Any]) -> Callable[..., Any]:
 class Predictor(Pipeline):
     """A model with a prediction for each text."""
 
-    typed: ClassVar[str] = "plain"
+    terminal_format: ClassVar[str] = "plain"
     """The format of texts that a user types into a terminal."""
 
     @abstractmethod
@@ -227,7 +228,6 @@ class Predictor(Pipeline):
         Raises:
             DataError: The model cannot predict a text. The message names file and line.
         """
-
         for number, line in shard.items(lambda: text_lines(location, encoding)):
             text = line.rstrip("\r\n")
             try:
@@ -239,7 +239,7 @@ class Predictor(Pipeline):
     def _open_source(self, location: str, *, format: str | None, encoding: str, is_labeled: bool = False) -> Any:
         if not is_stream(location):
             return self.source(location, format=format, encoding=encoding, is_labeled=is_labeled)
-        format = format or (self.typed if is_typed(location) and not is_labeled else None)
+        format = format or (self.terminal_format if is_typed(location) and not is_labeled else None)
         return self.source(stream_lines(location, encoding), format=format, is_labeled=is_labeled)
 
     def line_of(self, text: str, answer: Any) -> str:

@@ -74,7 +74,7 @@ def _count_rows(value: Any) -> int:
 
 
 def _slice_rows(value: Any, rows: slice) -> Any:
-    """Return a slice of the rows of a tensor, a batch, or a tuple of them. Numbers and None have no rows."""
+    """Return a slice of the rows of a tensor, a batch, or a tuple of tensors and batches; other values as they are."""
     if value is None or isinstance(value, int | float):
         return value
     if hasattr(value, "slice_rows"):
@@ -150,7 +150,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """Return an initial state, with the structure of the state between steps; None for a task without a state."""
         return None
 
-    def carried(self, model: ModelT, batch: LazyBatch[BatchT], state: State) -> State:
+    def carry_state(self, model: ModelT, batch: LazyBatch[BatchT], state: State) -> State:
         """Return the state before a step, from the state after the previous step."""
         return None if batch.first else state
 
@@ -184,8 +184,8 @@ class BatchSizes(Protocol):
 
 
 class BucketedTask(Task[ModelT, BatchT]):
-    """A task on examples of different `lengths`, in batches of similar length. `num_tokens` is the number of
-    predictions in an epoch; by default the sum of the lengths.
+    """A task whose batches have examples of similar length, from the `lengths` of all examples. `num_tokens` is the
+    number of predictions in an epoch; by default the sum of the lengths.
     """
 
     def __init__(self, lengths: NDArray[np.integer], sizes: BatchSizes, *, num_tokens: int | None = None) -> None:

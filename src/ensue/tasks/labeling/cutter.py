@@ -40,7 +40,7 @@ class NumberedSentence(NamedTuple):
 
 
 def _read(sentence: CutSentence, text: str) -> Sentence:
-    """Return a sentence as `Conllu` reads its CoNLL-U `text`, with no columns but the words."""
+    """Return the sentence that `Conllu` reads from the CoNLL-U `text`, without other columns than the words."""
     return Sentence(sentence.words, source=SourceText(text=text), document=0)
 
 
@@ -49,7 +49,7 @@ class CutterPipeline(LabelingPipeline):
 
     column_options: ClassVar[tuple[str, ...]] = ()
     has_tags: ClassVar[bool] = False
-    """Whether words have tags, and their probabilities in JSON."""
+    """Whether predicted words have tags, and in JSON the probabilities of tags."""
 
     @classmethod
     def of(cls, run: RunDirectory, device: torch.device) -> Any:
@@ -119,7 +119,7 @@ class CutterPipeline(LabelingPipeline):
         raise EnsueError(f"n_best is {n_best}; a cutter has one result")
 
     def protocol(self, scores: RawTextScores) -> str:  # type: ignore[override]
-        return "counted as the CoNLL 2018 shared task does, from raw text with a blank line between paragraphs"
+        return "scored as in the CoNLL 2018 shared task, from raw text with a blank line between paragraphs"
 
     def describe(self) -> ModelDescription:
         return Pipeline.describe(self)
@@ -156,7 +156,7 @@ class CutterAndTagger(CutterPipeline):
         read = (_read(numbered.sentence, numbered.conllu()) for numbered in self.cut(paragraphs, shard=shard))
         for answer in self.tagger.label(read, confidence=as_json):
             if as_json:
-                yield (json.dumps(self.tagger.tagged(answer, conllu).as_json(), ensure_ascii=False) + "\n")
+                yield json.dumps(self.tagger.tagged(answer, conllu).as_json(), ensure_ascii=False) + "\n"
             else:
                 yield self.tagger.written(answer, conllu)
 

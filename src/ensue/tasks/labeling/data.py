@@ -63,7 +63,7 @@ class Sentences(Columns):
         self, sentence: Sentence, labels: Mapping[str, Sequence[str]], *, misaligned: Mapping[str, Sequence[Span]],
         continues: bool = False, group: str = "",
     ) -> None:  # fmt: skip
-        """Append a sentence with its labels by column, and the spans that begin or end inside of a word by column."""
+        """Append a sentence. `labels` and `misaligned`, spans that begin or end inside of a word, are by column."""
         self.texts.append(sentence.words)
         for name, values in labels.items():
             self.columns[f"label {name}"].append(values)
@@ -151,8 +151,8 @@ def read_columns(
     passages: Iterable[list[Sentence]], *, format: Format, names: Mapping[str, str | None],
     input_columns: Sequence[str], group: str, with_spans: Sequence[str],
 ) -> tuple[Sentences, dict[str, SchemeDetector]]:  # fmt: skip
-    """Return passages as columns, and the detectors of the schemes of the columns `with_spans`. `names` are the columns
-    of labels in the file (None: the default of the format), by their names here. `input_columns` are the other columns
+    """Return passages as columns, and the detectors of the schemes of the columns `with_spans`. `names` maps the names
+    of label columns to columns of the file (None: the default of the format). `input_columns` are the other columns
     that the model reads. Raise DataError for a sentence without a column.
     """
     columns = Sentences.empty([*names], input_columns)
@@ -173,11 +173,11 @@ def read_columns(
 def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iterator[list[Sentence]]:
     """Yield passages: lists of sentences that are read together. Raise DataError for a sentence that is too long."""
 
-    def checked(sentence: Sentence) -> Sentence:
+    def check(sentence: Sentence) -> Sentence:
         recipe.check_length(len(sentence.words), sentence.source.name, sentence.line)
         return sentence
 
-    return passages(map(checked, sentences), recipe.data.context_words)
+    return passages(map(check, sentences), recipe.data.context_words)
 
 
 def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
@@ -214,7 +214,7 @@ def make_labels(learned_scheme: str, names: Sequence[str], scheme: Scheme | None
 
 
 def extend_labels(labels: Labels, tags: Iterable[str]) -> Labels:
-    """Return the labels, extended by labels for those `tags` whose class no label has."""
+    """Return the labels together with new labels for the `tags` whose class is new."""
     classes = {schemes.position(name).label for name in labels.names}
     new = {tag for tag in tags if labels.scheme is None or schemes.position(tag).label not in classes}
     names = new if labels.scheme is None else {name for tag in new for name in schemes.convert([tag], labels.scheme)}
@@ -278,7 +278,7 @@ class SentenceData(WordsData[Sentences]):
         data = self.recipe.data
         sentences, detectors = self._read(source, group=data.group, schemes=label_columns)
         pairs = sentences.label_pairs() if data.division == "labels" else None
-        split = Split.of(sentences, data, self.read, examples="sentences", drawn=False, labels=pairs)
+        split = Split.of(sentences, data, self.read, examples="sentences", is_random=False, labels=pairs)
         if self.recipe.tuning.rehearse:
             split.notes.insert(0, self._rehearse(split, detectors))
         split.facts["learned"] = {
@@ -302,7 +302,7 @@ class SentenceData(WordsData[Sentences]):
         return f"{note}; such spans are learned as the words that they touch, and count as misses" if note else ""
 
     def _remove_deep_layers(self, split: Split[Sentences]) -> list[str]:
-        """Remove layers beyond `data.nested` from the labels to learn. Return a remark with the number of spans."""
+        """Remove layers beyond `data.nested` from the labels to learn. Return a remark on the number of their spans."""
         limit, learned = self.recipe.data.nested, split.facts["learned"][""]
         removed = {key for _, key, *_ in learned if len(key) - len(key.rstrip(LAYER_SIGN)) >= limit}
         split.facts["learned"][""] = [row for row in learned if row[1] not in removed]

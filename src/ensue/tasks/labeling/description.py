@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ensue.models.tag_heads import TagHead
 from ensue.tasks.contract.description import ModelDescription, TagOutput, TensorFunction, TensorSpec, mask_of
-from ensue.tasks.words.export_inputs import WithOrigins, WordExportInputs
+from ensue.tasks.words.export_inputs import ModelWithOrigins, WordExportInputs
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.label_columns import TaggerLabels
 from ensue.text.labels import Labels
@@ -29,7 +29,7 @@ def describe(
     """Return the description of a tagger, without the inputs `SENTENCES` if `context_words` of the recipe is 0."""
     words = WordExportInputs(pipeline, keys=pipeline.model.repeats)
 
-    def tag_sentences(module: WithOrigins, **inputs: Any) -> dict[str, Tensor]:
+    def tag_sentences(module: ModelWithOrigins, **inputs: Any) -> dict[str, Tensor]:
         model: Any = module.model
         x, mask = words.features(module, inputs), words.mask(inputs)
         h = model.layers(x, mask=mask)[0] if words.tuned is None else words.slots(module, inputs)
@@ -49,7 +49,7 @@ def describe(
     settings = {**words.settings(), **tag_settings(pipeline.model.head, labels), "together": context_words}
     function = TensorFunction("model", tag_sentences, {**words.inputs, **(SENTENCES if context_words else {})}, sample)
     return ModelDescription(
-        words.described(), TagOutput(labels), pipeline.model, (function,), words.model, ("tagger", *words.programs),
+        words.describe(), TagOutput(labels), pipeline.model, (function,), words.model, ("tagger", *words.programs),
         settings, words.tokenizers, data_set,
     )  # fmt: skip
 

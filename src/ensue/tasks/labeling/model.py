@@ -32,8 +32,8 @@ class TaggerParts(WordParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        shared, recipe = cls.shared(run), run.recipe
-        columns = shared["lexicon"].columns
+        fields, recipe = cls.read_fields(run), run.recipe
+        columns = fields["lexicon"].columns
         assert isinstance(recipe, LabelingRecipe)
         if set(columns) != set(recipe.features.columns):
             names = ", ".join(columns) or "none"
@@ -44,7 +44,7 @@ class TaggerParts(WordParts):
         if label_columns and set(labels.names) != set(label_columns):
             names = ", ".join(labels.names)
             raise DamagedError(f"{run.path / 'labels.json'}: does not match the model: columns {quote(names)}")
-        return cls(**shared, labels=labels)
+        return cls(**fields, labels=labels)
 
     def build(self, recipe: LabelingRecipe) -> Tagger:
         return build_tagger(

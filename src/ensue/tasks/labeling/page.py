@@ -192,8 +192,8 @@ def inspect_sentence(
 def path_sections(
     view: TagsView, columns: WordColumns, names: Sequence[str], *, has_spans: bool, unit: str = "word"
 ) -> list[Section]:
-    """Return sections with emissions, transitions, best paths of positions `names`; the first `columns` are drawn."""
-    tags = drawn_tags(view, len(columns), has_spans=has_spans)
+    """Return sections with emissions, transitions and best paths. `names` are of all positions, `columns` are drawn."""
+    tags = choose_drawn_tags(view, len(columns), has_spans=has_spans)
     lattice = _draw_lattice(view, columns, tags, unit)
     sections = [Section("Emission scores and the best path", "tasks/labeling/lattice.html", lattice)]
     if view.tables is not None:
@@ -204,7 +204,7 @@ def path_sections(
     return sections
 
 
-def drawn_tags(view: TagsView, num_words: int, *, has_spans: bool) -> list[int]:
+def choose_drawn_tags(view: TagsView, num_words: int, *, has_spans: bool) -> list[int]:
     """Return the tags to draw, grouped by class: the tags of the best path, and the most probable other tags."""
     drawn = list(dict.fromkeys(view.path[:num_words].tolist()))
     by_probability = np.argsort(-view.marginals[:num_words].max(0), kind="stable").tolist()
@@ -220,19 +220,14 @@ def drawn_tags(view: TagsView, num_words: int, *, has_spans: bool) -> list[int]:
 def _draw_lattice(view: TagsView, columns: WordColumns, tags: Sequence[int], unit: str) -> dict[str, Any]:
     """Return the values of a drawing of tags × words with the best path and with the next best tag of each word."""
     count, emissions = len(columns), view.emissions[: len(columns)][:, tags]
+    others = [[tag for tag in _sort_tags(view, n) if tag != view.path[n]] for n in range(count)]
     return {
         "columns": columns, "unit": unit, "names": [view.tags[tag] for tag in tags], "emissions": emissions.tolist(),
         "marginals": view.marginals[:count][:, tags].tolist(), "most": float(np.abs(emissions).max()),
         "rows": [tags.index(tag) for tag in view.path[:count].tolist()],
-        "next": [_find_second_tag(view, column) for column in range(count)],
+        "next": [(view.tags[t[0]], float(view.marginals[n, t[0]])) if t else None for n, t in enumerate(others)],
         "notes": [cut(len(view.path), count, f"{unit}s"), cut(len(view.tags), len(tags), "tags", "most probable")],
     }  # fmt: skip
-
-
-def _find_second_tag(view: TagsView, column: int) -> tuple[str, float] | None:
-    """Return the most probable tag that is not on the best path, with its probability."""
-    tags = (tag for tag in _sort_tags(view, column) if tag != view.path[column])
-    return next(((view.tags[tag], float(view.marginals[column, tag])) for tag in tags), None)
 
 
 def _sort_tags(view: TagsView, column: int) -> list[int]:
@@ -305,7 +300,7 @@ def letters_section(view: TaggerView) -> Section:
     return Section("Letter by letter", "tasks/labeling/letters.html", shown)
 
 
-def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
+def format_aligned(tagged: TaggedSentence, width: int | None = None) -> str:
     """Return lines of words above lines of their labels, up to `width` columns (by default the width of the terminal).
     Overlapping spans have a line for each layer.
     """

@@ -32,7 +32,7 @@ from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
 from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.labeling.data import SentenceData, read_passages
 from ensue.tasks.labeling.description import describe
-from ensue.tasks.labeling.page import aligned, inspect_sentence
+from ensue.tasks.labeling.page import format_aligned, inspect_sentence
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import MAX_PATHS, Confidence, LabeledWord, TaggedSentence, format_paths
 from ensue.tasks.labeling.task import LabelPair, Passages, tag_texts, tally_of
@@ -64,7 +64,7 @@ class LabelingPipeline(WordPipeline):
     recipe: LabelingRecipe
     labels: TaggerLabels
     column_options: ClassVar[tuple[str, ...]] = ("words", "labels")
-    typed: ClassVar[str] = PlainText.name
+    terminal_format: ClassVar[str] = PlainText.name
     n_best: int = 0
     """The number of paths of each sentence that `predict` returns by default."""
     at_least: float = 0.0
@@ -134,7 +134,7 @@ class LabelingPipeline(WordPipeline):
         self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard = UNSHARDED,
         of: Callable[[Sentence], Sequence[str]] | None = None,
     ) -> Iterator[LabelsOfSentence]:  # fmt: skip
-        """Yield the labels of a stream of sentences, or of a shard of it, in order and in constant memory.
+        """Yield the labels of a stream of sentences, or of a shard of the stream, in order and in constant memory.
 
         Args:
             sentences: The sentences.
@@ -172,11 +172,11 @@ class LabelingPipeline(WordPipeline):
     ) -> SentenceSource:  # fmt: skip
         """Return the reader of the sentences of a file, with the columns of the training data."""
         like = self.config.get("format") if is_labeled else None
-        made, nested, words = self.format, self.nested, self.chosen_columns.get("words", "")
+        nested, words = self.nested, self.chosen_columns.get("words", "")
         if isinstance(self.labels, LabelColumns) and "labels" in self.chosen_columns:
             raise EnsueError(f"{self.run}: the labels are in {listed(self.labels.names)}; expected no other columns")
         source = SentenceSource(
-            location, format=format, like=like, encoding=encoding, make_format=made, nested=nested,
+            location, format=format, like=like, encoding=encoding, make_format=self.format, nested=nested,
             incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
             convert=None if is_labeled or format is not None else partial(rows_with_texts, text=words),
         )  # fmt: skip
@@ -237,7 +237,7 @@ class LabelingPipeline(WordPipeline):
     def label_pairs(
         self, data: Data, format: str | None = None, encoding: str = "utf-8", *, confidence: bool = True
     ) -> Iterator[tuple[LabelsOfSentence, LabelPair]]:
-        """Yield the prediction for each labeled sentence, with the correct labels. Raise EnsueError without words."""
+        """Yield the prediction for each labeled sentence, with the correct labels. Raise EnsueError for no words."""
         data = as_location(data, "the data")
         source = self.source(data, format=format, encoding=encoding, is_labeled=True)
         columns: Mapping[str, str | None] = {"": self.column(source.format)}
@@ -271,11 +271,11 @@ class LabelingPipeline(WordPipeline):
     ) -> Iterator[str]:
         for answer in chain.from_iterable(self.label(batch, confidence=as_json, shard=shard) for batch in batches):
             if as_json:
-                yield (json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n")
+                yield json.dumps(self.tagged(answer, source.format).as_json(), ensure_ascii=False) + "\n"
             elif self.n_best:
                 yield format_paths(self.tagged(answer, source.format))
             elif color and source.format.name == "text":
-                yield aligned(self.tagged(answer, source.format)) + "\n"
+                yield format_aligned(self.tagged(answer, source.format)) + "\n"
             else:
                 yield self.written(answer, source.format)
         if not as_json and not self.n_best and shard.is_last:
@@ -287,7 +287,7 @@ class LabelingPipeline(WordPipeline):
     def protocol(self, scores: LabelingScores) -> str:
         max_words = self.recipe.data.context_words
         notes = ["spans are read and counted as conlleval does"] if scores.is_spans else []
-        notes = ["every span counts by itself, also where spans overlap"] if self.nested else notes
+        notes = ["each span is scored separately, even if spans overlap"] if self.nested else notes
         notes += [f"the sentences of a document are read together, up to {max_words:,} words"] if max_words else []
         return "; ".join(notes)
 
@@ -339,7 +339,7 @@ class LabelingPipeline(WordPipeline):
         candidates = (sentence.words for sentence in chunk if max(map(len, sentence.words), default=0) > MAX_SPLIT)
         unsplit = sum(count_without_blanks(word) > MAX_SPLIT for text in candidates for word in text)
         self.reader.lacking.add(UNSPLIT, unsplit, len(words.values))
-        contextual = self.contextual.computed(texts) if self.contextual.origins else ()
+        contextual = self.contextual.vectors_on_demand(texts) if self.contextual.origins else ()
         subwords = None if self.subwords is None else self.subwords.texts(texts)
         if len(chunk) == 1 and len(chunk[0].words):
             emissions = self._compute_emissions(forms, words, columns, contextual, subwords)
@@ -369,7 +369,7 @@ class LabelingPipeline(WordPipeline):
         return LabelsOfSentence(sentence, labels, confidence, posterior)
 
     def _remove_below(self, shares: Any) -> Any:
-        """Return the probability of a tag, or of the tags by column, without those below `at_least`."""
+        """Return the probability of a tag, or probabilities by column; None or missing if it is below `at_least`."""
         if isinstance(shares, dict):
             return {name: share for name, share in shares.items() if share >= self.at_least}
         return shares if shares >= self.at_least else None

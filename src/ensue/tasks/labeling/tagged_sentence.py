@@ -38,7 +38,7 @@ class Confidence(NamedTuple):
         cls, labels: TaggerLabels, sentence: Sequence[Any], posterior: Posterior, words: Sequence[str] = (),
         n_best: int = 0,
     ) -> Confidence:  # fmt: skip
-        """Return the probabilities of the labels `sentence`, and the `n_best` best paths."""
+        """Return the probabilities of `sentence`, the labels of its words, and the `n_best` best paths."""
         probabilities = labels.confidence(sentence, posterior.marginals, words)
         best = posterior.best(n_best) if n_best else []
         paths = [(list(labels.decode(path.tolist(), words)), probability) for path, probability in best]
@@ -196,7 +196,9 @@ class TaggedSentence:
         self, opening: Callable[[Item], str], closing: Callable[[Item], str], escape: Callable[[str], str],
         interruption: str = "",
     ) -> str:  # fmt: skip
-        """Return the text with marks around words or spans. At the end of a span, open inner spans are interrupted."""
+        """Return the text with marks around words or spans. If an inner span is open at the end of a span, then
+        `interruption` closes the inner span, and `opening` opens it again after the end.
+        """
         items: Sequence[Item] = self.spans if self.has_spans else self.words
         marks = [(item.start, 1, -item.end, item) for item in items]
         marks += [(item.end, 0 if item.start < item.end else 2, -item.start, item) for item in reversed(items)]

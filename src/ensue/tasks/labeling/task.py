@@ -31,7 +31,7 @@ from ensue.nn import Posterior
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.ranks import sharded_map
 from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, LazyBatch, on_device
-from ensue.tasks.words.data import EncodedTexts, stacked
+from ensue.tasks.words.data import EncodedTexts, stack_columns
 from ensue.tasks.words.pipeline import WordLayers
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.label_columns import LabelColumns, TaggerLabels
@@ -108,9 +108,9 @@ def tag_texts(
     device, words = device_of(model), passages.words
 
     def emissions(rows: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
-        index, real = words.padded(rows), words.mask(rows)
-        mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
-        values = on_device(stacked(list(columns), rows, index.shape), device)
+        index, array = words.padded(rows), words.mask(rows)
+        mask, numbers = None if array is None else on_device(array, device), on_device(index, device)
+        values = on_device(stack_columns(list(columns), rows, index.shape), device)
         layers = [vectors.batch(rows, device) for vectors in contextual]
         x = model.features.assemble(forms.vectors, numbers, values, layers)
         batch = None if subwords is None else subwords.batch(rows, device)
@@ -250,10 +250,10 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return Loss(torch.tensor(nats), everything.num_words), None
 
     def _score_folds(self, paths: Sequence[NDArray[np.int64]], num_folds: int) -> LabelingScores:
-        """Return the scores of tags (T,) by models of other folds, and the expectation for a model of all sentences."""
+        """Return the scores of tags (T,) by models of other folds, and the expected F1 of a model of all sentences."""
         tally, ratio = tally_of(self.labels), (1 - 1 / num_folds) ** LEARNING_EXPONENT
         items = tally.items_of(label_pairs(paths, self.train, self.labels), "sentences")
-        # the factor of the bootstrap variance is for other training sentences (Nadeau & Bengio 2003)
+        # the factor adds the variance among training sets to the bootstrap variance (Nadeau & Bengio 2003)
         deviation = items.samples()[self.judged_by].std() * math.sqrt(1 + num_folds / (num_folds - 1))
         scores, error = tally.scores(), float(ratio * deviation)
         return replace(scores, expected=scores.f1 and 1 - ratio * (1 - scores.f1), standard_error=error)
@@ -301,7 +301,7 @@ def label_pairs(paths: Sequence[NDArray[np.int64]], data: Any, labels: TaggerLab
 INVERSE_STRENGTHS = (10.0, 100.0)
 """The inverse strengths C of regularization to try, in ascending order, as in scikit-learn."""
 LEARNING_EXPONENT = 1 / 3
-"""Errors are about in proportion to this power of 1 / number of sentences (Hestness et al. 2017; docs/log)."""
+"""The error is roughly proportional to (1 / number of sentences) ^ exponent (Hestness et al. 2017; docs/log)."""
 MAX_STEPS, TOLERANCE, FINAL_TOLERANCE = 200, 3e-5, 1e-5
 """L-BFGS ends when three steps change the loss per word by less than TOLERANCE, and FINAL_TOLERANCE with the best C."""
 
@@ -334,7 +334,9 @@ class LinearObjective:
         """u, and the weights of the head."""
 
     def solve(self, model: Tagger, strength: float, *, tolerance: float) -> float:
-        """Set the weights of a model to the minimum for C = `strength`, from the last solution. Return it in nats."""
+        """Minimize the objective for C = `strength` from the previous solution, and set the weights of a model. Return
+        the minimum in nats.
+        """
         nats = list[float]()
 
         def objective() -> float:

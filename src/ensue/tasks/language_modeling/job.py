@@ -76,7 +76,7 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
     def initial_state(self, model: LanguageModel) -> State:
         return model.init_state(self.batches.batch_size)
 
-    def carried(self, model: LanguageModel, batch: LazyBatch[LanguageBatch], state: State) -> State:
+    def carry_state(self, model: LanguageModel, batch: LazyBatch[LanguageBatch], state: State) -> State:
         """Return the state before the next segment: None at the beginning of a pass over the text, else the last state,
         in which rows are reset at random.
         """
@@ -106,7 +106,7 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
 
     def __init__(self, recipe: LanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.read_corpus(recipe, run)
-        self.task = language_modeling(recipe, self.corpus, sampled_words(recipe.head, self.counts, recipe.train.seed))
+        self.task = make_task(recipe, self.corpus, sampled_words(recipe.head, self.counts, recipe.train.seed))
 
     @property
     def notes(self) -> list[str]:
@@ -127,9 +127,7 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
         return score_table(scores, LanguageScores.on_card, "text")
 
 
-def language_modeling(
-    recipe: LanguageModelingRecipe, corpus: Corpus, sampled: SampledWords | None = None
-) -> LanguageModeling:
+def make_task(recipe: LanguageModelingRecipe, corpus: Corpus, sampled: SampledWords | None = None) -> LanguageModeling:
     """Return the task: with shuffled blocks of the context for a Transformer, else with segments and carried state."""
     train, length = recipe.train, recipe.train.segment_length
     batches: type[Segments | Blocks] = Segments

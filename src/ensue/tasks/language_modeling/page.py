@@ -98,7 +98,7 @@ MAX_ATTENTION_POSITIONS = 256
 
 
 class Question(NamedTuple):
-    """The question why a token is probable at a position."""
+    """A question: why is a token probable at a position?"""
 
     position: int | None = None
     """The position, from 0; None: after the text."""
@@ -141,7 +141,7 @@ def view_text(
     model: LanguageModel, tokenizer: Tokenizer, ids: NDArray[np.int64], *, question: Question | None = None,
     off: Sequence[SwitchedOff] = (),
 ) -> LanguageView:  # fmt: skip
-    """Return the view of a text of at least one token. A Transformer reads the text in the windows of `score`. Raises
+    """Return the view of a text of at least one token. A Transformer reads the text in the windows of `score`. Raise
     EnsueError for a position that is not in the view, and for a unit that the model lacks.
     """
     with evaluating(model):
@@ -207,7 +207,7 @@ ABOUT = (
 
 
 def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence[str]) -> list[Section]:
-    """Return all sections. `tokens` are the tokens of the view, with the text of each unknown token."""
+    """Return the sections of a page. `tokens` are the tokens of the view, with the text of each unknown token."""
     count = min(len(view.tokens), MAX_SHOWN_TOKENS)
     text = text_section(
         tokens, view.ids.tolist(), view.predictions, tokenizer.symbol, length=view.length,
@@ -268,17 +268,14 @@ def _parse_question(tokenizer: Tokenizer, length: int, at: int | None, token: st
     if at is not None:
         check_integer("at", at, 0, length)
         if at == 1:
-            raise EnsueError("nothing is read before token 1 that could explain it")
-    return Question(at - 1 if at else None, None if token is None else _find_id(tokenizer, token))
-
-
-def _find_id(tokenizer: Tokenizer, token: str) -> int:
-    """Return the id of a text that is one token. Raise EnsueError for other texts."""
-    check_type("the token", token, str, "a string")
-    ids = tokenizer.encode(token).tolist()
-    if len(ids) != 1:
-        raise EnsueError(f'"{token:.40}" is {len(ids)} tokens of this model; expected one')
-    return int(ids[0])
+            raise EnsueError("at is 1; no token is read before token 1, so it has no explanation")
+    ids: list[int | None] = [None]
+    if token is not None:
+        check_type("the token", token, str, "a string")
+        ids = tokenizer.encode(token).tolist()
+        if len(ids) != 1:
+            raise EnsueError(f'"{token:.40}" is {len(ids)} tokens of this model; expected one')
+    return Question(at - 1 if at else None, ids[0])
 
 
 MAX_ROWS = 15
@@ -288,7 +285,7 @@ MIN_NORM = 1e-30
 
 
 def question_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
-    """Return the section with a form for questions, which contains the questions of the page."""
+    """Return the section with a form for questions, filled in with the question and the units of the page."""
     explained, size = view.explanation, len(view.tokens)
     default = None if explained is None else [*view.ids, view.predictions.ids[-1, 0]][explained.place]
     numbers = {

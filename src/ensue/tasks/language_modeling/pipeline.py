@@ -67,8 +67,8 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
     def with_adaptation(self, **adaptation: Unpack[AdaptationOptions]) -> Self:
         """Return a copy that adapts to each text when it generates, scores and evaluates. Vectors do not adapt.
         `adaptation` are the arguments of `Adaptation`, such as `cache=500` (a neural cache of 500 tokens) and
-        `dynamic=0.5` (dynamic evaluation with the learning rate 0.5). Raises EnsueError for values out of range, and
-        for a Transformer, which reads windows.
+        `dynamic=0.5` (dynamic evaluation with the learning rate 0.5). Raise EnsueError for values out of range, and for
+        a Transformer, which reads windows.
         """
         check_field_names("an adaptation", adaptation, Adaptation)
         settings, adapted = Adaptation(**adaptation), copy(self)

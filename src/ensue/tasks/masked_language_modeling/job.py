@@ -51,7 +51,7 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         examples = masked.examples_of(recipe, corpus.train, coder, recipe.data.train, are_scored=False)
         self.task = masked.MaskedLanguageModeling(
             examples, self.masking, batch_size=recipe.train.batch_size, block_tokens=recipe.block_tokens, valid=valid,
-            sample=lambda model, seed: masked.filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
+            sample=lambda model, seed: masked.predict_sample(model, coder, corpus.valid or corpus.train, seed=seed),
         )  # fmt: skip
 
     def encoded(self, data: TokenFile) -> partial[MaskedScores]:
@@ -98,7 +98,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
     def __init__(self, recipe: SentenceVectorsRecipe, run: RunDirectory | None = None) -> None:
         self.recipe, data = recipe, recipe.data
         if not data.train:
-            raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
+            raise DataError("no training data: --train PATH names a file of pairs, or two files, separated by a comma")
         tokenizer = self.stored_tokenizer(run)
         source = SimilarPairSource(
             data.train, sources=data.sources, targets=data.targets, group=data.group, encoding=data.encoding,
@@ -123,7 +123,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
         if split.valid:
             self.validate_on(split.valid)
 
-    draw = Job.draw  # pairs, not a part of a text
+    draw = Job.draw  # draws pairs; `CorpusJob.draw` draws a passage of a text
 
     def encoded(self, data: SelectableList[Judgment] | Pairs) -> Callable[[MaskedLanguageModel], TaskScores]:
         def score(model: MaskedLanguageModel) -> TaskScores:

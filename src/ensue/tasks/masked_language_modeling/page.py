@@ -70,13 +70,13 @@ def _predict_hidden(
 
 
 ABOUT = (
-    "Each token in turn is hidden alone: the stronger its color, the more it surprises the model that knows all "
-    "others. Full color is a guess among all tokens. Hover over a token to see what was expected in its place."
+    "The model predicts each token from all other tokens. The stronger a token’s color, the more it surprised the "
+    "model: full color is a guess among all tokens. Hover over a token to see the predictions for its position."
 )
 
 
 def masked_sections(view: MaskedView, coder: MaskedTokenizer, context: int) -> list[Section]:
-    """Return all sections. `context` is the maximum number of positions of the model."""
+    """Return the sections of a page. `context` is the maximum number of positions of the model."""
     text = text_section(
         view.tokens, view.ids.tolist(), view.predictions, coder.symbol, length=view.length,
         vocabulary_size=coder.vocabulary_size, about=ABOUT,
@@ -84,16 +84,12 @@ def masked_sections(view: MaskedView, coder: MaskedTokenizer, context: int) -> l
     positions = [BEGIN, *view.tokens[: context - 2], SEPARATOR]
     about = "The attention of each token, in each head of each layer, to the text without hidden tokens."
     attention = attention_section(view.attention, positions, length=view.length + 2, about=about)
-    return [*_mask_sections(view, coder), text, *attention]
-
-
-def _mask_sections(view: MaskedView, coder: MaskedTokenizer) -> list[Section]:
     rows = []
     for number, position in enumerate(np.flatnonzero(view.is_mask), start=1):
         fills = zip(view.predictions.ids[position], view.predictions.probabilities[position], strict=True)
         rows.append((f"{MASK} {number}", [(shown(coder.symbol(id)), probability) for id, probability in fills]))
-    template = "tasks/masked_language_modeling/masks.html"
-    return [Section("In place of the masks", template, {"rows": rows})] if rows else []
+    masks = Section("In place of the masks", "tasks/masked_language_modeling/masks.html", {"rows": rows})
+    return [*([masks] if rows else []), text, *attention]
 
 
 def inspect_masked(

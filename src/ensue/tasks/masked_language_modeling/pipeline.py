@@ -106,7 +106,7 @@ class MaskedVectors(contextual.ContextualPipeline, contextual.TextVectors):
         texts = checked_texts(texts, "texts", are_lists=False)
         sentences = self.recipe.sentences
         pool = contextual.pooling_of(sentences.pooling if pooling is None else pooling)
-        layer = contextual.checked_layer(layer, self.num_layers)
+        layer = contextual.resolve_layer(layer, self.num_layers)
         vectors = np.zeros((len(texts), self.d_layers), np.float32)
 
         def collect(index: int, layers: contextual.Vectors) -> None:
@@ -125,13 +125,13 @@ class MaskedVectors(contextual.ContextualPipeline, contextual.TextVectors):
         return int(self.model.layers.d_out)
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[contextual.Vectors]:
-        """Return the vectors (L, T, d) of words; layer 0 is the first block's input. Windows divide long sentences."""
+        """Return the vectors (L, T, d) of words; layer 0 is the first block's input. Long sentences have windows."""
         pool = contextual.pooling_of(pooling)
         split = [self.framing.split(words) for words in sentences]
         words: dict[int, contextual.Vectors] = {}
 
         def collect(index: int, layers: contextual.Vectors) -> None:
-            words[index] = contextual.pooled_words(layers[:, 1:-1], split[index].counts, pool)
+            words[index] = contextual.pool_words(layers[:, 1:-1], split[index].counts, pool)
 
         layers = range(self.num_layers)
         token_vectors(self.model, self.coder, [sentence.ids for sentence in split], layers=layers, collect=collect)
@@ -185,7 +185,7 @@ class SentenceVectorsPipeline(MaskedVectors):
         return self.text_similarity(location, encoding=encoding)
 
     def partner_accuracy(self, pairs: Sequence[Pair]) -> NamedScores:
-        """Return the share of pairs whose second text is the nearest of all second texts to the first text."""
+        """Return the share of pairs whose second text is the nearest to the first text among all second texts."""
         targets = [pair.targets[0] for pair in pairs]
         partners = list(dict.fromkeys(targets))
         firsts = self.embed([" ".join(pair.sources) for pair in pairs])
@@ -237,7 +237,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
 
     def inspect(self, text: str) -> Inspection:
         """Return a page about a text, which may have `[MASK]`: predictions for each hidden token, and attention. The
-        page has the first tokens of a long text. Raises EnsueError for a text without tokens.
+        page has the first tokens of a long text. Raise EnsueError for a text without tokens.
         """
         self._check_head("inspect")
         return inspect_masked(self.model, self.coder, text, self.facts(self.recipe.describe()))

@@ -64,7 +64,7 @@ class HeadTable(Table):
     masked: bool = True
     """Whether a head predicts masked tokens; without it the model computes vectors of texts (`sentence-vectors`)."""
     pooler: bool = False
-    """Whether the model has BERT's map of the first position, tanh(W h + b); `data.next_sentence` implies it."""
+    """Whether the model has BERT's map of the first position, tanh(W h + b); `data.next_sentence` implies true."""
 
 
 class SentencesTable(Table):

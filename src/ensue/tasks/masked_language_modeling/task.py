@@ -37,13 +37,13 @@ SCORE_SEED = 15
 
 
 def stream_of(recipe: MaskedLanguageModelingRecipe, tokenizer: Tokenizer) -> DocumentStream:
-    """Return the encoder of texts as a stream of ids, by the table `[data]` of a recipe."""
+    """Return the encoder of texts to a stream of ids, as the table `[data]` of a recipe specifies."""
     data = recipe.data
     return DocumentStream(MaskedTokenizer(tokenizer), documents=data.documents, sentences=data.next_sentence)
 
 
 def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> Masking:
-    """Return the masking by the table `[masking]` of a recipe."""
+    """Return the masking that the table `[masking]` of a recipe specifies."""
     table = recipe.masking
     can_hide = np.zeros(coder.vocabulary_size, bool)
     can_hide[coder.text_ids] = True
@@ -84,8 +84,8 @@ def describe_protocol(recipe: MaskedLanguageModelingRecipe) -> str:
 NUM_SAMPLE_TOKENS, NUM_SAMPLE_MASKS = 32, 4
 
 
-def filled_sample(model: MaskedLanguageModel, coder: MaskedTokenizer, tokens: TokenFile, *, seed: int) -> str:
-    """Return a random piece of a text with predictions as `[symbol]`, or if wrong as `[symbol, not hidden symbol]`."""
+def predict_sample(model: MaskedLanguageModel, coder: MaskedTokenizer, tokens: TokenFile, *, seed: int) -> str:
+    """Return a random piece of a text. Hidden tokens are `[prediction]`, or `[prediction, not token]` for an error."""
     size = min(NUM_SAMPLE_TOKENS, len(tokens), model.context - 2)
     start = mix(seed, 0) % (len(tokens) - size + 1)
     ids = tokens.read(start, start + size)
@@ -214,7 +214,7 @@ class TextPairBatch(Batch):
     """A batch of B pairs. Its N texts are the B first texts, the B similar texts, and further negatives."""
 
     excluded: Tensor
-    """A mask (B, N - B) of candidates that are similar or equal to a first text, so that they are not negatives."""
+    """A mask (B, N - B) of candidates that are not negatives, since they are similar or equal to the first text."""
     ids: Tensor
     """The ids (N, T) of the texts."""
     mask: Tensor | None

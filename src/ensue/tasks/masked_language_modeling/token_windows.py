@@ -29,8 +29,8 @@ def token_vectors(
     model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]], *, layers: Sequence[int],
     collect: Callable[[int, Vectors], None],
 ) -> None:  # fmt: skip
-    """Call `collect` with the index of each text and its vectors (L, T + 2, d) in L layers. The first vector is that of
-    [CLS] in the first window, and the last vector is that of [SEP] in the last window.
+    """Call `collect` with the index of each text and its vectors (L, T + 2, d) in L layers. The first vector belongs to
+    [CLS] in the first window, and the last vector to [SEP] in the last window.
     """
     windows = _list_windows(texts, model.context - 2)
     remaining = np.bincount([window.text for window in windows], minlength=len(texts))
@@ -106,20 +106,16 @@ def _hidden_batches(
     """Yield batches in which a row has one hidden token: the tokens, inputs (B, T), their mask, and targets (B, T)."""
     windows = sorted(_list_windows(texts, model.context - 2), key=lambda window: window.size)
     device = device_of(model)
-    for batch in _hidden_tokens(windows):
-        pieces = [texts[window.text][window.begin : window.end] for window, _ in batch]
-        ids, mask = _frame(coder, pieces, device)
-        places = [position - window.begin + 1 for window, position in batch]
-        positions = torch.tensor(places, device=device).unsqueeze(1)
-        targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, positions, ids.gather(1, positions))
-        yield batch, ids.scatter(1, positions, coder.mask_id), mask, targets
-
-
-def _hidden_tokens(windows: Sequence[TextWindow]) -> Iterator[list[HiddenToken]]:
     for start in range(0, len(windows), MAX_WINDOWS):
         chunk = windows[start : start + MAX_WINDOWS]
         rows = [(window, position) for window in chunk for position in range(window.first, window.last)]
-        yield from batches_by_length(rows, [window.size + 2 for window, _ in rows], MAX_CALL_TOKENS)
+        for batch in batches_by_length(rows, [window.size + 2 for window, _ in rows], MAX_CALL_TOKENS):
+            pieces = [texts[window.text][window.begin : window.end] for window, _ in batch]
+            ids, mask = _frame(coder, pieces, device)
+            places = [position - window.begin + 1 for window, position in batch]
+            positions = torch.tensor(places, device=device).unsqueeze(1)
+            targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, positions, ids.gather(1, positions))
+            yield batch, ids.scatter(1, positions, coder.mask_id), mask, targets
 
 
 @torch.inference_mode()

@@ -46,7 +46,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         self.recipe = recipe
         data = recipe.data
         if not data.train:
-            raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
+            raise DataError("no training data: --train PATH names a file of pairs, or two files, separated by a comma")
         self.origins = origins_for(recipe.origins, run)
         self.continued = next((origin for origin in self.origins if origin.path == recipe.decoder.origin), None)
         if self.continued is not None:
@@ -149,7 +149,7 @@ class SequenceToSequenceJob(Job[TextModel]):
 
     def encoded(self, data: Columns) -> sequences.EncodedPairs:
         words = data.columns.get("words")
-        layers = () if words is None else self.contextual.lazy(words.ragged, words.words.values)
+        layers = () if words is None else self.contextual.lazy_vectors(words.ragged, words.words.values)
         return self._join_sides(data, layers)
 
     def _join_sides(self, columns: Columns, layers: tuple[WordLayers, ...] = ()) -> sequences.EncodedPairs:
@@ -192,7 +192,7 @@ class SequenceToSequenceJob(Job[TextModel]):
             notes.append(f"{pairs} left out: targets of over {data.target_tokens:,} tokens")
         if data.source_tokens and (num_cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
             have = counted(int(num_cut), "source has", "sources have")
-            notes.append(f"{have} {data.source_tokens:,} tokens or more; only so many are read")
+            notes.append(f"{have} {data.source_tokens:,} tokens or more; the first {data.source_tokens:,} are read")
         if (origin := self.continued) is not None:
             old, new = (coder.target.vocabulary_size for coder in (origin.run.parts.coder, self.parts.coder))
             notes.append(f"begins from {origin.path}: {old:,} of {new:,} target symbols have vectors of that run")

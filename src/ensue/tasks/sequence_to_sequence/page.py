@@ -35,7 +35,7 @@ FULL_COLOR_NATS = 5.0
 
 
 def sequence_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
-    """Return the sections of the page."""
+    """Return the sections of the page about a source and an output."""
     columns = WordColumns(view.source[:MAX_ENCODER_TOKENS], key="s")
     encoder = encoder_sections([EncoderView(columns, view.traces, view.heads)])
     sides = {
@@ -200,7 +200,7 @@ class CandidateBox(NamedTuple):
 
     @property
     def css_classes(self) -> str:
-        """The CSS classes."""
+        """The CSS classes of the box."""
         return f"{CSS_CLASSES.get(self.candidate.fate, '')} {'best' if self.is_best else ''}".strip()
 
     @property
@@ -222,7 +222,7 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
             cut(steps, min(steps, MAX_STEPS), "steps"),
             cut(search.width, min(search.width, MAX_BEAMS), "beams", "best"),
         ],
-        **_draw_search(boxes(view.search, search), view.search),
+        **_draw_search(list_boxes(view.search, search), view.search),
         "ended": [(_compute_score(best, search), best, _join(best, view.search)) for best in ended[:MAX_ENDED]],
         "ended_note": cut(len(ended), min(len(ended), MAX_ENDED), "outputs", "best"),
         "has_coverage": bool(search.coverage_penalty),
@@ -230,8 +230,8 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
     return [Section("The search", "tasks/sequence_to_sequence/search.html", content)]
 
 
-def boxes(recorded: RecordedSearch, search: BeamSearch) -> list[CandidateBox]:
-    """Return the candidates to draw: for each length the beam and the best other candidates, by their probability."""
+def list_boxes(recorded: RecordedSearch, search: BeamSearch) -> list[CandidateBox]:
+    """Return the candidates to draw, by length and probability: the beam, and the best candidates out of the beam."""
     best, drawn = recorded.hypotheses[0], list[CandidateBox]()
     candidates = sorted(recorded.candidates, key=lambda candidate: -candidate.log_probability)
     ended = [candidate for candidate in recorded.candidates if candidate.fate == "ends"]

@@ -124,7 +124,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[TokenAlignment | None]:
         """Return the alignment of each source with its output; None for a model without attention."""
         for adapter in reversed(self.adapters):
-            answers = [(adapter.adapted(pair), output) for pair, output in answers]
+            answers = [(adapter.adapt(pair), output) for pair, output in answers]
         return align(self.model, self.coder, answers, self.sources([pair for pair, _ in answers]))
 
     def sources(self, pairs: Sequence[Pair]) -> sequences.Sources:
@@ -186,7 +186,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         """Yield the lines of `ensue predict`: an output for each source, in order. The location "-" is stdin."""
         source = self._open_source(location, format=format, encoding=encoding, is_labeled=False)
         aligner = self.aligned if as_json else None
-        return writing.output_lines(self, source, typed=is_typed(location), aligner=aligner, shard=shard)
+        return writing.output_lines(self, source, is_interactive=is_typed(location), aligner=aligner, shard=shard)
 
     def score_lines(
         self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None
@@ -227,12 +227,12 @@ def references(pairs: Iterable[Pair], layout: PairLayout) -> list[Pair]:
     return with_references(pairs) if layout.format == "cmudict" else list(pairs)
 
 
-@torch.random.fork_rng(devices=[])  # samples are random
+@torch.random.fork_rng(devices=[])  # the sample inputs are random
 def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatures) -> description.ModelDescription:
     """Return the description for exporters: a function of the encoder, and a function of a step of the decoder. The
     output of the encoder is an input of each step of the decoder, and not an output of the step.
     """
-    module = export_inputs.WithOrigins(writer.model, contextual)
+    module = export_inputs.ModelWithOrigins(writer.model, contextual)
     origins = export_inputs.OriginExportInputs(contextual, start=1)  # number 0 is the tokenizer of the source
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
     tokenizers |= export_inputs.tokenizers_of(origins.encoders)
@@ -249,18 +249,18 @@ def describe(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatur
 
 
 def _describe_functions(
-    module: export_inputs.WithOrigins, origins: export_inputs.OriginExportInputs, source_size: int
+    module: export_inputs.ModelWithOrigins, origins: export_inputs.OriginExportInputs, source_size: int
 ) -> tuple[description.TensorFunction, ...]:
     def sample_sources(batch: int, length: int) -> dict[str, Tensor]:
         ids = torch.randint(source_size, (batch, length))
         words = export_inputs.encoder_samples(origins.encoders, batch, {"": length})
         return {"ids": ids, "lengths": description.sample_lengths(batch, length), **words}
 
-    def first_state(module: export_inputs.WithOrigins, inputs: Mapping[str, Tensor]) -> Any:
+    def first_state(module: export_inputs.ModelWithOrigins, inputs: Mapping[str, Tensor]) -> Any:
         mask = description.mask_of(inputs["ids"], inputs["lengths"])
         return module.model.begin(inputs["ids"], mask, origins.layers(module, inputs))
 
-    def encode(module: export_inputs.WithOrigins, **inputs: Tensor) -> dict[str, Tensor]:
+    def encode(module: export_inputs.ModelWithOrigins, **inputs: Tensor) -> dict[str, Tensor]:
         return description.state_tensors(first_state(module, inputs))
 
     with torch.inference_mode():
@@ -272,7 +272,7 @@ def _describe_functions(
         _, state = module.model.step(ids[0], select_rows(first_state(module, sample_sources(batch, length)), beams))
         return {"ids": ids[1], **description.state_tensors(state)}
 
-    def step(module: export_inputs.WithOrigins, ids: Tensor, **state: Tensor) -> dict[str, Tensor]:
+    def step(module: export_inputs.ModelWithOrigins, ids: Tensor, **state: Tensor) -> dict[str, Tensor]:
         scores, after = module.model.step(ids, description.state_from(like, state, len(ids)))
         tensors = description.state_tensors(after, "state")
         changed = {name: tensor for name, tensor in tensors.items() if tensor is not state[name]}

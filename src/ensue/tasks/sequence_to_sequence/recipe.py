@@ -32,10 +32,10 @@ class PairData(DividedData):
     source_tokens: Tokens = 0
     """The number of tokens to which longer sources are truncated, with a note; 0: no limit."""
     target_tokens: Tokens = 0
-    """The maximum number of tokens of a training target; longer ones are left out, with a note; 0: no limit."""
+    """The maximum number of tokens of a training target; longer targets are left out, with a note; 0: no limit."""
     other_stems: Annotated[int, Field(ge=0, le=1_000)] = 0
-    """The number of copies of each training pair with other letters in what source and target have in common, for
-    inflection from few pairs (Anastasopoulos & Neubig 2019).
+    """The number of copies of each training pair, with other letters in the substrings that source and target have in
+    common, for inflection from few pairs (Anastasopoulos & Neubig 2019).
     """
 
 

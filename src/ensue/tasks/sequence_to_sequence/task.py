@@ -69,7 +69,7 @@ class Sources:
     ) -> "Sources":  # fmt: skip
         """Return sources with `ids`, whose texts are `columns`, for models with the features `contextual`."""
         words = [coder.words(texts) for texts in columns] if any(features.origins for features in contextual) else []
-        return cls(Ragged.of(ids), tuple(features.computed(words) for features in contextual))
+        return cls(Ragged.of(ids), tuple(features.vectors_on_demand(words) for features in contextual))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -154,8 +154,8 @@ class EncodedPairs(NamedTuple):
 
 
 class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
-    """Training on pairs of similar length. Validation measures nats per target token. `sampler` returns
-    lines with the outputs of a model for some sources.
+    """Training on pairs of similar length. Validation measures nats per target token. `sampler` returns lines with the
+    outputs of a model for some sources.
     """
 
     judged_by = "nats_per_token"
@@ -208,7 +208,7 @@ def _nats(model: TextModel, pairs: EncodedPairs, rows: NDArray[np.int64], begin_
 MAX_SEARCH_ROWS, MAX_SEARCH_TOKENS = 64, 4_096
 """The maximum numbers of sources and of their tokens in a batch."""
 MAX_HYPOTHESES = 1_000
-"""The maximum number of hypotheses in a batch of sources. A hypothesis has scores of the whole vocabulary."""
+"""The maximum number of hypotheses in a batch of sources. Each hypothesis has a score for every token."""
 Constraint = tuple[Sequence[Phrase], Collection[Phrase]]
 """The required phrases and the forbidden phrases of an output."""
 EXTRA_TOKENS = 10
@@ -216,7 +216,7 @@ EXTRA_TOKENS = 10
 
 
 def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any) -> BeamSearch:
-    """Return the search of a table `[search]`, with all special tokens forbidden except the end symbol. Raises
+    """Return the search of a table `[search]`, with all special tokens forbidden except the end symbol. Raise
     EnsueError for settings that are out of range or contradict each other.
     """
     special = tuple((id,) for id in target.special_ids if id != target.end_id)
@@ -226,7 +226,7 @@ def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any)
 
 
 def output_limits(sources: Sources, ratio: float, search: BeamSearch, bound: int | None = None) -> list[int]:
-    """Return the maximum length of each output, by the length of its source, at most `bound` and `max_tokens`."""
+    """Return the maximum length of each output: proportional to its source, at most `bound` and `search.max_tokens`."""
     limits = np.ceil(sources.rows.lengths * ratio).astype(np.int64) + EXTRA_TOKENS + search.min_tokens
     return [int(tokens) for tokens in np.minimum(limits, min(search.max_tokens, bound or search.max_tokens))]
 
@@ -264,19 +264,19 @@ def find_outputs(
 def init_decoding(
     models: Sequence[TextModel], sources: Sources, rows: NDArray[np.int64], *, is_compiled: bool = False
 ) -> tuple[Any, State]:
-    """Return a stepper and its state after the sources `rows`. If `is_compiled`, the stepper may have no taps."""
+    """Return a decoder and its state after the sources `rows`. If `is_compiled`, the decoder may lack taps."""
     device, mask = device_of(models[0]), sources.rows.mask(rows)
     ids = on_device(sources.rows.padded(rows), device)
-    steppers: list[Any] = []
+    decoders: list[Any] = []
     states: list[State] = []
     for model, contextual in zip(models, sources.contextual, strict=True):
         layers = [vectors.batch(rows, device) for vectors in contextual]
         with evaluating(model):
             state = model.begin(ids, None if mask is None else on_device(mask, device), layers)
-        stepper, state = (compile_decoder(model, state) if is_compiled else None) or (model, state)
-        steppers.append(stepper)
+        decoder, state = (compile_decoder(model, state) if is_compiled else None) or (model, state)
+        decoders.append(decoder)
         states.append(state)
-    return (steppers[0], states[0]) if len(models) == 1 else (Ensemble(steppers), tuple(states))
+    return (decoders[0], states[0]) if len(models) == 1 else (Ensemble(decoders), tuple(states))
 
 
 def mean_surprisals(

@@ -24,7 +24,7 @@ Ids: TypeAlias = NDArray[np.int64]
 
 BETWEEN_NAMES = re.compile(r"[;,|\s]+")
 MIN_STEM_CHARACTERS = 3
-"""The minimum number of characters of a run that `with_other_stems` replaces."""
+"""The minimum number of characters of a substring that `with_other_stems` replaces."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class PairCoder(Stored):
         return {word: self.source.vocabulary_size + number for number, word in enumerate(words)}
 
     def _replace_unknown(self, ids: Ids, text: str, unknown: Mapping[str, int]) -> Ids:
-        """Return the ids of a text, where unknown words have their ids of `unknown`."""
+        """Return the ids of a text, in which the words of `unknown` have the ids of `unknown`."""
         tokenizer = self.source.tokenizer
         if not unknown or not isinstance(tokenizer, WordTokenizer):
             return ids
@@ -180,18 +180,16 @@ def with_other_stems(pairs: Sequence[Pair], num_copies: int) -> Iterator[Pair]:
         Anastasopoulos & Neubig 2019, "Pushing the limits of low-resource morphological inflection".
     """
     yield from pairs
-    stems = [(pair, _equal_runs(pair.sources[0], pair.targets[0])) for pair in (pairs if num_copies else ())]
-    letters = [c for pair, runs in stems for run, _ in runs for c in pair.sources[0][run] if c.isalpha()]
-    chance = random.Random(0)
-    for pair, runs in chain.from_iterable(repeat([stem for stem in stems if stem[1]], num_copies)):
+    stems = []
+    for pair in pairs if num_copies else ():
+        blocks = SequenceMatcher(None, pair.sources[0], pair.targets[0], autojunk=False).get_matching_blocks()
+        if long_blocks := [block for block in blocks if block.size >= MIN_STEM_CHARACTERS]:
+            stems.append((pair, long_blocks))
+    letters = [c for pair, blocks in stems for a, _, n in blocks for c in pair.sources[0][a : a + n] if c.isalpha()]
+    generator = random.Random(0)
+    for pair, blocks in chain.from_iterable(repeat(stems, num_copies)):
         source, target = map(list, (pair.sources[0], pair.targets[0]))
-        for run, place in runs:
-            source[run] = [chance.choice(letters) if c.isalpha() else c for c in source[run]]
-            target[place : place + run.stop - run.start] = source[run]
+        for a, b, size in blocks:
+            source[a : a + size] = [generator.choice(letters) if c.isalpha() else c for c in source[a : a + size]]
+            target[b : b + size] = source[a : a + size]
         yield pair._replace(sources=("".join(source), *pair.sources[1:]), targets=("".join(target),))
-
-
-def _equal_runs(source: str, target: str) -> list[tuple[slice, int]]:
-    """Return the long runs of characters of the source that the target has, too, with their places in the target."""
-    blocks = SequenceMatcher(None, source, target, autojunk=False).get_matching_blocks()
-    return [(slice(a, a + size), b) for a, b, size in blocks if size >= MIN_STEM_CHARACTERS]

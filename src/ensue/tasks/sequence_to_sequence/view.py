@@ -134,9 +134,9 @@ def output_fields(
     models: Sequence[TextModel], sources: Sources, ids: Sequence[int], *, begin_id: int, symbol: Callable[[int], str]
 ) -> "tuple[dict[str, Any], DecoderValues]":
     """Return fields of an `OutputView` of `ids` for a single source, and the values of the decoder."""
-    stepper, state = init_decoding(models, sources, np.array([0]))
-    decoder = _read_decoder(stepper, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
-    scores = decoder.log_probabilities
+    decoder, state = init_decoding(models, sources, np.array([0]))
+    values = _read_decoder(decoder, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
+    scores = values.log_probabilities
     best = scores.topk(min(MAX_OPTIONS, scores.shape[1]), dim=1)
     chosen = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
     options = [
@@ -145,9 +145,9 @@ def output_fields(
     ]
     fields = {
         "output": tuple(map(symbol, ids)), "log_probabilities": chosen, "options": options,
-        "alignments": decoder.alignments, "copying": None,
+        "alignments": values.alignments, "copying": None,
     }  # fmt: skip
-    return fields, decoder
+    return fields, values
 
 
 class DecoderValues(NamedTuple):
@@ -162,18 +162,18 @@ class DecoderValues(NamedTuple):
     """The gates β of attention (T,); None for a model without them."""
 
 
-def _read_decoder(stepper: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> DecoderValues:
-    attention = attention_taps(stepper)
-    copying = [name for name, module in stepper.named_modules() if isinstance(module, CopyingHead)]
-    modules = [(name, module) for name, module in stepper.named_modules() if isinstance(module, AttentionBefore)]
+def _read_decoder(decoder: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> DecoderValues:
+    attention = attention_taps(decoder)
+    copying = [name for name, module in decoder.named_modules() if isinstance(module, CopyingHead)]
+    modules = [(name, module) for name, module in decoder.named_modules() if isinstance(module, AttentionBefore)]
     gated = [f"{name}.beta".lstrip(".") for name, module in modules if module.gate is not None]
     without_heads = [*gated, *(f"{name}.{tap}" for name in copying for tap in ("weights", "generates"))]
     taps = [*attention, *without_heads]
     rows: list[Tensor] = []
-    watched: AbstractContextManager[dict[str, list[Tensor]]] = watch(stepper, *taps) if taps else nullcontext({})
+    watched: AbstractContextManager[dict[str, list[Tensor]]] = watch(decoder, *taps) if taps else nullcontext({})
     with watched as steps:
         for id in inputs:
-            scores, state = stepper.step(torch.tensor([id], device=device), state)
+            scores, state = decoder.step(torch.tensor([id], device=device), state)
             rows.append(scores.log_softmax(-1))
     joined = {  # a tap may have several tensors in a step; only the first is used
         tap: torch.cat(tensors[:: len(tensors) // len(rows)], dim=1 if tap in without_heads else 2)[0]
@@ -218,10 +218,10 @@ def view_output(
 ) -> SequenceView:  # fmt: skip
     """Return the view of an output for a single source. The decoder reads the output token by token."""
     source = sources.rows.padded(np.array([0]))[0].astype(np.int64)
-    reader, writer = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
-    fields, decoder = output_fields(models, sources, ids, begin_id=coder.target.begin_id, symbol=writer.of)
-    if decoder.copying is not None:
-        (weights, generates), probabilities = decoder.copying, np.exp(fields["log_probabilities"])
+    source_symbols, target_symbols = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
+    fields, values = output_fields(models, sources, ids, begin_id=coder.target.begin_id, symbol=target_symbols.of)
+    if values.copying is not None:
+        (weights, generates), probabilities = values.copying, np.exp(fields["log_probabilities"])
         copied = (weights * (source[None] == np.array(ids)[:, None])).sum(1) * (1 - generates)
         shares = np.divide(copied, probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
         fields["copying"] = Copying(weights, generates, shares.clip(0, 1))
@@ -232,6 +232,6 @@ def view_output(
     layers = [vectors.batch(np.array([0]), device) for vectors in sources.contextual[0]]
     x = model.features(source_ids, layers) if isinstance(model, EncoderDecoder) else embedding(source_ids)
     return SequenceView(
-        **fields, text=text, search=search, source=tuple(map(reader.of, source.tolist())),
+        **fields, text=text, search=search, source=tuple(map(source_symbols.of, source.tolist())),
         traces=traces_of(encoder, x), heads=attention_of(encoder, x),
     )  # fmt: skip

@@ -135,7 +135,7 @@ class WriterAdapter(ABC):
     name: ClassVar[str]
     """The name of the adapter in messages."""
 
-    def adapted(self, item: Any) -> Any:
+    def adapt(self, item: Any) -> Any:
         """Return the source that the writer reads for `item`."""
         return item
 
@@ -192,7 +192,7 @@ class Writer(Predictor, Generic[ItemT]):
         return self.target.decode(ids)
 
     def with_search(self, **changes: Unpack[SearchOptions]) -> Self:
-        """Return a copy with other settings of the search, which are fields of `BeamSearch`. Raises EnsueError for an
+        """Return a copy with other settings of the search, which are fields of `BeamSearch`. Raise EnsueError for an
         unknown name or a value out of range.
         """
         check_field_names("a search", changes, BeamSearch)
@@ -305,7 +305,7 @@ class Writer(Predictor, Generic[ItemT]):
         search = self.describe_search()
         if "tok:char" in scores.signature:
             return f"{search}; BLEU and edits of characters, since most references have no blanks"
-        return f"{search}; BLEU of the file's own tokens" if "tok:none" in scores.signature else search
+        return f"{search}; BLEU of the tokens in the file" if "tok:none" in scores.signature else search
 
 
 Aligner = Callable[[Sequence[tuple[Pair, Output]]], list[TokenAlignment | None]]
@@ -315,13 +315,14 @@ CHUNK_OUTPUTS = 256
 
 
 def output_lines(
-    writer: Writer[Pair], source: PairSource, *, typed: bool, aligner: Aligner | None = None, shard: Shard = UNSHARDED
-) -> Iterator[str]:
-    """Yield the lines of `ensue predict`, in order. Sources that a user types are answered one by one. With an
-    `aligner` a line is a JSON object. With `n_best` above 1 a line has the number of the source, the score and the
-    text. Otherwise it is a text.
+    writer: Writer[Pair], source: PairSource, *, is_interactive: bool, aligner: Aligner | None = None,
+    shard: Shard = UNSHARDED,
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines of `ensue predict`, in order. If `is_interactive`, each source is answered before the next source
+    is read. With an `aligner` a line is a JSON object. With `n_best` above 1 a line has the number of the source, the
+    score and the text. Otherwise a line is a text.
     """
-    chunks = ([pair] for pair in source) if typed else [source]
+    chunks = ([pair] for pair in source) if is_interactive else [source]
     chosen = shard.chunks(lambda: sequences.in_chunks(source))
     n_best, number = writer.search.n_best, chosen.start * sequences.CHUNK_SOURCES
     for chunk in chunks:

@@ -139,8 +139,8 @@ def training_source(data: DataRecipe) -> TextSource:
 def training_characters(
     characters: int, data: CorpusRecipe, resumed: RunDirectory | None = None, *, num_old: int = 0
 ) -> int | None:
-    """Return the number of characters for training; None: all characters. Validation scores the rest, a share of the
-    text after the first `num_old` characters, which are the training text of the origin.
+    """Return the number of characters for training; None: all characters. The following characters are the validation
+    text. The first `num_old` characters are the training text of the origin, and `resumed` is a resumed run.
     """
     if not data.valid_fraction:
         return None
@@ -151,7 +151,7 @@ def training_characters(
 
 
 def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
-    """Return the count of each id in evenly spaced chunks of a text, of fewer than 2 · `MAX_COUNTED_TOKENS` tokens."""
+    """Return the count of each id in evenly spaced chunks, together fewer than 2 · `MAX_COUNTED_TOKENS` tokens."""
     size = len(tokens)
     starts = range(0, size, COUNT_CHUNK_TOKENS * max(1, size // MAX_COUNTED_TOKENS))
     chunks = (tokens.read(start, min(start + COUNT_CHUNK_TOKENS, size)) for start in starts)
@@ -230,8 +230,8 @@ class CorpusJob(Job[ModelT]):
         """Yield a remark on the symbols whose vectors come from another run."""
         for origin in self.origins:
             size, known = len(self._rows), int((self._rows >= 0).sum())
-            rest = "" if known == size else ", other symbols begin at the mean"
-            yield f"begins from {origin.path}: {known:,} of {size:,} symbols have vectors of that run{rest}"
+            note = "" if known == size else ", other symbols begin at the mean"
+            yield f"begins from {origin.path}: {known:,} of {size:,} symbols have vectors of that run{note}"
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -244,7 +244,7 @@ class CorpusJob(Job[ModelT]):
         return f"{train:,} training tokens, {valid:,} for validation, {self.parts.vocabulary_size:,} symbols"
 
     def notes_on_validation(self) -> Iterator[str]:
-        """Yield remarks on a missing validation text, on its unknown tokens, and on passages that are training text."""
+        """Yield remarks on a missing validation text, on unknown tokens, and on passages of the training text."""
         valid, tokenizer = self.corpus.valid, self.corpus.tokenizer
         if valid is None:
             yield "no validation text: the last weights are kept, and no score is measured"
@@ -337,8 +337,8 @@ class SampledWords:
         is_below_one = descending * (size - np.arange(len(order))) < sums
         num_capped = int(np.argmax(is_below_one)) if size < len(order) else size
         self.expected = np.ones(len(weights))
-        if len(rest := order[num_capped:]):
-            self.expected[rest] = weights[rest] * (size - num_capped) / sums[num_capped]
+        if len(uncapped := order[num_capped:]):
+            self.expected[uncapped] = weights[uncapped] * (size - num_capped) / sums[num_capped]
         self._order = np.argsort(-self.expected, kind="stable")
         self._ends = np.cumsum(self.expected[self._order])
 

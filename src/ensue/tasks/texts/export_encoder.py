@@ -17,10 +17,10 @@ NUM_SAMPLE_PIECES, NUM_EXTRA_WINDOWS = 2, 1
 
 @dataclass(frozen=True, kw_only=True)
 class ExportEncoder(ABC):
-    """The encoder of an exported graph: layers that read windows of pieces, such as subwords, of words. The inputs of
-    the graph are the windows with their lengths `lengths_of_windows` (W,). For each text, `places` (B, T, P) are the
+    """The encoder of an exported graph: layers that read windows over the pieces of words, such as subwords. The inputs
+    of the graph are the windows with their lengths `lengths_of_windows` (W,). For each text, `places` (B, T, P) are the
     indices of the pieces of its words among the positions of all windows, with `weights` (B, T, P). `own` (B,) are the
-    indices of the vectors of texts.
+    indices of the vectors of texts among these positions.
     """
 
     framing: Framing
@@ -29,7 +29,7 @@ class ExportEncoder(ABC):
     is_joint: bool = False
     """Whether a pair is read as one text."""
     has_text_vector: bool = False
-    """Whether a text has a vector: of its last position for a causal encoder, else of its first position."""
+    """Whether a text has a vector: the vector of its last position for a causal encoder, else of its first position."""
     prefix: str = ""
     """The beginning of the names of inputs, which differs between the encoders of a graph."""
 
@@ -43,7 +43,7 @@ class ExportEncoder(ABC):
 
     @abstractmethod
     def window_inputs(self) -> dict[str, TensorSpec]:
-        """Return the forms of the windows, by names without the prefix."""
+        """Return the shapes and types of the windows, by names without the prefix."""
 
     @abstractmethod
     def sample_windows(self, lengths: Tensor, width: int) -> dict[str, Tensor]:

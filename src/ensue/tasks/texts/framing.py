@@ -70,7 +70,9 @@ class SplitWords(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Framing:
-    """The tokens around texts: `begin`, the tokens of words, `end`. A pair has `between` after its first text."""
+    """The tokens around a text: `begin` before the tokens of its words, and `end` after them. A pair of texts has
+    `between` after its first text.
+    """
 
     tokenizer: Tokenizer
     begin: tuple[int, ...] = ()
@@ -87,7 +89,7 @@ class Framing:
     max_positions: int = 0
     """The maximum number of positions of a window; 0: no limit."""
     is_causal: bool = False
-    """Whether the layers are causal. Then the last vector represents the text, else the first vector."""
+    """Whether the layers are causal. A text is represented by its last vector in causal layers, else by its first."""
     num_added: int = 0
     """The number of tokens around texts that the tokenizer lacks; their ids follow the ids of the tokenizer."""
 
@@ -101,7 +103,7 @@ class Framing:
         return cls(tokenizer=tokenizer, gap=tuple(tokenizer.encode(" ").tolist()), **fields)
 
     def encode(self, word: str) -> Ids:
-        """Return the ids of a word, which begins with its blank."""
+        """Return the ids of a word with the blank before it."""
         return self.tokenizer.encode(word).astype(np.int64)
 
     def split(self, words: Sequence[str]) -> SplitWords:

@@ -114,7 +114,7 @@ def score_text(
 
     A model with a state reads `parts` parts, by default `default_parts`; its state is warmed up on `warm_up` tokens
     before a part. `progress` is called with numbers of scored tokens, whose sum is the length of the text, and
-    `collect` with positions of tokens and their surprisals in nats, once for each token. Raises EnsueError if the
+    `collect` with positions of tokens and their surprisals in nats, once for each token. Raise EnsueError if the
     number of parts or the warm-up is out of range.
     """
     parts = default_parts(len(tokens) * (not model.adapts), warm_up=warm_up) if parts is None else parts
@@ -157,7 +157,7 @@ def default_parts(num_tokens: int, *, warm_up: int = WARM_UP_TOKENS) -> int:
 def describe_protocol(model: LanguageModel, parts: int = 1) -> str:
     """Return a description of how `score_text` reads a text."""
     if model.context is not None:
-        windows = f"in windows of {model.context} tokens that move on by {_stride_of(model.context)}"
+        windows = f"in windows of {model.context} tokens with a stride of {_stride_of(model.context)}"
         return f"read once from beginning to end, {windows}, each token predicted once"
     carried = "read once from beginning to end, state carried"
     warmed_up = f"in {parts} parts, each warmed up on the {WARM_UP_TOKENS} tokens before it"
@@ -194,8 +194,8 @@ class Windows(NamedTuple):
 
 def _plan_windows(size: int, context: int, call_tokens: int) -> Iterator[Windows]:
     """Return the windows of `scored_windows` for calls of the model, each with windows of one length."""
-    forms = ((begin, (begin > 0, end - begin, end - first)) for begin, first, end in scored_windows(size, context))
-    for (_, length, predicted), windows in groupby(forms, key=itemgetter(1)):
+    sizes = ((begin, (begin > 0, end - begin, end - first)) for begin, first, end in scored_windows(size, context))
+    for (_, length, predicted), windows in groupby(sizes, key=itemgetter(1)):
         for chunk in batched(windows, max(1, call_tokens // context)):
             yield Windows([begin for begin, _ in chunk], length, predicted)
 

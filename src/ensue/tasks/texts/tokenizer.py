@@ -71,8 +71,8 @@ def shared_rows(symbols: Sequence[str], origin_symbols: Sequence[str]) -> NDArra
 
 @torch.no_grad()
 def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dict[str, Tensor | None]:
-    """Copy the parameters of `origin` into `model`, which may differ in its symbols and its dropout. `rows` are the
-    rows (V,) of the model's symbols in the tables of `origin`, or -1. Return `Job.inherited`.
+    """Copy the parameters of `origin` into `model`, which may differ in its symbols and its dropout. `rows` (V,) are
+    the rows of the model's symbols in the tables of `origin`, -1 for a missing symbol. Return `Job.inherited`.
     """
     indices = torch.from_numpy(rows)
     return {

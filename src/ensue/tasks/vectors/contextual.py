@@ -1,7 +1,7 @@
 """Models with a vector for each text, and pipelines with contextual vectors of words, from all layers of a model.
 
 The vectors of a `LayeredPipeline` are outputs of the layers of a language model, or of the encoder of a translator
-(CoVe, McCann et al. 2017). The tokens of a word do not depend on other words. Spaces between words are read, too.
+(CoVe, McCann et al. 2017). The tokens of a word do not depend on other words. The spaces between words are also read.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ def pooling_of(name: str) -> Callable[[Vectors], Vectors]:
 
 
 def unit_vectors(vectors: NDArray[RealT], *, least: float = 0.0) -> NDArray[RealT]:
-    """Return the vectors (..., d) scaled to length 1; zeros for vectors no longer than `least`."""
+    """Return the vectors (..., d) scaled to length 1; zeros for vectors whose length is at most `least`."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return (vectors / np.where(norms > least, norms, np.inf)).astype(vectors.dtype)
 
@@ -100,7 +100,7 @@ def highest_cosines(vectors: StoredVectors, queries: Vectors, count: int) -> tup
         values: Vectors = (units @ block.T) / norms
         block_rows = np.broadcast_to(np.arange(start, start + len(block)), values.shape)
         if values.shape[1] > count:
-            # the columns of the highest values of each row in ascending order; ties: the first columns
+            # the ascending columns of the `count` highest values of each row; of equal values, the first columns
             lowest = -np.partition(-values, count - 1, axis=1)[:, count - 1 : count]
             above, equal = values > lowest, values == lowest
             is_chosen = above | (equal & (np.cumsum(equal, axis=1) <= count - above.sum(1, keepdims=True)))
@@ -113,7 +113,7 @@ def highest_cosines(vectors: StoredVectors, queries: Vectors, count: int) -> tup
 
 
 def _read_block(vectors: StoredVectors, rows: Sequence[int]) -> tuple[Vectors, Vectors]:
-    """Return vectors (N, d) and their norms, with ∞ for zero vectors. Raise EnsueError for NaN and infinite numbers."""
+    """Return vectors (N, d) and norms (N,), ∞ for a zero vector. Raise EnsueError for NaN and infinite numbers."""
     block = np.asarray(vectors, np.float32)
     norms: Vectors = np.sqrt(np.einsum("nd,nd->n", block, block))
     if not np.isfinite(norms).all():
@@ -126,7 +126,7 @@ def _read_block(vectors: StoredVectors, rows: Sequence[int]) -> tuple[Vectors, V
 def near_duplicates(vectors: StoredVectors, threshold: float) -> Iterator[tuple[int, int, float]]:
     """Yield all pairs of rows whose cosine is at least `threshold`, up to rounding, with the cosine.
 
-    A row that equals earlier rows is paired only with the first of these rows, so that n equal rows are n - 1 pairs.
+    A row that equals earlier rows is paired only with the first of these rows: n equal rows yield n - 1 pairs.
 
     Raises:
         EnsueError: A vector is not finite, or there are more than `MAX_PAIRS` pairs.
@@ -154,7 +154,7 @@ def near_duplicates(vectors: StoredVectors, threshold: float) -> Iterator[tuple[
             count += len(pairs)
             if count > MAX_PAIRS:
                 raise EnsueError(
-                    f"more than {MAX_PAIRS:,} pairs are similar; expected a higher bound than {threshold:g}"
+                    f"more than {MAX_PAIRS:,} pairs are similar; expected a higher threshold than {threshold:g}"
                 )
             for row, column in pairs.tolist():
                 yield rows[start + row], rows[right_start + column], float(cosines[row, column])
@@ -196,7 +196,7 @@ class ContextualPipeline(Pipeline):
         Raises:
             EnsueError: The pooling or the layer is unknown.
         """
-        index = checked_layer(layer, self.num_layers)
+        index = resolve_layer(layer, self.num_layers)
         return [layers[index] for layers in self.layers_of_words(sentences, pooling=pooling)]
 
     @abstractmethod
@@ -204,13 +204,13 @@ class ContextualPipeline(Pipeline):
         """Return the encoder of `layers_of_words` for exported programs."""
 
 
-def checked_layer(layer: int, num_layers: int) -> int:
+def resolve_layer(layer: int, num_layers: int) -> int:
     """Return the index of a layer from 0; a negative `layer` counts from the last layer."""
     check_integer("layer", layer, -num_layers, num_layers - 1)
     return layer % num_layers
 
 
-def pooled_words(vectors: Vectors, counts: Sequence[int], pool: Callable[[Vectors], Vectors]) -> Vectors:
+def pool_words(vectors: Vectors, counts: Sequence[int], pool: Callable[[Vectors], Vectors]) -> Vectors:
     """Return the vectors (L, T, d) of words from `vectors` (L, S, d) of subwords; word t has `counts[t]` subwords."""
     pooled = np.zeros((len(vectors), len(counts), vectors.shape[-1]), np.float32)
     ends = np.cumsum(counts, dtype=np.int64).tolist()
@@ -259,7 +259,7 @@ class LayeredPipeline(ContextualPipeline):
                 used = slice(window.first - window.begin, window.last - window.begin)
                 outputs[window.text][:, window.first : window.last] = vectors[:, used]
         pairs = zip(outputs, texts, strict=True)
-        return [pooled_words(vectors[:, ~text.is_gap], text.counts, pool) for vectors, text in pairs]
+        return [pool_words(vectors[:, ~text.is_gap], text.counts, pool) for vectors, text in pairs]
 
     def export_encoder(self, pooling: str) -> ExportEncoder:
         framing = self.layered_reader.framing

@@ -2,7 +2,7 @@
 
 Texts are stored as indices of word forms, and each word form is encoded once (`EncodedTexts`).
 
-The labels of a teacher are read from JSON lines. The output of `ensue predict --json` is such a file.
+The labels of a teacher are read from a file of JSON lines, such as the output of `ensue predict --json`.
 
 References:
     Hinton et al. 2015, "Distilling the Knowledge in a Neural Network".
@@ -51,7 +51,7 @@ class TeacherAnswer(NamedTuple):
 
 
 def read_teacher_answers(path: str | Path, *, of_words: bool = False) -> Iterator[TeacherAnswer]:
-    """Yield the answers of a file of JSON lines. `of_words` is whether words of sentences have distributions."""
+    """Yield the answers of a file of JSON lines. `of_words` is whether each word of a sentence has a distribution."""
     expected = EXPECTED_WORDS if of_words else EXPECTED
     for number, line in Lines.of(Path(path)):
         if is_blank(line):
@@ -103,8 +103,9 @@ class TeacherLabels:
     def soft_targets(
         self, texts: Iterable[Hashable], targets: NDArray[np.float32], starts: Iterable[int], ids: Mapping[str, int]
     ) -> NDArray[np.float32]:
-        """Replace, in place, the rows of `targets` (N, K) of the texts in the file. Raise DataError without such texts.
-        `texts` are keys, `starts` the first row of each text, and `ids` the columns of labels by name.
+        """Overwrite the rows of `targets` (N, K) for texts in the file with the teacher's means, and return `targets`.
+        `texts` are keys, `starts` the first row of each text, and `ids` the columns of labels by name. Raise DataError
+        if the file has none of the texts.
         """
         num_replaced = 0
         for key, start in zip(texts, starts, strict=True):
@@ -125,7 +126,7 @@ def _average(rows: Sequence[Distribution]) -> Distribution:
     return {name: sum(row.get(name, 0.0) for row in rows) / len(rows) for name in set().union(*rows)}
 
 
-def softened(probabilities: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+def soften(probabilities: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
     """Return probabilities (..., K) whose logits are divided by the temperature; a probability of 0 stays 0."""
     powers = (probabilities / probabilities.max(-1, keepdims=True)) ** (1 / temperature)
     return powers / powers.sum(-1, keepdims=True)
@@ -208,7 +209,7 @@ class EncodedTexts:
 
     def with_contextual(self, features: ContextualFeatures) -> Self:
         """Return the texts with the vectors of other models, to be computed by `ContextualFeatures.precompute`."""
-        return changed(self, contextual=features.lazy(self.words, self.values))
+        return changed(self, contextual=features.lazy_vectors(self.words, self.values))
 
     def joined(self, firsts: NDArray[np.int64]) -> Self:
         """Return concatenated texts: text n joins the texts from `firsts[n]` to `firsts[n + 1]` (exclusive)."""
@@ -216,7 +217,7 @@ class EncodedTexts:
         return changed(self, words=self.words.joined(firsts), columns=columns)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
-        """Return the slice `row_slice` of the batch of the texts `rows`. Word forms are those of all rows."""
+        """Return the slice `row_slice` of the batch of the texts `rows`, with the word forms of all rows."""
         local_rows, padded = row_slice.of(rows), self.words.padded(rows)
         mask = self.words.mask(local_rows, among=rows)
         forms, inverse = np.unique(padded, return_inverse=True)
@@ -224,21 +225,21 @@ class EncodedTexts:
         return Words(
             forms=EncodedForms.of(self.forms.select(forms), device),
             numbers=on_device(numbers, device),
-            columns=on_device(stacked(self.columns, local_rows, numbers.shape, among=rows), device),
+            columns=on_device(stack_columns(self.columns, local_rows, numbers.shape, among=rows), device),
             mask=None if mask is None else on_device(mask, device),
             contextual=tuple(vectors.batch(rows, device, row_slice) for vectors in self.contextual),
         )
 
     def keys(self, rows: NDArray[np.int64]) -> Tensor:
-        """Return the keys of the words (B, T) of the texts `rows`, 0 at padding."""
-        real, keys = self.words.mask(rows), torch.from_numpy(self.forms.keys[self.words.padded(rows)])
-        return real_keys(keys, None if real is None else torch.from_numpy(real))
+        """Return the keys (B, T) by which the words of the texts `rows` are compared, 0 at padding."""
+        mask, keys = self.words.mask(rows), torch.from_numpy(self.forms.keys[self.words.padded(rows)])
+        return real_keys(keys, None if mask is None else torch.from_numpy(mask))
 
     def __len__(self) -> int:
         return len(self.words)
 
 
-def stacked(
+def stack_columns(
     columns: list[Ragged], rows: NDArray[np.int64], shape: tuple[int, ...], *, among: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
     """Return the values (B, T, C) of columns for the texts `rows`, padded to the longest text of `among`."""

@@ -15,7 +15,7 @@ from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.tokenizer import UNKNOWN, Tokenizer
 
 
-class WithOrigins(nn.Module):
+class ModelWithOrigins(nn.Module):
     """A model and the models of the runs whose layers are features of words."""
 
     def __init__(self, model: nn.Module, contextual: ContextualFeatures) -> None:
@@ -25,21 +25,21 @@ class WithOrigins(nn.Module):
 
 
 class OriginExportInputs:
-    """The encoders of the runs whose layers are features, for an export. The first encoder has the number `start`."""
+    """The encoders of the runs whose layers are features, for an export. The first encoder has the index `start`."""
 
     def __init__(self, contextual: ContextualFeatures, *, start: int = 0) -> None:
         self.contextual = contextual
         encoders = [origin.pipeline.export_encoder(origin.pooling) for origin in contextual.origins]
         self.encoders: list[ExportEncoder] = [encoder.named(number) for number, encoder in enumerate(encoders, start)]
 
-    def layers(self, module: WithOrigins, inputs: Mapping[str, Tensor], suffix: str = "") -> list[Tensor]:
+    def layers(self, module: ModelWithOrigins, inputs: Mapping[str, Tensor], suffix: str = "") -> list[Tensor]:
         """Return the vectors (B, T, L, d) of words in the layers of each run."""
-        stacked = []
+        layers_of_runs = []
         for encoder, origin, model in zip(self.encoders, self.contextual.origins, module.origins, strict=True):
             layers = encoder.read(model, inputs)
             words = [encoder.word_vectors(layers[layer], inputs, suffix) for layer in origin.layers]
-            stacked.append(torch.stack(words, 2))
-        return stacked
+            layers_of_runs.append(torch.stack(words, 2))
+        return layers_of_runs
 
 
 def encoder_inputs(
@@ -73,12 +73,12 @@ FORM_INPUTS = ("words", "characters", "lengths_of_words", "affixes", "shapes", "
 
 
 class WordExportInputs:
-    """The inputs of an exported tagger or classifier. `keys` is whether the model compares words by their keys."""
+    """The inputs of an exported tagger or classifier. `keys` is whether the keys of words are an input."""
 
     def __init__(self, pipeline: WordPipeline, *, keys: bool) -> None:
         self.pipeline = pipeline
         self.suffixes = SUFFIXES[: pipeline.num_texts]
-        self.model = WithOrigins(pipeline.model, pipeline.contextual)
+        self.model = ModelWithOrigins(pipeline.model, pipeline.contextual)
         self.tuned = None if pipeline.subwords is None else _make_encoder(pipeline.subwords, pipeline.model.layers)
         self.origins = OriginExportInputs(pipeline.contextual, start=self.tuned is not None)
         features, lexicon = pipeline.model.features, pipeline.reader.lexicon
@@ -137,15 +137,18 @@ class WordExportInputs:
         numbers = self.numbers(inputs, suffix)
         return inputs["keys"][numbers] if "keys" in inputs else torch.zeros_like(numbers)
 
-    def features(self, module: WithOrigins, inputs: Mapping[str, Tensor], suffix: str = "") -> Tensor:
+    def features(self, module: ModelWithOrigins, inputs: Mapping[str, Tensor], suffix: str = "") -> Tensor:
         """Return the features (B, T, d) of words."""
         features: Any = module.model.features
         numbers = self.numbers(inputs, suffix)
         columns = inputs.get("columns", numbers.unsqueeze(-1)[..., :0])
         contextual = self.origins.layers(module, inputs, suffix)
-        return features.assemble(features.form_vectors(_collect_forms(inputs)), numbers, columns, contextual)
+        first = next((inputs[name] for name in FORM_INPUTS if name in inputs), inputs["lengths"][:1])
+        zeros = torch.zeros(first.shape[0], dtype=torch.int64, device=first.device)  # for features that the model lacks
+        forms = EncodedForms(*(inputs.get(name, zeros) for name in FORM_INPUTS))
+        return features.assemble(features.form_vectors(forms), numbers, columns, contextual)
 
-    def slots(self, module: WithOrigins, inputs: Mapping[str, Tensor]) -> Tensor:
+    def slots(self, module: ModelWithOrigins, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return the outputs (B, T, d) of fine-tuned layers for words, with a vector for the text if texts have one."""
         assert self.tuned is not None
         (h,) = self.tuned.read(module.model, inputs)
@@ -159,7 +162,7 @@ class WordExportInputs:
         first, *others = (inputs[f"lengths{suffix}"] for suffix in self.suffixes)
         return sum(others, first)
 
-    def described(self, **limits: Any) -> WordInput:
+    def describe(self, **limits: Any) -> WordInput:
         """Return the description of the input; `limits` are further fields of `WordInput`."""
         pipeline = self.pipeline
         has_other_layers = pipeline.subwords is not None or bool(pipeline.contextual.origins)
@@ -183,13 +186,6 @@ def _make_encoder(reader: SubwordReader, layers: SubwordEncoder) -> SubwordExpor
         layers=read, framing=reader.framing, pooling=reader.pooling, vocabulary_size=layers.features.vocabulary_size,
         num_segments=num_segments, is_joint=True, has_text_vector=reader.has_text_vector,
     )  # fmt: skip
-
-
-def _collect_forms(inputs: Mapping[str, Tensor]) -> EncodedForms:
-    """Return the distinct words, with zeros for features that the model lacks."""
-    like = next((inputs[name] for name in FORM_INPUTS if name in inputs), inputs["lengths"][:1])
-    zeros = torch.zeros(like.shape[0], dtype=torch.int64, device=like.device)
-    return EncodedForms(*(inputs.get(name, zeros) for name in FORM_INPUTS))
 
 
 def _sample_forms(pipeline: WordPipeline, inputs: Mapping[str, TensorSpec]) -> dict[str, Tensor]:

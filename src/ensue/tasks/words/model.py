@@ -36,7 +36,7 @@ from ensue.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class FineTunedEncoder:
-    """An encoder whose layers come from another run and are trained with the rest of the model."""
+    """An encoder whose layers come from another run and are trained together with the new layers."""
 
     origin: Origin
     encoder: OriginEncoder
@@ -223,7 +223,7 @@ class WordParts(ModelParts):
     tuned: FineTunedEncoder | None = field(default=None, kw_only=True)
 
     @staticmethod
-    def shared(run: RunDirectory) -> dict[str, Any]:
+    def read_fields(run: RunDirectory) -> dict[str, Any]:
         """Return the fields of a run except `labels`. Pretrained vectors are zeros until the weights are loaded."""
         lexicon, d_vectors = run.read_json("tokenizer.json", Lexicon.from_json), run.config["d_vectors"]
         vectors = torch.zeros(len(lexicon.vectors), d_vectors).float() if d_vectors and lexicon.vectors else None
@@ -247,11 +247,11 @@ def layers_shapes(run: RunDirectory) -> tuple[LayersShape, ...]:
     return tuple(LayersShape(*shape) for shape in run.config.get("contextual", []))
 
 
-Parts = TypeVar("Parts", bound=WordParts)
+PartsT = TypeVar("PartsT", bound=WordParts)
 
 
 def read_vectors_or_run(path: str, wanted: Collection[str], num_first: int) -> WordVectors:
-    """Return words and vectors as `read_vectors`, of a file, or of a run or an installed model of word vectors."""
+    """Return words and vectors, as `read_vectors` does, from a file, a run or an installed model of word vectors."""
     run = RunDirectory(path)
     if not run.exists:
         return read_vectors(path, wanted, num_first=num_first)
@@ -265,8 +265,8 @@ def read_vectors_or_run(path: str, wanted: Collection[str], num_first: int) -> W
 
 
 def pretrained_vectors(path: str, forms: Collection[str], num_extra: int) -> tuple[list[str], Tensor, int]:
-    """Return words with vectors: `forms` (or their lowercased forms), then the other words among the first `num_extra`
-    of a file. Also return the vectors (1 + words, d), whose row 0 is zero, and the number of the other words.
+    """Return words with vectors: first `forms` and lowercased `forms`, then the other words among the first `num_extra`
+    of a file. Also return the vectors (1 + words, d), whose row 0 is zero, and the number of these other words.
     """
     data_words = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
     words, matrix = read_vectors_or_run(path, data_words, num_extra)
@@ -283,7 +283,7 @@ def d_vectors(pretrained: Tensor | None) -> int:
     return 0 if pretrained is None else pretrained.shape[1]
 
 
-def with_vectors(parts: Parts, run: RunDirectory, path: str) -> Parts:
+def with_vectors(parts: PartsT, run: RunDirectory, path: str) -> PartsT:
     """Return the parts of a resumed run. Before its first checkpoint, pretrained vectors are read from `path`."""
     table, known = parts.pretrained, parts.lexicon.vectors
     if table is None or known is None or complete_checkpoints(run.checkpoints):

@@ -1,6 +1,6 @@
 """Base of the pipelines of taggers and classifiers, and the contextual vectors that the layers of other runs compute.
 
-Contextual vectors are float16. Equal texts of a data set are computed once.
+Contextual vectors are float16. They are computed once for equal texts of a data set.
 """
 
 import hashlib
@@ -60,12 +60,12 @@ class WordLayers(ABC):
 
     @abstractmethod
     def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Float16Array:
-        """Return the vectors (B, T, L, d) of the words of texts by their indices, with zeros at padding. T is the
+        """Return the vectors (B, T, L, d) of the words of `texts`, indices of texts, with zeros at padding. T is the
         length of the longest text of `among`, by default of `texts`.
         """
 
     def batch(self, texts: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Tensor:
-        """Return `rows` of a slice of the texts as float32 on a device."""
+        """Return the vectors (B, T, L, d) of a slice of the texts as float32 on a device (see `rows`)."""
         return torch.from_numpy(self.rows(row_slice.of(texts), among=texts)).to(device).float()
 
 
@@ -112,7 +112,7 @@ class OriginVectors:
         all_layers = self.pipeline.layers_of_words(texts, pooling=self.pooling)
         return [to_float16(layers[list(self.layers)].transpose(1, 0, 2)) for layers in all_layers]
 
-    def cached(self, words: Ragged, forms: Sequence[str], progress: ProgressCallback) -> WordLayers:
+    def load_or_compute(self, words: Ragged, forms: Sequence[str], progress: ProgressCallback) -> WordLayers:
         """Return the vectors of texts from the cache; missing vectors are computed and written first."""
         device = device_of(self.pipeline.model).type  # part of the key, since devices round differently
         key = [self.origin.fingerprint, self.layers, self.pooling, device]
@@ -150,21 +150,21 @@ class ContextualFeatures:
         recipe: Any = run.recipe
         return cls.of(recipe.features, origins_in(run), device)
 
-    def lazy(self, words: Ragged, forms: Sequence[str]) -> tuple[WordLayers, ...]:
+    def lazy_vectors(self, words: Ragged, forms: Sequence[str]) -> tuple[WordLayers, ...]:
         """Return the vectors of a data set, whose texts are indices into word forms. `precompute` computes them."""
         vectors = tuple(LazyVectors(origin, words, forms) for origin in self.origins)
         self._lazy += vectors
         return vectors
 
     def precompute(self, device: torch.device, progress: ProgressCallback) -> None:
-        """Compute on a device all vectors that `lazy` returned and that are missing in the cache."""
+        """Compute on a device all vectors that `lazy_vectors` returned and that are missing in the cache."""
         for origin in self.origins:
             origin.move(device)
         for vectors in self._lazy:
             vectors.precompute(progress)
         self._lazy = []
 
-    def computed(self, texts: Sequence[Sequence[str]]) -> tuple[WordLayers, ...]:
+    def vectors_on_demand(self, texts: Sequence[Sequence[str]]) -> tuple[WordLayers, ...]:
         """Return the vectors of texts, computed whenever a batch is read."""
         return tuple(ComputedVectors(origin, texts) for origin in self.origins)
 
@@ -183,7 +183,7 @@ class LazyVectors(WordLayers):
     def precompute(self, progress: ProgressCallback) -> WordLayers:
         """Return the vectors, and report the progress of their computation."""
         if self._vectors is None:
-            self._vectors = self.origin.cached(self.words, self.forms, progress)
+            self._vectors = self.origin.load_or_compute(self.words, self.forms, progress)
         return self._vectors
 
     def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Float16Array:
@@ -295,7 +295,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class WordPipeline(Predictor):
-    """The base of the pipelines of taggers and classifiers: splits texts into words and computes their features."""
+    """The base of the pipelines of taggers and classifiers, which split texts into words with features."""
 
     recipe: WordsRecipe
 
@@ -334,7 +334,7 @@ class WordPipeline(Predictor):
     def source(
         self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
     ) -> Any:
-        """Return the texts of a file, with those columns of the training data that the file has."""
+        """Return the texts of a file, with the columns that both the training data and the file have."""
 
     def _open_batches(self, location: str, format: str | None, encoding: str) -> tuple[Any, Iterable[Iterable[Any]]]:
         """Return the source of a location, and its texts in batches: one text from a terminal, or all texts."""
@@ -345,7 +345,7 @@ class WordPipeline(Predictor):
         self, chunks: Callable[[], Iterator[T]], shard: Shard, words_of: Callable[[T], list[Sequence[str]]],
         answers: Callable[[T, FormTable, Ragged], Iterator[AnswerT]],
     ) -> Iterator[AnswerT]:  # fmt: skip
-        """Yield the answers to a shard of chunks. Earlier chunks are read, too, so that indices do not change."""
+        """Yield the answers for a shard of chunks. Earlier chunks are read, too: indices of words depend on them."""
         indices = shard.chunks(chunks)
         for index, chunk in enumerate(chunks()):
             if index >= indices.stop:
@@ -378,7 +378,7 @@ class WordPipeline(Predictor):
         features, lexicon = self.reader.memory.read([word for words in texts for word in words])
         device, norms, read = device_of(self.model), self._compute_norms(texts), []
         for side, words in enumerate(texts):
-            computed = zip(self.contextual.origins, self.contextual.computed([words]), strict=True)
+            computed = zip(self.contextual.origins, self.contextual.vectors_on_demand([words]), strict=True)
             layers = {run.path: vectors.batch(np.zeros(1, np.int64), device) for run, vectors in computed}
             read.append(
                 ReadWords(

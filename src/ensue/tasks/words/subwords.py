@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.compact_texts import Ragged, Texts
+from ensue.data.compact_texts import Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
 from ensue.nn.draws import ALL_ROWS, RowSlice
@@ -35,9 +35,9 @@ class SubwordWindow(NamedTuple):
 class SubwordReader:
     """A thread-safe splitter of words into subwords, with the tokenizer and the tokens around a window of `framing`.
 
-    The vector of a word is that of its "first" or "last" subword, or the "mean" (`pooling`). `has_text_vector` is
-    whether a text also has a vector. `with_blanks` is whether words include the blanks before them, so that no blanks
-    are added.
+    The vector of a word is the vector of its "first" or "last" subword, or their "mean" (`pooling`). `has_text_vector`
+    is whether a text also has a vector. `with_blanks` is whether words include the blanks before them, so that no
+    blanks are added.
     """
 
     def __init__(self, framing: Framing, *, pooling: str, has_text_vector: bool, with_blanks: bool = False) -> None:
@@ -191,14 +191,11 @@ class SubwordTexts:
         self.subwords = [reader.encode(words) for words in self.distinct_words]
         self.words = [column.ragged for column in texts]
         if len(texts) > 1:  # check here, so that the error about a long pair comes before training
-            sizes = [self._count_subwords(*column) for column in zip(self.subwords, self.words, strict=True)]
-            reader.check_pair(int(np.sum(sizes, axis=0).max(initial=0)) + len(reader.framing.between))
-
-    @staticmethod
-    def _count_subwords(subwords: list[Ids], words: Ragged) -> Ids:
-        """Return the number of subwords of each text."""
-        counts = np.array([len(ids) for ids in subwords], np.int64)
-        return np.diff(np.concatenate(([0], np.cumsum(counts[words.values])))[words.starts])
+            sizes = np.zeros(len(self.words[0]), np.int64)
+            for subwords, words in zip(self.subwords, self.words, strict=True):
+                counts = np.array([len(ids) for ids in subwords], np.int64)
+                sizes += np.diff(np.concatenate(([0], np.cumsum(counts[words.values])))[words.starts])
+            reader.check_pair(int(sizes.max(initial=0)) + len(reader.framing.between))
 
     def joined(self, firsts: Ids) -> Self:
         """Return concatenated texts: text n joins the texts from `firsts[n]` to `firsts[n + 1]` (exclusive)."""
