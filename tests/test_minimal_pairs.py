@@ -1,7 +1,6 @@
 """Scores of minimal pairs: against sentences read one by one, with ties, in batches of any make-up."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from ensue.console.tables import show_pairs
 from ensue.errors import DataError
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.texts import scoring as reading
-from ensue.tasks.texts.minimal_pairs import MinimalPairScores, ScoredTexts, score_pairs
+from ensue.tasks.texts.minimal_pairs import MinimalPairScores
 from ensue.tasks.texts.scoring import total_nats
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
@@ -43,11 +43,7 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> Path:
 
 
 def scores_of(model: LanguageModel, path: Path, **options: Any) -> MinimalPairScores:
-    def scored(texts: Sequence[str]) -> ScoredTexts:
-        ids = [CHARACTERS.encode(text).astype(np.int64) for text in texts]
-        return ScoredTexts(ids, total_nats(model, ids, start_id=CHARACTERS.start_id))
-
-    return score_pairs(scored, path, **options)
+    return LanguagePipeline(model, CHARACTERS).minimal_pairs(path, **options)
 
 
 def nats_of(model: LanguageModel, text: str) -> float:

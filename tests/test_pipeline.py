@@ -15,7 +15,7 @@ from ensue.library import load
 from ensue.metrics.scores import LanguageScores
 from ensue.models.build_text import build_language_model
 from ensue.processor import InferencePrecision
-from ensue.tasks.contract.token_scores import TokenScore, score_lines
+from ensue.tasks.contract.token_scores import TokenScore
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.texts.scoring import TextScorer
 from ensue.text.tokenizers import train_tokenizer
@@ -124,7 +124,7 @@ def test_an_unknown_token_shows_what_the_text_has(kind: str, unknown: str, tmp_p
     assert found.symbol == tokenizer.symbol(tokenizer.unknown_id or 0)
     assert [one.text for one in pipeline.score("The sea")] == [None] * len(tokenizer.encode("The sea"))
     (tmp_path / "text.txt").write_text(text)
-    lines = [line.split("\t") for line in score_lines(pipeline, str(tmp_path / "text.txt"), "utf-8", as_json=False)]
+    lines = [line.split("\t") for line in pipeline.score_lines(str(tmp_path / "text.txt"))]
     assert [line[2] for line in lines if len(line) > 2] == [found.text]
     assert found.text in [token.get("text") for token in pipeline.score_json(text)["tokens"]]
 

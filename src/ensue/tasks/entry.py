@@ -21,9 +21,7 @@ _METHODS = {
     ),
     "inspect": ("inspect", "with_search", "with_vectors"),
 }
-"""The methods of pipelines whose arguments are the options of a command. Any other command has the options of the
-method with the name of the command.
-"""
+"""The methods whose arguments are the options of a command; by default the method with the name of the command."""
 _METHOD_OPTIONS = {
     "with_vectors": {"vectors"}, "with_others": {"with"}, "minimal_pairs": {"minimal_pairs"},
     "text_similarity": {"similarity"},

@@ -49,9 +49,7 @@ class Doubt(NamedTuple):
 
 
 class Examples(ABC):
-    """The labeled examples of a file. `texts` has the source text of each example, and then the rest of the file.
-    The concatenation of `texts` is the file.
-    """
+    """The labeled examples of a file, which is the concatenation of `texts`: the examples, and the remaining text."""
 
     unit: ClassVar[str]
     """The plural noun for the labeled units, such as "words"."""

@@ -59,8 +59,7 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
         target = Path(folder) / "run"
         names = copy_without_paths(source, target)
         with repository.errors_in_one_line("README.md"):
-            short_card = f"# {source.path.name}\n\nA {source.recipe.what} ({source.recipe.describe()}).\n"
-            card = hub.ModelCard(source.card or short_card)
+            card = hub.ModelCard(card_of(source))
         metadata = _make_metadata(hub, source, repository, license=license, language=language)
         card.data = hub.ModelCardData(**{**metadata, **card.data.to_dict()})
         if not card.data.license:
@@ -80,6 +79,11 @@ def license_of(run: str | Path) -> str:
     """Return the license in the metadata of a run's card, or ""."""
     match = re.match(r"---\n(?:.+\n)*?license: *(.*\S)", RunDirectory(run).card)
     return match[1].strip("\"'") if match else ""
+
+
+def card_of(run: RunDirectory) -> str:
+    """Return the card of a run, or a short card if the run has none."""
+    return run.card or f"# {run.path.name}\n\nA {run.recipe.what} ({run.recipe.describe()}).\n"
 
 
 def final_records(run: RunDirectory) -> list[dict[str, Any]]:

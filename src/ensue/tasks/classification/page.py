@@ -67,7 +67,7 @@ def labels_section(
     threshold: float | None = None, what: str = "text",
 ) -> Section:  # fmt: skip
     """Return a section with a bar for each label, the most probable first. Only predicted labels have colors.
-    `threshold` is the threshold of probabilities if a text may have several labels, or None.
+    `threshold` is the minimum probability of a predicted label; None if a text has one label.
     """
     ranked = sorted(probabilities.items(), key=lambda item: -item[1])[:MAX_LABELS]
     rows = [(name, probability, color_of(name) if name in predicted else None) for name, probability in ranked]

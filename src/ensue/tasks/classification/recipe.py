@@ -33,9 +33,7 @@ class ClassificationData(DividedData):
     header: Literal["auto", "yes", "no"] = "auto"
     """Whether the first row of a table names the columns."""
     separator: str = ""
-    """The character between several labels in a field; empty: a field is one label. The formats fastText and JSON have
-    lists of labels without a separator.
-    """
+    """The character between the labels in a field; empty: a field has one label (in fastText and JSON, a list)."""
     teacher: Path = ""
     """A file of JSON lines with `texts` and `probabilities`, the output of `predict --json`. The probabilities replace
     the labels of these texts in training (`ensue distill`).
@@ -47,9 +45,7 @@ class ClassificationData(DividedData):
     keep: Literal["start", "end", "both"] = "start"
     """The words that truncation keeps: at the start, at the end, or half of them at both ends."""
     segment_tokens: LengthOrZero = 0
-    """The number of words of the segments in which texts are read, with carried state; 0: no segments. Segments need
-    `directions.bidirectional = false`.
-    """
+    """The number of words of a segment; segments are read left to right, with carried state. 0: no segments."""
 
 
 class ClassificationRecipe(WordsRecipe):

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.sources import TextSource, is_stream, stream_text
 from ensue.inspection.notebook import Answers, html
 from ensue.inspection.page import Section
 from ensue.inspection.texts import ShownText, Weight, weighted_text
@@ -35,6 +34,13 @@ class TokenScore(_Surprisal):
         """Return the token, its surprisal in nats, and the text of an unknown token."""
         unknown = {} if self.text is None else {"text": self.text}
         return {"token": self.symbol, "nats": round(max(self.nats, 0.0), 6), **unknown}
+
+    def line(self, *, as_json: bool) -> str:
+        """Return a JSON object, or columns: the surprisal, the token as JSON, and the text of an unknown token."""
+        if as_json:
+            return json.dumps(self.as_json(), ensure_ascii=False)
+        texts = [self.symbol] if self.text is None else [self.symbol, self.text]
+        return "\t".join([f"{max(self.nats, 0.0):9.4f}", *(json.dumps(t, ensure_ascii=False)[1:-1] for t in texts)])
 
 
 class Surprisals(Answers[TokenScore]):
@@ -68,20 +74,6 @@ def token_scores(tokenizer: Tokenizer, text: str, ids: Sequence[int], nats: Iter
         score = TokenScore(tokenizer.symbol(id), surprisal)
         score.text = substring if id == tokenizer.unknown_id else None
         yield score
-
-
-def score_lines(scorer: Any, path: str, encoding: str, *, as_json: bool) -> Iterator[str]:
-    """Yield a line for each token of a text: a JSON object, or columns with the surprisal in nats, the token as JSON,
-    and the text of an unknown token.
-    """
-    chunks = stream_text(path, encoding) if is_stream(path) else TextSource(path, encoding=encoding).chunks()
-    for score in scorer.score_stream(chunks):
-        if as_json:
-            yield json.dumps(score.as_json(), ensure_ascii=False)
-        else:
-            texts = [score.symbol] if score.text is None else [score.symbol, score.text]
-            columns = (json.dumps(text, ensure_ascii=False)[1:-1] for text in texts)
-            yield "\t".join([f"{max(score.nats, 0.0):9.4f}", *columns])
 
 
 PIECE_CHARACTERS, PIECE_TOKENS = 400, 64

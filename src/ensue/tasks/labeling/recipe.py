@@ -33,9 +33,7 @@ class LabelingData(DividedData):
     overlap, and a head of the model. 0: spans do not overlap.
     """
     teacher: Path = ""
-    """A file of JSON lines with `tokens` and the `probabilities` of their tags, which replace the labels of these
-    sentences in training (`ensue distill`).
-    """
+    """A file of JSON lines with `tokens` and `probabilities` of tags, which replace labels (`ensue distill`)."""
     division: Literal["labels", "classes", "sources", "rows"] = "labels"  # type: ignore[assignment]
     """How sentences are split into training and validation. labels: by group, so that each label is in both. The
     others are for runs of earlier versions; classes and sources: by group; rows: by row.

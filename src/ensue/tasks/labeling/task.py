@@ -334,9 +334,7 @@ class LinearObjective:
         """u, and the weights of the head."""
 
     def solve(self, model: Tagger, strength: float, *, tolerance: float) -> float:
-        """Minimize the objective for C = `strength` from the previous solution, and set the weights of a model. Return
-        the minimum in nats.
-        """
+        """Minimize the objective for C = `strength`, set the weights of a model, and return the minimum in nats."""
         nats = list[float]()
 
         def objective() -> float:

@@ -77,9 +77,7 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         return model.init_state(self.batches.batch_size)
 
     def carry_state(self, model: LanguageModel, batch: LazyBatch[LanguageBatch], state: State) -> State:
-        """Return the state before the next segment: None at the beginning of a pass over the text, else the last state,
-        in which rows are reset at random.
-        """
+        """Return None at the beginning of a pass over the text, else the last state with rows reset at random."""
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 
     def loss(self, model: LanguageModel, batch: LanguageBatch, state: State) -> tuple[Loss, State]:

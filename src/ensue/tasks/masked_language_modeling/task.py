@@ -54,9 +54,7 @@ def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> 
 def examples_of(
     recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str, *, are_scored: bool
 ) -> FramedExamples:
-    """Return the examples of a text: pairs of segments, or blocks. Blocks for evaluation cover the text completely.
-    Raise DataError for a text without examples.
-    """
+    """Return the blocks or pairs of segments of a text; scored blocks cover the text. Raise DataError without any."""
     length, frame = recipe.block_tokens, Frame(coder.begin_id, coder.separator_id, coder.padding_id)
     seed = SCORE_SEED if are_scored else recipe.train.seed
     if recipe.data.next_sentence:

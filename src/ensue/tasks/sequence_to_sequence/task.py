@@ -154,9 +154,7 @@ class EncodedPairs(NamedTuple):
 
 
 class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
-    """Training on pairs of similar length. Validation measures nats per target token. `sampler` returns lines with the
-    outputs of a model for some sources.
-    """
+    """Training on pairs of similar length. Validation measures nats per token. `sampler` returns sample outputs."""
 
     judged_by = "nats_per_token"
     less_is_better = True

@@ -73,8 +73,8 @@ class PairCoder(Stored):
         return cls(source_coder, target_coder, indices, source_tokens, copies)
 
     def encode(self, columns: Sequence[str], targets: Iterable[str] = ()) -> tuple[Ids, list[Ids]]:
-        """Return the ids of a source, whose columns are concatenated, and of its targets, with end symbols. A target
-        has the ids of copied words only for words of the truncated source.
+        """Return the ids of a source, whose columns are concatenated, and of its targets, with end symbols. Only words
+        of the truncated source are copied to targets.
         """
         unknown = self.unknown_words(columns)
         source = self._encode_source(columns, unknown)

@@ -192,9 +192,7 @@ class Writer(Predictor, Generic[ItemT]):
         return self.target.decode(ids)
 
     def with_search(self, **changes: Unpack[SearchOptions]) -> Self:
-        """Return a copy with other settings of the search, which are fields of `BeamSearch`. Raise EnsueError for an
-        unknown name or a value out of range.
-        """
+        """Return a copy with changed fields of `BeamSearch`. Raise EnsueError for unknown names and invalid values."""
         check_field_names("a search", changes, BeamSearch)
         return changed(self, search=replace(self.search, **changes))
 

@@ -70,9 +70,7 @@ class SplitWords(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Framing:
-    """The tokens around a text: `begin` before the tokens of its words, and `end` after them. A pair of texts has
-    `between` after its first text.
-    """
+    """The tokens around a text, `begin` and `end`, and the tokens `between` the two texts of a pair."""
 
     tokenizer: Tokenizer
     begin: tuple[int, ...] = ()

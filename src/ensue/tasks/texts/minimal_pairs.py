@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from ensue.data.corpus.pairs import pair_files, read_pairs, stem
 from ensue.data.files import Data, as_location
+from ensue.data.parallel import batched
+from ensue.data.sources import TextSource, is_stream, stream_text
 from ensue.errors import DataError, EnsueError, distinct_names
 from ensue.inspection.notebook import html, scores_section
 from ensue.runs.pictures import LinePlot
 from ensue.tasks.contract.pipeline import Pipeline
-from ensue.tasks.contract.token_scores import Surprisals, TokenScore, score_lines
+from ensue.tasks.contract.token_scores import Surprisals, TokenScore
 
 CHUNK_PAIRS = 256
 """The number of pairs that are scored together."""
@@ -108,43 +110,34 @@ class ScoringPipeline(Pipeline):
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """Return the lines of `ensue score`: a line for each token of a text. The location "-" is stdin."""
         self.check_can_score()
-        return score_lines(self, location, encoding, as_json=as_json)
+        source = None if is_stream(location) else TextSource(location, encoding=encoding)
+        chunks = stream_text(location, encoding) if source is None else source.chunks()
+        return (score.line(as_json=as_json) for score in self.score_stream(chunks))
 
     def minimal_pairs(
         self, location: Data, *, encoding: str = "utf-8", progress: Callable[[PairScore], None] | None = None
     ) -> MinimalPairScores:
-        """Return the accuracy on minimal pairs: how often the better text of a pair has the higher probability."""
+        """Return the accuracy on minimal pairs: how often the better text of a pair has the higher probability. The
+        pairs are in a file, or in the files of a folder or glob. `progress` is called with the score of each file.
+        """
         self.check_can_score()
-        location = as_location(location, "the pairs")
-        return score_pairs(self.score_texts, location, encoding=encoding, progress=progress)
+        rows = []
+        for path in pair_files(as_location(location, "the pairs"), encoding=encoding):
+            rows.append(self._score_file(path, encoding))
+            if progress is not None:
+                progress(rows[-1])
+        return MinimalPairScores(tuple(rows))
 
-
-def score_pairs(
-    score_texts: Callable[[Sequence[str]], ScoredTexts], location: str | Path, *, encoding: str = "utf-8",
-    progress: Callable[[PairScore], None] | None = None,
-) -> MinimalPairScores:  # fmt: skip
-    """Return the scores of the pairs of a file, or of the files of a folder or glob. `score_texts` computes the
-    probabilities of texts. `progress` is called with the score of each file.
-    """
-    rows = []
-    for path in pair_files(location, encoding=encoding):
-        rows.append(_score_file(score_texts, path, encoding))
-        if progress is not None:
-            progress(rows[-1])
-    return MinimalPairScores(tuple(rows))
-
-
-def _score_file(score_texts: Callable[[Sequence[str]], ScoredTexts], path: Path, encoding: str) -> PairScore:
-    pairs, ties, correct = 0, 0, 0
-    reader = read_pairs(path, encoding=encoding)
-    while chunk := list(islice(reader, CHUNK_PAIRS)):
-        ids, nats = score_texts([text for pair in chunk for text in pair])
-        have_equal_ids = np.array([np.array_equal(good, bad) for good, bad in zip(ids[::2], ids[1::2], strict=True)])
-        good, bad = nats.reshape(-1, 2).T
-        is_tie = have_equal_ids | (good == bad)
-        pairs += len(chunk)
-        ties += int(is_tie.sum())
-        correct += int((~is_tie & (good < bad)).sum())
-    if not pairs:
-        raise DataError("no pairs", path)
-    return PairScore(Path(stem(path)).name, pairs, correct + ties / 2, ties)
+    def _score_file(self, path: Path, encoding: str) -> PairScore:
+        pairs, ties, correct = 0, 0, 0
+        for chunk in batched(read_pairs(path, encoding=encoding), CHUNK_PAIRS):
+            ids, nats = self.score_texts([text for pair in chunk for text in pair])
+            are_equal = np.array([np.array_equal(good, bad) for good, bad in zip(ids[::2], ids[1::2], strict=True)])
+            good, bad = nats.reshape(-1, 2).T
+            is_tie = are_equal | (good == bad)
+            pairs += len(chunk)
+            ties += int(is_tie.sum())
+            correct += int((~is_tie & (good < bad)).sum())
+        if not pairs:
+            raise DataError("no pairs", path)
+        return PairScore(Path(stem(path)).name, pairs, correct + ties / 2, ties)
