@@ -103,7 +103,7 @@ def test_the_page_shows_the_attended_places(run: Path, data: Path, tmp_path: Pat
     assert model.inspect_texts(*images(1)[0][0].tolist()).view.image.shape == (ROWS, COLUMNS, 1)  # as the server asks
     with pytest.raises(EnsueError, match="the server has no scores of images"):
         model.score_json(images(1)[0][0].tolist())
-    with pytest.raises(EnsueError, match=r"several series in it; expected one, such as .*bars\.npz\[0\]"):
+    with pytest.raises(EnsueError, match=r"several series; expected one, such as .*bars\.npz\[0\]"):
         model.inspect(data / "bars.npz")
     with pytest.raises(EnsueError, match=r"no series number 48"):
         model.inspect(f"{data / 'bars.npz'}[48]")

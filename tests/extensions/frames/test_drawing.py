@@ -11,7 +11,7 @@ from PIL import Image
 
 import ensue
 from ensue.errors import DataError, EnsueError, RecipeError
-from ensue.extensions.frames.drawing.model import Images, ImageSize, binarized, read_images
+from ensue.extensions.frames.drawing.model import Images, ImageSize, binarize, read_images
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.training.run import begin_job
@@ -118,12 +118,12 @@ def size_of(path: Path) -> tuple[int, int, int]:
 
 def test_pixels_are_drawn_once_for_scores() -> None:
     images = Images(np.full((200, 4, 4), 0.3, np.float32), ImageSize(4, 4))
-    once = binarized(images, "once").pixels
-    np.testing.assert_array_equal(once, binarized(images, "anew").pixels)
+    once = binarize(images, "once").pixels
+    np.testing.assert_array_equal(once, binarize(images, "anew").pixels)
     assert set(np.unique(once)) == {0, 1}
     assert once.mean() == pytest.approx(0.3, abs=0.03)
-    assert not binarized(images, "threshold").pixels.any()
-    np.testing.assert_array_equal(binarized(images, "none").pixels, images.pixels)
+    assert not binarize(images, "threshold").pixels.any()
+    np.testing.assert_array_equal(binarize(images, "none").pixels, images.pixels)
 
 
 def test_colors_are_planes_and_come_back_as_colors(tmp_path: Path) -> None:

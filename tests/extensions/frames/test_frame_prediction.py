@@ -150,7 +150,7 @@ def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
         model.generate_into(tmp_path / "a.nzp")
     with pytest.raises(EnsueError, match="no folder"):
         model.generate_into(tmp_path / "none" / "a.npz")
-    with pytest.raises(DataError, match="several series in it; expected one, such as"):
+    with pytest.raises(DataError, match="several series; expected one, such as"):
         model.generate_into(tmp_path / "a.npz", prompt=str(file))
     for wrong in (
         {"frames": 0}, {"samples": 0}, {"temperature": -1}, {"seed": -1}, {"frames": 10**6, "samples": 10**4},

@@ -12,7 +12,7 @@ from ensue.errors import EnsueError
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.frame_prediction.model import PRIOR_DRAWS, nats_of
 from ensue.extensions.frames.frame_prediction.pipeline import PRIOR_SEED
-from ensue.extensions.frames.page import FrameColumns, bars, feature_map, labels_over_time, upright
+from ensue.extensions.frames.page import FrameColumns, bars, draw_image, feature_map, labels_over_time
 from ensue.extensions.frames.tasks.data import SeriesNoise
 from ensue.extensions.frames.tasks.model import Frames
 from ensue.inspection.drawing import lines, ticks_of
@@ -332,7 +332,7 @@ def test_drawings_of_nan_and_extreme_values(value: float) -> None:
         bars(values[:, 0], columns, name="x", what="w"),
         feature_map(values, columns, names, name="x"),
         feature_map(values, columns, names, name="x", signed=True),
-        upright(values, columns, colors=3, name="x"),
+        draw_image(values, columns, colors=3, name="x"),
         labels_over_time({"<m>": ["<a>", "<a>", "b"]}, columns, colors={"<a>": "#fff", "b": "#000"}),
     ]
     for drawing in made:

@@ -17,7 +17,7 @@ from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.extensions.frames.data.readers import read_numpy
 from ensue.extensions.frames.data.series import Series, SeriesOptions
 from ensue.extensions.frames.recipe import FrameFeatureSpecification
-from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, warped
+from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, warp_bands
 from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.recipe import read_recipe
 from ensue.runs.directory import continuing_recipe
@@ -140,8 +140,8 @@ def test_noise_is_added_in_training_alone() -> None:
 
 def test_warped_features_are_interpolated() -> None:
     x = torch.arange(10.0).expand(3, 2, 10)
-    assert torch.equal(warped(x, shift=0.0, stretch=0.0), x)
-    found = warped(x, shift=2.0, stretch=0.0)
+    assert torch.equal(warp_bands(x, shift=0.0, stretch=0.0), x)
+    found = warp_bands(x, shift=2.0, stretch=0.0)
     assert torch.equal(found[:, 0], found[:, 1])
     by = found[:, :1, 4:5] - 4
     torch.testing.assert_close(found, (x + by).clamp(0, 9))

@@ -1,4 +1,4 @@
-"""The command `export`: models as ONNX, C, web pages, and directories of transformers."""
+"""The command `export`, which writes a model as ONNX, as C, as a web page, or as a directory for transformers."""
 
 from ensue.extension import Extension
 

@@ -22,8 +22,8 @@ def export(
     ],
     out: Annotated[Path, Option(help="The directory or file to write."), Access.OUT_FOLDER],
     overwrite: cli.OverwriteOption = False,
-    int8: Annotated[bool, Option("--int8", help="For onnx: int8 matrices.")] = False,
-    embed: Annotated[bool, Option("--embed", help="For c: the weights inside of the C file.")] = False,
+    int8: Annotated[bool, Option("--int8", help="For onnx: write matrices as int8.")] = False,
+    embed: Annotated[bool, Option("--embed", help="For c: write the weights into the C file.")] = False,
     precision: Annotated[str, Option(help="For c and web: matrices in f32, f16 or int8.")] = "f32",
     threads: cli.OneThreadOption = None,
 ) -> None:

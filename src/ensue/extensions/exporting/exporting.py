@@ -1,4 +1,4 @@
-"""`export_run`, which writes a run in the format of an exporter, and functions of exporters.
+"""The function `export_run`, and functions that exporters share.
 
 An exporter is a function (run, description, out, *, overwrite, **options) that returns notes about the written files.
 """
@@ -36,13 +36,13 @@ def export_run(
         int8: Whether "onnx" writes matrices as int8.
         embed: Whether "c" writes the weights into the C file.
         precision: The type of matrices for "c" and "web": "f32", "f16" or "int8".
-        overwrite: Whether files may be replaced that ensue did not write.
+        overwrite: Whether to replace files that ensue did not write.
 
     Returns:
         Notes about the written files.
 
     Raises:
-        EnsueError: The format cannot express the model, or a file would be replaced that ensue did not write.
+        EnsueError: The format cannot express the model, or a file that ensue did not write would be replaced.
         DataError: The directory has files with other names, or cannot be written.
     """
     check_path("the run", run)
@@ -78,7 +78,7 @@ def _has_option(exporter: FunctionType, option: str) -> bool:
 def missing_options(
     settings: Mapping[str, OptionValue], supported: Collection[str], without_note: Collection[str] = ()
 ) -> list[str]:
-    """Return notes about the options of a search or of sampling that C lacks. Raises ValueError if one is in use."""
+    """Return notes about the options that C does not have. Raises ValueError if such an option is set."""
     missing = {name: setting for name, setting in settings.items() if name not in supported}
     for name, setting in missing.items():
         if setting.value != setting.default:
@@ -91,8 +91,9 @@ def write_directory(
 ) -> None:
     """Write files to a directory.
 
-    `contents` has for each file name its content, or a function that writes the file to a path. Raises DataError if the
-    directory has other files or cannot be written, and unless `overwrite`, EnsueError for a file ensue did not write.
+    `contents` maps a file name to its content, or to a function that writes the file to a path. Raises DataError if the
+    directory has other files or cannot be written, and without `overwrite` EnsueError if it would replace a file that
+    ensue did not write.
     """
     names = {name.partition("/")[0] for name in contents}
     try:

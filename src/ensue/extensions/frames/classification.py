@@ -42,7 +42,7 @@ from ensue.text.labels import Classes
 
 
 class ClassifiedSeriesData(LabeledSeriesData):
-    """The data of a classifier: series with one label or several labels for the complete series."""
+    """The data of a classifier: series, each with one or more labels."""
 
     unit_singular: ClassVar[str] = "series"
     layout_note = ""
@@ -64,7 +64,7 @@ class ClassifiedSeriesData(LabeledSeriesData):
 
 
 def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str, ...]:
-    """Return the labels of a series. Raises DataError if frames differ, and for none or several without `multiple`."""
+    """Return the labels of a series. Raises DataError for different labels of frames or an invalid number of labels."""
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
         problem = f"the frames have {len(names):,} labels ({listed(names, 3)})"
@@ -184,7 +184,7 @@ def _classify(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, T
 
 
 MAX_INTEGRATED_FRAMES = 2_000
-"""The largest number of frames for integrated gradients, which would take half a minute or more for longer series."""
+"""The largest number of frames for integrated gradients, which take half a minute or more for longer series."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class FrameClassifierView(SeriesView):
     attention: NDArray[np.float64] | None
     """The weights (T,) of attention pooling; None for other poolings."""
     maxima: NDArray[np.float64] | None
-    """The share (T,) of the outputs of the layers whose maximum is at the frame; None without max pooling."""
+    """The share (T,) of the outputs of the layers with their maximum at a frame; None without max pooling."""
     traces: list[LayerTrace]
     heads: list[LayerAttention] | None
     """The attention of the layers; None for long series."""
@@ -237,7 +237,8 @@ def _compute_gradients(model: Classifier, reading: ReadFeatures, label: int) -> 
 
 GRADIENTS = (
     "The gradient of the log-odds of “{}” with respect to the normalized features of a frame, times these features. A "
-    "normalized feature is 0 if missing or equal to its mean. Warm bars are evidence for the label, cool bars against."
+    "normalized feature is 0 if it is missing or equal to its mean. Warm bars are evidence for the label, cool bars "
+    "evidence against the label."
 )
 ATTENTION = "The vector of the series is a weighted mean of the outputs at its frames. The weights sum to 1."
 MAXIMA = (

@@ -84,7 +84,7 @@ class TaggedFrames:
         self.rows, self.labels = rows, labels
         self.misaligned: Sequence[Mapping[str, Sequence[Span]]] = ()
         self.words: Sequence[Sequence[str]] = [()] * len(labels)
-        """Empty, since frames are not words."""
+        """Sentences without words, since frames are not words."""
 
     @cached_property
     def passages(self) -> Passages:
@@ -92,7 +92,7 @@ class TaggedFrames:
         return Passages(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Frames:
-        """Return the rows `row_slice` of a batch, which has the series with the numbers `passages`."""
+        """Return the slice `row_slice` of the batch of the series `passages`."""
         return frames_of(self.rows, passages, device, row_slice)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
@@ -100,7 +100,7 @@ class TaggedFrames:
         return self.tagged(model)[0]
 
     def tagged(self, model: Tagger, with_posteriors: bool = False) -> tuple[list[NDArray[np.int64]], list[Posterior]]:
-        """Return the tags (T,) of each series and, if requested, the posterior distributions of paths."""
+        """Return the tags (T,) of each series, and with `with_posteriors` the posterior distributions of paths."""
         device = device_of(model)
 
         def emissions(rows: NDArray[np.int64]) -> tuple[Tensor, Tensor | None]:
@@ -163,7 +163,7 @@ class TaggedSeries(Shown):
         return values
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each frame: its number from 0, its time in seconds if the rate is known, its label."""
+        """Return a row for each frame: its number from 0, its time in seconds if the rate is known, and its label."""
         times = [{"time": round(frame / self.rate, 6)} if self.rate else {} for frame, _ in enumerate(self.labels)]
         shares = [{"probability": round(share, 6)} for share in self.probabilities] or [{}] * len(times)
         rows = enumerate(zip(times, self.labels, shares, strict=True))

@@ -18,7 +18,7 @@ from ensue.inspection.page import Section, cut, drawn, short
 
 MAX_DRAWN_FRAMES = 500
 TOTAL_WIDTH, MIN_FRAME_WIDTH, MAX_FRAME_WIDTH = 1_000, 3, 44
-"""The desired width of a drawing, and the smallest and largest width of a frame, in pixels."""
+"""The preferred width of a drawing, and the smallest and largest width of a frame, in pixels."""
 MIN_WIDTH_WITH_GAPS = 18
 """The smallest width in pixels of frames that are separated by gaps."""
 NUMBER_STEPS, MIN_NUMBER_WIDTH = (1, 2, 5, 10, 20, 50), 40
@@ -65,7 +65,7 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 MAX_ROW_HEIGHT, MAX_MAP_HEIGHT = 18, 220
-"""The largest heights of a row and of a heat map in pixels. Rows of one pixel may make a map higher."""
+"""The largest heights of a row and of a heat map in pixels. A map of many rows, of one pixel each, may be higher."""
 MAX_NAMED_ROWS = 12
 """The largest number of rows of a map for which all names, and all values in titles of frames, are shown."""
 BAR_HEIGHT = 110
@@ -98,7 +98,7 @@ def feature_map(
 
 
 def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what: str) -> Markup:
-    """Return a bar for each frame, upward and warm for a positive value, downward and cool for a negative value."""
+    """Return a drawing with a bar for each frame: upward and warm for a positive value, else downward and cool."""
     shown = [value if np.isfinite(value) else 0.0 for value in values[: len(columns)].tolist()]
     low, high = min(0.0, *shown), max(0.0, *shown)
     scale = BAR_HEIGHT / ((high - low) or 1.0)
@@ -133,7 +133,7 @@ def labels_over_time(rows: Mapping[str, Sequence[str]], columns: FrameColumns, *
     return drawn("extensions/frames/labels.html", columns=columns, **values)
 
 
-def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: str) -> Markup:
+def draw_image(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: str) -> Markup:
     """Return an image whose rows are frames (T, d), with `colors` values for each pixel."""
     shown = values[: len(columns)].reshape(len(columns), -1, colors)
     height, width, _ = shown.shape
@@ -201,7 +201,7 @@ MAX_CURVES = 6
 def series_section(view: SeriesView, columns: FrameColumns) -> Section:
     """Return the section with the series as curves, a heat map, or an image."""
     if view.colors:
-        drawing = upright(view.frames, columns, colors=view.colors, name="the image")
+        drawing = draw_image(view.frames, columns, colors=view.colors, name="the image")
         about = "Each row of the image is a frame."
     else:
         drawing = curves_or_map(view.frames, columns, view.names, name="the series")

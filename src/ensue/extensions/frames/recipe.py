@@ -33,7 +33,7 @@ class FrameFeatureSpecification(specification.Table):
     window: Annotated[float, Field(ge=1e-4, le=10)] = 0.025
     """For sounds: the length of a frame in seconds."""
     step: Annotated[float, Field(ge=1e-4, le=10)] = 0.010
-    """For sounds: the time from the start of a frame to the start of the next frame in seconds."""
+    """For sounds: the time in seconds from the start of a frame to the start of the next frame."""
     bands: Annotated[int, Field(ge=1, le=1000)] = 40
     """For sounds: the number of features, the logarithms of energies in bands that are evenly spaced in mel."""
     lowest: Annotated[float, Field(ge=0, le=1_000_000)] = 20.0
@@ -88,7 +88,7 @@ class GridSpecification(specification.Table):
     outputs of another network for the locations of an image.
     """
     colors: Annotated[int, Field(ge=1, le=1_000)] = 1
-    """The number of values of a pixel, which stand side by side in a row, such as 3 for red, green and blue."""
+    """The number of values of a pixel, such as 3 for red, green and blue. They are side by side in a row."""
     channels: list[specification.Size] = Field(default=[16, 32, 64, 96], min_length=1, max_length=100)
     """The number of channels of each 3 × 3 convolution."""
     halvings: specification.UpTo100 = 4
@@ -102,17 +102,17 @@ class CaptionAttention(specification.Attention):
 
     kind: Literal["scaled-dot", "dot", "bilinear", "additive", "none"] = "additive"
     before: bool = True
-    """Whether a recurrent decoder attends before its step, by its previous state (Xu et al. 2015)."""
+    """Whether a recurrent decoder computes its attention from the previous state, before its step (Xu et al. 2015)."""
     gate: bool = True
     """Whether the attended vector is multiplied by a gate (β of Xu et al. 2015)."""
     doubly_stochastic: Weight = 0.01
-    """λ in the loss λ Σ_i (1 − Σ_t α_ti)², by which the decoder attends to each location about once; 0: no loss."""
+    """λ in the loss term λ Σ_i (1 − Σ_t α_ti)², by which the weights of each location sum to about 1; 0: none."""
     hard: bool = False
     """Whether a step attends to a random location instead of the mean over all locations."""
     expected: specification.Share = 0.5
     """For hard attention: the share of steps in which the mean replaces the random location."""
     entropy: Weight = 0.01
-    """For hard attention: the weight of the entropy of α, a bonus against early concentration."""
+    """For hard attention: the weight of the entropy of α in the loss, which keeps α spread out in early training."""
 
     def problems(self) -> Iterator[str]:
         if self.hard and not (self.before and self.kind == "additive"):
@@ -122,17 +122,17 @@ class CaptionAttention(specification.Attention):
 
 
 class GlimpseSpecification(specification.Table):
-    """The table `[glimpses]`: the patches of a glimpse, and the choice of the next place.
+    """The table `[glimpses]`: the patches of a glimpse, and the prediction of places.
 
     The unit of places is half of the longer side of the image. A place is (down, right), relative to the center.
     """
 
     colors: Number = 1
-    """The number of values of a pixel, which stand side by side in a row, such as 3 for red, green and blue."""
+    """The number of values of a pixel, such as 3 for red, green and blue. They are side by side in a row."""
     size: Side = 16
     """The side of a patch in pixels."""
     scales: Annotated[int, Field(ge=1, le=10)] = 2
-    """The number of patches of a glimpse. Each patch covers twice the side of the previous patch, in as many pixels."""
+    """The number of patches of a glimpse. Each patch has twice the side of the previous one, at half its resolution."""
     each: Number = 2
     """The number of glimpses for each symbol."""
     convolutions: list[specification.Size] = Field(default=[16, 32])
@@ -165,7 +165,7 @@ class CanvasSpecification(specification.Table):
     d_latent: specification.Size = 100
     """The size of the latent vector of a stroke."""
     attention: bool = True
-    """Whether a step reads and writes a window of the image, or the complete image."""
+    """Whether a step reads and writes a window of the image instead of the complete image."""
     read: specification.Size = 2
     """The side of the window that is read, in filters."""
     write: specification.Size = 5
@@ -368,7 +368,7 @@ class DrawingData(DividedData):
     binarize: Literal["anew", "once", "threshold", "none"] = "anew"
     """The conversion of pixels to 0 or 1. anew: random, with the value as the probability of 1, in each training step,
     and once for validation and test; once: random, but drawn once in training too (Larochelle & Murray 2011);
-    threshold: 1 for values of at least 0.5; none: the value is read as a probability.
+    threshold: 1 for values of at least 0.5; none: no conversion, the value is the probability of 1.
     """
 
 

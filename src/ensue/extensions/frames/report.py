@@ -23,9 +23,9 @@ from ensue.extensions.surveying import report
 from ensue.extensions.surveying.counts import Lengths, Summary, fill
 
 MAX_FEW_SERIES = 300
-"""The largest number of series for which `classify-minirocket` is proposed, if its extension is there."""
+"""The largest number of series for which `classify-minirocket` is suggested, if its extension is installed."""
 MIN_SPLIT_FRAMES = 50
-"""The smallest mean length of series for which splitting at gaps in time is proposed."""
+"""The smallest mean length of series for which splitting at gaps in time is suggested."""
 
 
 class Ranges:
@@ -151,11 +151,11 @@ class FrameReport(report.Report[FrameSummary]):
         if summary.ranges is not None and summary.ranges.missing.any():
             yield "training on missing values needs --set data.missing=mean"
         if not summary.labels and summary.num_files > 1:
-            yield 'no labels; if file names have them, --set data.pattern="{label}_{}_{}" sets their position'
+            yield 'no labels; if file names have labels, --set data.pattern="{label}_{}_{}" sets their position'
         if summary.labels and summary.num_unlabeled:
             yield counted(summary.num_unlabeled, "series has no label", "series have no label")
         if len(summary.labels) == 1 and not summary.per_frame:
-            yield f'all series have the label "{report.shown(next(iter(summary.labels)))}": there is nothing to learn'
+            yield f'all series have the label "{report.shown(next(iter(summary.labels)))}"; a classifier needs two'
 
     def recipe(self) -> tuple[str, str, str]:
         if self.summary.per_frame:
@@ -194,13 +194,13 @@ def _make_range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
 
 
 def number_format(deviation: float) -> str:
-    """Return the format of numbers with this deviation, which has three digits, with the same decimals for all."""
+    """Return a format in which the deviation of numbers has three significant digits."""
     digits = 2 - math.floor(math.log10(deviation)) if deviation > 0 else 0
     return f",.{max(0, digits)}f" if -6 < digits < 7 else ".3e"
 
 
 class FrameKind(DataKind):
-    """The kind of series of real vectors: sounds, arrays, images, tables of frames, and tables of paths."""
+    """Series of real vectors: sounds, arrays, images, tables of frames, and tables of paths."""
 
     report = FrameReport
 
@@ -210,7 +210,6 @@ class FrameKind(DataKind):
     def survey(self, detected: DetectedFormat, location: str, words: str, labels: str, encoding: str) -> FrameSummary:
         if words:
             raise DataError(f'no column "{words}": the data are frames; --labels expects a column', location)
-        # gaps in time split series, or are ignored if the parts would be short
         layout = layout_of(first_rows(files_of(location)[0], encoding)) or TableLayout()
         layout, defaults = layout._replace(labels=labels or layout.labels), SeriesOptions()
         reading = SeriesOptions(
@@ -218,7 +217,9 @@ class FrameKind(DataKind):
             series=layout.series or defaults.series, features=layout.features, rows=layout.rows, encoding=encoding,
         )  # fmt: skip
         summary = _survey(detected, location, reading, layout)
-        if isinstance(gap := summary.error, GapError):
+        if isinstance(
+            gap := summary.error, GapError
+        ):  # split series at gaps in time, or ignore gaps if parts are short
             summary = _survey(detected, location, reading._replace(gaps="split"), layout)
             if summary.lengths.mean < MIN_SPLIT_FRAMES:
                 summary = _survey(detected, location, reading._replace(gaps="ignore"), layout)

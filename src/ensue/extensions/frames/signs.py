@@ -28,7 +28,7 @@ FRAME_SUFFIXES = {
 """The kinds of files of frames by suffix, except tables, which are detected by their columns."""
 FRAME_TABLES = {".csv", ".tsv", ".tab"}
 IDX = re.compile(r"idx[1-9]")
-"""Matches a part of the names of idx files."""
+"""Matches the part of a file name that marks an idx file, such as idx3."""
 PATH = "path"
 """The column of paths in a table of paths."""
 SERIES = "series"
@@ -59,7 +59,7 @@ _MIN_VALUES = 12
 
 
 class TableLayout(NamedTuple):
-    """The columns of a table of frames by their meaning; "" for a missing column. Empty `features` are all others."""
+    """The columns of a table of frames by their meaning; "" for a missing column. No `features`: all other columns."""
 
     time: str = ""
     labels: str = ""
@@ -68,7 +68,7 @@ class TableLayout(NamedTuple):
     rows: Literal["frames", "series"] = "frames"
 
     def settings(self) -> Iterator[str]:
-        """Yield the settings of a recipe that reads the table, without default settings."""
+        """Yield the settings with which a recipe reads the table, except defaults."""
         columns = (("time", self.time, "time"), ("labels", self.labels, "label"), ("series", self.series, SERIES))
         yield from ["data.rows=series"] if self.rows == "series" else []
         yield from (f"data.{key}={toml_value(name)}" for key, name, default in columns if name not in ("", default))
@@ -83,12 +83,12 @@ class TableLayout(NamedTuple):
 
 
 def detection_reason(location: str | Path, encoding: str) -> str:
-    """Return a phrase with the reason why the data are frames; "" for other data."""
+    """Return the reason why the data are detected as frames; "" for other data."""
     path = files_of(location)[0]
     content = frames_in(path)
     if content not in ("", "ts"):
         return f"by the name of {path.name}"
-    if content == "ts":  # the suffix is also that of TypeScript
+    if content == "ts":  # TypeScript files have the same suffix
         lines = first_lines(path, encoding=encoding)
         return "by its line @data" if any(line.strip().lower() == "@data" for line in lines) else ""
     rows = first_rows(path, encoding)
@@ -109,7 +109,7 @@ def first_rows(path: Path, encoding: str) -> list[list[str]]:
 
 
 def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
-    """Return the layout of a table by its first rows; None with columns of text, no features, or fewer than 3 rows."""
+    """Return the layout of a table; None for a table with columns of text, without features, or below three rows."""
     if len(rows) < 3:
         return None
     if is_mostly_numbers(rows[0]):
@@ -162,7 +162,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _are_classes(name: str, cells: Sequence[str]) -> bool:
-    """Return whether cells may be labels: they are few and short, and any numbers are integers."""
+    """Return whether cells may be labels: few distinct, short cells, in which all numbers are integers."""
     distinct = {cell for cell in cells if cell}
     are_few = 2 * len(distinct) <= len(cells) and len(distinct) <= _MAX_CLASSES
     is_long = sum(cell.count(" ") for cell in distinct) > 2 * len(distinct)
@@ -171,7 +171,7 @@ def _are_classes(name: str, cells: Sequence[str]) -> bool:
 
 
 def _find_series(columns: Mapping[str, Sequence[str]], times: Collection[str]) -> str:
-    """Return the column of series: by its name, or if times repeat, a column in whose groups no time repeats."""
+    """Return the column of series by its name or, if times repeat, a column whose groups have distinct times."""
     for name, cells in columns.items():
         is_named = simplify(name) in _SERIES_NAMES or re.search("[ _-]id$", name.casefold())
         if name == SERIES or (is_named and 2 * len(set(cells)) <= len(cells)):
@@ -269,7 +269,7 @@ def seconds_of(cell: str, date_format: str) -> float:
 
 
 def table_rows(lines: Lines) -> list[list[str]]:
-    """Return the first rows of a table, except rows of another width than the header."""
+    """Return the first rows of a table that have as many cells as the header."""
     rows = dialect_of(lines).first_rows(lines)
     return [[value.strip() for value in row] for row in rows if len(row) == len(rows[0])]
 

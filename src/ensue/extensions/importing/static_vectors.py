@@ -39,10 +39,6 @@ class FastText(NamedTuple):
     rows: NDArray[np.float32]
     """The vectors of words, then of n-gram buckets, memory-mapped from the file."""
 
-    @property
-    def kind(self) -> str:
-        return MODEL_KINDS[self.arguments["model"]]
-
 
 class _BinaryReader:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
@@ -207,7 +203,7 @@ def _import_fasttext(path: Path, model: FastText) -> Imported:
         row = tokenizer.vocabulary.ids[END.decode()]
         rows[row] = rows[row] * (1 + len(ngrams)) - ngrams.sum(0)
     rows = torch.cat([rows, buckets])
-    return _import_rows(path, f"fastText's model ({model.kind})", table, tokenizer, rows, notes)
+    return _import_rows(path, f"fastText's model ({MODEL_KINDS[arguments['model']]})", table, tokenizer, rows, notes)
 
 
 def _build_vocabulary(words: list[str], vectors: NDArray[np.float32]) -> tuple[WordTokenizer, Tensor]:

@@ -312,7 +312,7 @@ class _XliffReader(XmlReader):
 def _iterate_messages(content: str, name: str) -> Iterator[Row]:
     message: dict[str, list[str]] = {}
     key, is_fuzzy = "", False
-    for number, line in enumerate(content.split("\n"), 1):
+    for number, line in enumerate([*content.split("\n"), "#"], 1):  # the comment at the end completes the last message
         text = line.strip()
         is_new = text.startswith(("#", "msgctxt", "msgid ", 'msgid"')) and any(k.startswith("msgstr") for k in message)
         if is_new:
@@ -328,8 +328,6 @@ def _iterate_messages(content: str, name: str) -> Iterator[Row]:
         if match is None or not key or (match[1] and key in message):
             raise DataError('expected a message of a PO file, such as msgid "text" and msgstr "Text"', name, number)
         message.setdefault(key, []).append(_ESCAPE.sub(_unescape, match[2]))
-    if not is_fuzzy and "msgid" in message and any(k.startswith("msgstr") for k in message):
-        yield {key: "".join(lines) for key, lines in message.items()}
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILERS, reason="neithe
 HARNESS = """
 void seeded(twister *of, uint64_t seed, double *to, int count) {
     twister_seed(of, seed);
-    for (int k = 0; k < count; k++) to[k] = twister_share(of);
+    for (int k = 0; k < count; k++) to[k] = draw_uniform(of);
 }
 void filtered(float *x, uint32_t count, const NAME_sampling *how, uint32_t *order) { filter(x, count, how, order); }
 uint32_t drawn(const float *x, uint32_t count, double share, float *work) { return draw(x, count, share, work); }
@@ -172,7 +172,7 @@ UNUSED static const real *(*const reads)(const NAME_model *, size_t) = reals;
 void paths(float *scores, int words, float *best, uint32_t *path, double *shares, double *work, const uint32_t *w) {
     NAME_model model = {w, NULL};
     best_path(&model, scores, words, best, path);
-    marginals_of(&model, scores, words, shares, work);
+    compute_marginals(&model, scores, words, shares, work);
 }
 """
 
@@ -223,8 +223,8 @@ def test_labels_of_tags_are_those_of_ensue(scheme: Any, tmp_path: Path) -> None:
     written, weights = label_names(labels), Weights(constants={"TAGS": len(labels)})
     tables = label_tables(labels, written, weights)
     defined = "".join(f"#define {key} {value}\n" for key, value in weights.constants.items())
-    wrapped = "void labeled(const uint32_t *path, int words, uint32_t *to) { labels_of(path, words, to); }\n"
-    wrapped += "double share(uint32_t label, const double *shares) { return probability_of(label, shares); }\n"
+    wrapped = "void labeled(const uint32_t *path, int words, uint32_t *to) { decode_labels(path, words, to); }\n"
+    wrapped += "double share(uint32_t label, const double *shares) { return sum_label_probability(label, shares); }\n"
     parts = [read_template("prelude.h"), defined, tables, read_template("labels.h"), wrapped]
     (tmp_path / "labels.c").write_text("\n".join(["#include <stdint.h>", *parts]))
     built, rng = library(tmp_path, "labels.c"), np.random.default_rng(1)
@@ -274,7 +274,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 ATTENTION = """
 UNUSED static uint32_t (*const drawing)(const real *, uint32_t, double, real *) = draw;
 UNUSED static void (*const seeds)(twister *, uint64_t) = twister_seed;
-UNUSED static double (*const drawn)(twister *) = twister_share;
+UNUSED static double (*const drawn)(twister *) = draw_uniform;
 UNUSED static void (*const filters)(real *, uint32_t, const NAME_sampling *, uint32_t *) = filter;
 size_t size(void) { return sizeof(attended); }
 void attends(attended *of, int64_t position, const real *turns, real *x, real *heads) {

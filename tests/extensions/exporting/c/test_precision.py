@@ -34,7 +34,7 @@ void row(const void *table, size_t rows, size_t width, size_t row, float *to) {
 }
 """
 ROWS = 19
-PRODUCTS = [("f32", "rows.h"), ("f16", "rows.h"), ("int8", "whole.h")]
+PRODUCTS = [("f32", "rows.h"), ("f16", "rows.h"), ("int8", "rows_int8.h")]
 FAILED = "Matrices and tables are f16. The effect was not measured: the program could not be compiled and run."
 
 

@@ -42,7 +42,7 @@ def embed(words):
 
 if __name__ == "__main__":
     for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding="utf-8")  # whatever the locale
+        stream.reconfigure(encoding="utf-8")  # independent of the locale
     for line in sys.stdin:
         words = reader.words(text := line.rstrip("\r\n"))
         if sys.argv[1:] == ["--embed"] or not config["scores"]:

@@ -1,7 +1,7 @@
 """Conversion of texts to the inputs of a bidirectional language model, with numpy and tokenizers."""
 
 import numpy as np
-from subwords import loaded
+from subwords import load_tokenizer
 
 from ensue.text.character_ngrams import BOUNDARIES, PADDING, word_characters
 
@@ -13,7 +13,7 @@ class WordReader:
     """A converter of words to the inputs of layers that read from left to right and from right to left."""
 
     def __init__(self, settings):
-        self.settings, self.tokenizer = settings, loaded(settings["tokenizer"])
+        self.settings, self.tokenizer = settings, load_tokenizer(settings["tokenizer"])
 
     def lowered(self, word):
         return word.lower() if self.settings["lowercase"] else word

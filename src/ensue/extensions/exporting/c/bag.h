@@ -28,13 +28,13 @@ static size_t sort_distinct(uint32_t *x, size_t count) {
 
 /* Writes the rows of the n-grams of length n, without n-grams that contain unknown words if the model reads single
  * texts. `sums` has the hashes of the n-grams of length n - 1, and is updated. */
-static size_t rows_of(const int64_t *keys, size_t words, size_t n, uint64_t *sums, uint32_t *rows) {
+static size_t write_ngram_rows(const int64_t *keys, size_t words, size_t n, uint64_t *sums, uint32_t *rows) {
     size_t found = 0;
     for (size_t k = 0; k + n <= words; k++) {
         sums[k] = ((n > 1 ? sums[k] : 0) + (uint64_t)keys[k + n - 1]) * UINT64_C(0x4F1BBCDCBFA53E0A);
-        int is_whole = 1;
-        for (size_t c = k; c < k + n; c++) is_whole &= IS_PAIR || keys[c] > 0;
-        if (!is_whole) continue;
+        int is_known = 1;
+        for (size_t c = k; c < k + n; c++) is_known &= IS_PAIR || keys[c] > 0;
+        if (!is_known) continue;
         int is_negative = (int)(sums[k] >> 63);
         int64_t high = (int64_t)((is_negative ? ~sums[k] : sums[k]) >> 20); /* arithmetic shift of a signed number */
         int64_t rest = (is_negative ? -1 - high : high) % (BUCKETS - 1);
@@ -55,11 +55,11 @@ typedef struct {
 } sums_of_rows;
 
 static void add_row(const NAME_model *model, uint32_t row, sums_of_rows *to) {
-    const uint32_t *mask = words32(model, AT_KEPT) + 2 * (size_t)(row / 32);
+    const uint32_t *mask = words32(model, AT_STORED) + 2 * (size_t)(row / 32);
     uint32_t bit = UINT32_C(1) << row % 32;
     if (!(mask[0] & bit)) return;
     const real *table = reals(model, AT_ROWS);
-    const stored *of = stored_behind(table, ROW) + (size_t)(mask[1] + count_ones(mask[0] & (bit - 1))) * ROW;
+    const stored *of = skip_scales(table, ROW) + (size_t)(mask[1] + count_ones(mask[0] & (bit - 1))) * ROW;
     double found[ROW];
     for (int k = 0; k < ROW; k++) found[k] = (double)number(of[k]) * (PRECISION == 8 ? (double)table[k] : 1);
     int of_characters = CHARACTER_NGRAMS && row % TABLE_SIZE >= BUCKETS;
@@ -77,7 +77,7 @@ static void add_weighted(const NAME_model *model, const sums_of_rows *sums, doub
 }
 
 /* Replaces the hashes of n-grams of characters by their rows. */
-static void rows_of_characters(uint32_t *hashes, size_t count) {
+static void convert_hashes_to_rows(uint32_t *hashes, size_t count) {
     for (size_t k = 0; k < count; k++) hashes[k] = (uint32_t)((1 + (uint64_t)hashes[k]) % (BUCKETS - 1) + 1 + BUCKETS);
 }
 
@@ -88,10 +88,10 @@ static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *
                     uint32_t *spelled, const size_t *spelled_counts, double *scores) {
     sums_of_rows found = {0};
     size_t count = 0;
-    for (size_t n = 1; n <= NGRAMS; n++) count += rows_of(keys, counts[0], n, sums, rows + count);
+    for (size_t n = 1; n <= NGRAMS; n++) count += write_ngram_rows(keys, counts[0], n, sums, rows + count);
     count = sort_distinct(rows, count);
     for (size_t k = 0; k < count; k++) add_row(model, rows[k], &found);
-    rows_of_characters(spelled, spelled_counts[0]);
+    convert_hashes_to_rows(spelled, spelled_counts[0]);
     count = sort_distinct(spelled, spelled_counts[0]);
     for (size_t k = 0; k < count; k++) add_row(model, spelled[k], &found);
     add_weighted(model, &found, scores);
@@ -100,11 +100,11 @@ static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *
 static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *counts, uint64_t *sums, uint32_t *rows,
                     uint32_t *spelled, const size_t *spelled_counts, double *scores) {
     sums_of_rows found = {0};
-    rows_of_characters(spelled, spelled_counts[0] + spelled_counts[1]);
+    convert_hashes_to_rows(spelled, spelled_counts[0] + spelled_counts[1]);
     for (size_t n = 1; n <= NGRAMS + (CHARACTER_NGRAMS > 0); n++) {
         uint32_t *firsts = n > NGRAMS ? spelled : rows, *others = firsts + (n > NGRAMS ? spelled_counts : counts)[0];
-        size_t one = n > NGRAMS ? spelled_counts[0] : rows_of(keys, counts[0], n, sums, firsts), shared = 0;
-        size_t other = n > NGRAMS ? spelled_counts[1] : rows_of(keys + counts[0], counts[1], n, sums + counts[0], others);
+        size_t one = n > NGRAMS ? spelled_counts[0] : write_ngram_rows(keys, counts[0], n, sums, firsts), shared = 0;
+        size_t other = n > NGRAMS ? spelled_counts[1] : write_ngram_rows(keys + counts[0], counts[1], n, sums + counts[0], others);
         one = sort_distinct(firsts, one), other = sort_distinct(others, other);
         for (size_t a = 0, b = 0; a < one || b < other;) {
             int is_shared = a < one && b < other && firsts[a] == others[b];
@@ -113,8 +113,8 @@ static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *
             add_row(model, row + (is_shared ? TABLE_SIZE : 0), &found);
             shared += (size_t)is_shared, a += (size_t)is_first, b += (size_t)(is_shared || !is_first);
         }
-        size_t most = one > other ? one : other, least = one > other ? other : one;
-        double small = (double)shared / (double)(most ? most : 1), large = (double)shared / (double)(least ? least : 1);
+        size_t max = one > other ? one : other, min = one > other ? other : one;
+        double small = (double)shared / (double)(max ? max : 1), large = (double)shared / (double)(min ? min : 1);
         const real *overlap = reals(model, AT_OVERLAP) + (n - 1) * 2 * NAME_LABELS;
         for (int k = 0; k < NAME_LABELS; k++)
             scores[k] += small * (double)overlap[k] + large * (double)overlap[NAME_LABELS + k];

@@ -5,26 +5,26 @@ const char *NAME_label(const NAME_model *model, uint32_t label) {
 }
 
 /* Computes probabilities from scores; overwrites the scores. */
-static int probabilities_of(double *scores, float *probabilities) {
-    double most = -INFINITY, sum = 0;
+static int compute_probabilities(double *scores, float *probabilities) {
+    double max = -INFINITY, sum = 0;
     for (int k = 0; k < NAME_LABELS; k++) {
         scores[k] /= TEMPERATURE;
         if (!(fabs(scores[k]) < INFINITY)) return NAME_NUMBERS;
-        most = scores[k] > most ? scores[k] : most;
+        max = scores[k] > max ? scores[k] : max;
     }
-    for (int k = 0; k < NAME_LABELS; k++) sum += exp_64(scores[k] - most);
+    for (int k = 0; k < NAME_LABELS; k++) sum += exp_64(scores[k] - max);
     for (int k = 0; k < NAME_LABELS; k++)
-        probabilities[k] = (float)(IS_MULTIPLE ? 1 / (1 + exp_64(-scores[k])) : exp_64(scores[k] - most) / sum);
+        probabilities[k] = (float)(IS_MULTIPLE ? 1 / (1 + exp_64(-scores[k])) : exp_64(scores[k] - max) / sum);
     return NAME_OK;
 }
 
 int NAME_choose(const NAME_model *model, const float probabilities[NAME_LABELS], double at_least,
                 uint32_t labels[NAME_LABELS]) {
     if (!model || !probabilities || !labels) return NAME_ARGUMENT;
-    float least = (float)(IS_MULTIPLE && at_least < THRESHOLD ? THRESHOLD : at_least);
+    float min = (float)(IS_MULTIPLE && at_least < THRESHOLD ? THRESHOLD : at_least);
     int count = 0;
     for (uint32_t k = 0; k < NAME_LABELS; k++) {
-        if (!(probabilities[k] >= least)) continue;
+        if (!(probabilities[k] >= min)) continue;
         int place = count;
         if (!IS_MULTIPLE) place = count && !(probabilities[k] > probabilities[labels[0]]) ? -1 : 0, count = 1;
         else count++;

@@ -48,8 +48,8 @@ size_t NAME_memory(size_t bytes) {
 static uint32_t read_words(const NAME_text *text, const work *in) {
     uint32_t count = utf8_points(text->bytes, text->size, in->points, in->places);
     uint32_t words = split(in->points, count, in->letters, in->choices, in->words);
-    uint32_t most = MAX_WORDS ? MAX_WORDS : words, skipped = words > most ? words - most : 0;
-    for (uint32_t k = FIRST_WORDS; skipped && k < most; k++) in->words[k] = in->words[k + skipped];
+    uint32_t max = MAX_WORDS ? MAX_WORDS : words, skipped = words > max ? words - max : 0;
+    for (uint32_t k = FIRST_WORDS; skipped && k < max; k++) in->words[k] = in->words[k + skipped];
     return words - skipped;
 }
 
@@ -76,7 +76,7 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
     }
     add_layers(model, (char *)memory + begin, of.scores);
     add_bag(model, of.keys, counts, of.sums, of.rows, of.spelled, spelled, of.scores);
-    int code = probabilities_of(of.scores, probabilities);
+    int code = compute_probabilities(of.scores, probabilities);
     return code ? code : (int)found;
 }
 

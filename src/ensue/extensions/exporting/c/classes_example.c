@@ -18,12 +18,12 @@ static int is_usage_valid(int argc, char **argv) {
 static void print_labels(const NAME_model *model, const float *probabilities, double at_least) {
     uint32_t labels[NAME_LABELS];
     int count = NAME_choose(model, probabilities, at_least, labels);
-    float most = 0;
-    for (int k = 0; k < NAME_LABELS; k++) most = probabilities[k] > most ? probabilities[k] : most;
+    float max = 0;
+    for (int k = 0; k < NAME_LABELS; k++) max = probabilities[k] > max ? probabilities[k] : max;
     for (int k = 0; k < count; k++) printf(k ? ",%s" : "%s", NAME_label(model, labels[k]));
     putchar('\t');
     for (int k = 0; k < count; k++) printf(k ? ",%.4f" : "%.4f", (double)probabilities[labels[k]]);
-    if (!count) printf("%.4f", (double)most);
+    if (!count) printf("%.4f", (double)max);
 }
 
 @READ_LINES@

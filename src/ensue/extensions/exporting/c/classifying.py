@@ -8,7 +8,13 @@ import torch
 from torch import nn
 
 from ensue.extensions.exporting.c.printing import CModel, Weights, add_hash_table, add_label_names
-from ensue.extensions.exporting.c.word_layers import LayerSteps, feature_templates, layer_table, pad_columns, splitting
+from ensue.extensions.exporting.c.word_layers import (
+    LayerSteps,
+    feature_templates,
+    layer_table,
+    pad_columns,
+    splitter_templates,
+)
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import CHARACTER_SHARE, NgramBag, PairBag
 from ensue.nn.layer import SequenceLayer
@@ -36,7 +42,7 @@ def classifier_source(description: ModelDescription, weights: Weights) -> CModel
         "MORE_MESSAGES": 'case NAME_NO_TAB: return "a line has no tab between its two texts";',
     }  # fmt: skip
     layers = ["lexicon.h", "no_layers.h"] if model.head is None else _add_layers(model, lexicon, weights)
-    templates = ["stored.h", "utf8.h", *splitting(words.splitter), *layers]
+    templates = ["stored.h", "utf8.h", *splitter_templates(words.splitter), *layers]
     templates += _add_bag(model.bag, lexicon, weights)
     templates += ["choice.h", "lines.h", "classes.h"]
     return CModel(templates, interface="classes", values={"LABELS": len(labels), "TEXTS": words.num_texts}, usage=USAGE)
@@ -62,7 +68,7 @@ def _add_layers(model: Classifier, lexicon: Lexicon, weights: Weights) -> list[s
 def head_templates(model: Classifier, weights: Weights) -> list[str]:
     """Return the templates from the outputs of layers to the scores of labels."""
     assert isinstance(model.pooling, Poolings)
-    # the index of a class is its number in pooling.h
+    # in the order of the constants in pooling.h
     order: list[type[Pooling]] = [LastPooling, FirstPooling, MeanPooling, MaxPooling, AttentionPooling]
     rows, max_width, constants = [], 0, weights.constants
     for pooling in model.pooling:
@@ -89,7 +95,7 @@ def head_templates(model: Classifier, weights: Weights) -> list[str]:
 
 @torch.no_grad()
 def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[str]:
-    """Return the templates of the n-grams, and add their rows, with a bit set of the stored rows, to the weights."""
+    """Return the templates of the n-grams. Add the rows of their table, and a bit set of these rows, to the weights."""
     constants = weights.constants
     if bag is None:
         constants |= {"NGRAMS": 0, "CHARACTER_NGRAMS": 0}
@@ -99,7 +105,7 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
     stored_rows = np.arange(bag.num_rows) if bag.place is None else bag.place.numpy()
     rows = np.flatnonzero(stored_rows)
     if not np.array_equal(stored_rows[rows], np.arange(1, 1 + len(rows))):
-        raise ValueError("the rows of its n-grams are not in the order of their hashes")
+        raise ValueError("the rows of its table of n-grams are not sorted by the hashes of the n-grams")
     bits = np.zeros(-(-bag.num_rows // 32) * 32, np.uint8)
     bits[rows] = 1
     packed = np.packbits(bits, bitorder="little").view("<u4")
@@ -110,7 +116,7 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
         "NGRAMS": bag.longest, "BUCKETS": bag.buckets, "TABLE_SIZE": bag.table_rows,
         "CHARACTER_NGRAMS": lexicon.character_ngrams, "NGRAM_LETTERS": MAX_CHARACTERS_READ,
         "MIN_NGRAM_LETTERS": MIN_NGRAM_CHARACTERS, "CHARACTER_SHARE": repr(CHARACTER_SHARE),
-        "AT_KEPT": weights.add(np.stack([packed, num_before.astype(np.uint32)], axis=1)),
+        "AT_STORED": weights.add(np.stack([packed, num_before.astype(np.uint32)], axis=1)),
         "AT_ROWS": weights.add_rows(torch.cat([bag.ratio.unsqueeze(1), bag.weight], dim=1)[1:], axis=0),
         "AT_BIAS": weights.add(bag.bias),
     }  # fmt: skip

@@ -11,7 +11,7 @@ static int print_error(int code) {
 
 @TASK@
 /* The path of a file in the folder of the program. */
-static char *path_beside(const char *program, const char *name) {
+static char *join_program_folder(const char *program, const char *name) {
     size_t folder = strlen(program);
     while (folder && program[folder - 1] != '/' && program[folder - 1] != '\\') folder--;
     char *path = malloc(folder + strlen(name) + 1);
@@ -21,7 +21,7 @@ static char *path_beside(const char *program, const char *name) {
 
 int main(int argc, char **argv) {
     int is_named = argc > 2 && strcmp(argv[1], "--weights") == 0;
-    char *path = is_named ? NULL : path_beside(argc ? argv[0] : "", "NAME.weights");
+    char *path = is_named ? NULL : join_program_folder(argc ? argv[0] : "", "NAME.weights");
     const char *weights = is_named ? argv[2] : path;
     if (is_named) argc -= 2, argv += 2;
     if (!is_usage_valid(argc, argv)) {

@@ -44,9 +44,9 @@ static uint32_t match(matcher *in, const uint32_t *code, uint32_t next, uint32_t
             case JUMP: next = op[1]; break;
             case REPEAT: /* op[2] to op[3] characters of a set, greedy */
             case SAME: { /* op[2] to op[3] times the previous character, greedy */
-                uint32_t begin = at, most = op[3] < count - at ? begin + op[3] : count;
-                if (op[0] == REPEAT) while (at < most && set_has(op[1], text[at])) at++;
-                else while (at < most && text[at] == text[begin - 1]) at++;
+                uint32_t begin = at, max = op[3] < count - at ? begin + op[3] : count;
+                if (op[0] == REPEAT) while (at < max && set_has(op[1], text[at])) at++;
+                else while (at < max && text[at] == text[begin - 1]) at++;
                 fails |= at - begin < op[2];
                 next += 4;
                 if (!fails && at - begin > op[2]) choose(in, next, begin + op[2], at - 1);

@@ -28,7 +28,7 @@ def all_characters() -> str:
 
 @cache
 def _assigned_characters() -> str:
-    """Return all characters except unassigned, private and surrogate code points, which have no properties here."""
+    """Return all characters except unassigned, private and surrogate code points."""
     return "".join(c for c in all_characters() if unicodedata.category(c) not in ("Cn", "Co", "Cs"))
 
 
@@ -63,9 +63,9 @@ class CharacterSets:
 
 
 @cache
-def code_points_where(holds: Callable[[str], object]) -> Ranges:
-    """Return the ranges of the code points for which `holds` is true."""
-    groups = groupby(enumerate(map(ord, filter(holds, _assigned_characters()))), lambda pair: pair[1] - pair[0])
+def code_points_where(predicate: Callable[[str], object]) -> Ranges:
+    """Return the ranges of the code points for which a predicate is true."""
+    groups = groupby(enumerate(map(ord, filter(predicate, _assigned_characters()))), lambda pair: pair[1] - pair[0])
     return tuple((group[0], group[-1]) for group in ([point for _, point in group] for _, group in groups))
 
 
@@ -87,11 +87,11 @@ def _ends_in_final_sigma(text: str) -> bool:
 PROPERTIES: dict[str, Callable[[str], object]] = {
     "CASED": lambda c: _ends_in_final_sigma(f"{c}\u03a3"),
     "CASE_IGNORABLE": lambda c: _ends_in_final_sigma(f"A{c}\u03a3") and not _ends_in_final_sigma(f"{c}\u03a3"),
-    "CLINGS": lambda c: c in boundaries._EXTENDING or unicodedata.category(c) in _MARKS,
+    "EXTENDING": lambda c: c in boundaries._EXTENDING or unicodedata.category(c) in _MARKS,
     "MARKS": lambda c: c in tokens._JOINERS or unicodedata.category(c) in _MARKS, "ALPHANUMERIC": str.isalnum,
     "DIGITS": lexicon._DIGIT.match, "LETTERS": lexicon._SHAPES[0][0].match, "CAPITALS": str.isupper,
 }  # fmt: skip
-"""Predicates of sets of characters. CASED and CASE_IGNORABLE are derived from how `str.lower` treats a sigma."""
+"""Predicates of sets of characters. CASED and CASE_IGNORABLE follow from the lowercase of a sigma after a character."""
 
 
 def c_numbers(name: str, numbers: Sequence[int]) -> str:
@@ -110,7 +110,7 @@ def lowercase_tables(sets: CharacterSets) -> str:
         if len(text) > 1:
             continue
         change = ord(text) - point
-        last = ranges[-1] if ranges else [0, -9, 1, 0]  # a range that no character continues
+        last = ranges[-1] if ranges else [0, -9, 1, 0]  # no character continues this range
         step = point - last[1]
         if change == last[3] and (step == last[2] or (last[0] == last[1] and step == 2)):
             last[1], last[2] = point, step
@@ -131,13 +131,13 @@ def lowercase_tables(sets: CharacterSets) -> str:
 def splitter_tables(splitter: str, sets: CharacterSets) -> str:
     """Return the tables of splitting.h for a splitter."""
     expression, ignores_case = tokens.EXPRESSIONS[splitter]
-    sets.add_named("CLINGS", "MARKS", "ALPHANUMERIC")
+    sets.add_named("EXTENDING", "MARKS", "ALPHANUMERIC")
     code = c_numbers("SPLITTER", Program(expression, sets, re.IGNORECASE if ignores_case else 0).code)
     return f"#define SPLITS_MARKS {int(splitter == 'treebank')}\n{code}"
 
 
 class Program:
-    """The code of a regular expression for expression.h. With `tail`, no code follows, so that choices are final."""
+    """A regular expression that is compiled for expression.h."""
 
     def __init__(self, expression: str, sets: CharacterSets, flags: int = 0) -> None:
         """Compile a regular expression. Raises ValueError for unsupported syntax."""
@@ -146,10 +146,11 @@ class Program:
         self._state, self._sets = parsed.state, sets
         self._ranges_of_items: dict[str, Ranges] = {}
         self.code: list[int] = []
-        self._put(parsed, parsed.state.flags, tail=True)
+        self._compile(parsed, parsed.state.flags, tail=True)
         self.code.append(DONE)
 
-    def _put(self, parsed: Any, flags: int, *, tail: bool) -> None:
+    def _compile(self, parsed: Any, flags: int, *, tail: bool) -> None:
+        """Append the code of parsed items. With `tail`, no code follows them, so that their choices are final."""
         items = list(parsed)
         for index, (op, value) in enumerate(items):
             kind, is_last = str(op), tail and index == len(items) - 1
@@ -159,7 +160,7 @@ class Program:
                 self._branch(value[1], flags, tail=is_last)
             elif kind == "SUBPATTERN":
                 _, added, removed, inside = value
-                self._put(inside, (flags | added) & ~removed, tail=is_last)
+                self._compile(inside, (flags | added) & ~removed, tail=is_last)
             elif kind in ("MAX_REPEAT", "MIN_REPEAT"):
                 before = items[index - 1] if index else (None, None)
                 low, high, inside = value
@@ -171,7 +172,7 @@ class Program:
                     raise ValueError("a lookbehind of variable width is unsupported")
                 begin = len(self.code)
                 self.code += [LOOK, int(kind == "ASSERT_NOT"), low if direction < 0 else 0, 0]
-                self._put(inside, flags, tail=True)
+                self._compile(inside, flags, tail=True)
                 self.code.append(DONE)
                 self.code[begin + 3] = len(self.code)
             else:
@@ -179,15 +180,14 @@ class Program:
 
     def _branch(self, alternatives: Sequence[Any], flags: int, *, tail: bool) -> None:
         ends = []
-        for number, alternative in enumerate(alternatives):
-            begin, is_last = len(self.code), number == len(alternatives) - 1
-            if not is_last:
-                self.code += [SPLIT, 0, self._add_first_set(alternative, flags)]
-            self._put(alternative, flags, tail=tail)
-            if not is_last:
-                self.code += [JUMP, 0]
-                ends.append(len(self.code) - 1)
-                self.code[begin + 1] = len(self.code)
+        for alternative in alternatives[:-1]:
+            begin = len(self.code)
+            self.code += [SPLIT, 0, self._add_first_set(alternative, flags)]
+            self._compile(alternative, flags, tail=tail)
+            self.code += [JUMP, 0]
+            ends.append(len(self.code) - 1)
+            self.code[begin + 1] = len(self.code)
+        self._compile(alternatives[-1], flags, tail=tail)
         for end in ends:
             self.code[end] = len(self.code)
 
@@ -205,12 +205,12 @@ class Program:
             self.code += [SAME, 0, low, high]
         else:
             for _ in range(low):
-                self._put(inside, flags, tail=False)
+                self._compile(inside, flags, tail=False)
             begin, ends = len(self.code), []
             for _ in range(1 if high == _UNLIMITED else high - low):
                 ends.append(len(self.code) + 1)
                 self.code += [SPLIT, 0, self._add_first_set(inside, flags)]
-                self._put(inside, flags, tail=False)
+                self._compile(inside, flags, tail=False)
                 self.code += [COMMIT] * tail
             if high == _UNLIMITED:
                 self.code += [JUMP, begin]

@@ -18,7 +18,7 @@ static int answer(const NAME_model *model, const call_room *of, const batch *tex
         memset(one->scores, 0, sizeof one->scores);
         pool_all(model, h + texts->starts[r] * stride, stride, texts->lengths[r], &one->scoring, one->pooled);
         add_scores(model, one->pooled, D_POOLED, &one->scoring, one->scores);
-        int code = probabilities_of(one->scores, to->probabilities + places[r].number * NAME_LABELS);
+        int code = compute_probabilities(one->scores, to->probabilities + places[r].number * NAME_LABELS);
         if (code) return code;
     }
     return NAME_OK;

@@ -6,14 +6,14 @@ struct answers {
 
 /* The memory that the head needs. */
 typedef struct {
-    double *shares, *work;
+    double *marginals, *work;
     real *emissions, *best;
     uint32_t *path;
 } tag_room;
 
 static uint64_t lay_out_tags(tag_room *of, char *memory, size_t frames) {
     uint64_t at = 0;
-    PLACE(shares, frames * (uint64_t)TAGS);
+    PLACE(marginals, frames * (uint64_t)TAGS);
     PLACE(work, HAS_CHAIN ? TAGS * (3 + TAGS) : 0);
     PLACE(emissions, frames * (uint64_t)TAGS);
     PLACE(best, HAS_CHAIN ? frames * (uint64_t)TAGS : 0);
@@ -30,17 +30,17 @@ static int answer(const NAME_model *model, const call_room *all, const batch *te
                   int64_t stride, const answers *to) {
     tag_room of;
     lay_out_tags(&of, all->head, (size_t)texts->words);
-    int code = emissions_of(model, texts->words, h, stride, all->hoisted, of.emissions);
+    int code = compute_emissions(model, texts->words, h, stride, all->hoisted, of.emissions);
     for (int64_t r = 0; !code && r < texts->count; r++) {
         real *scores = of.emissions + texts->starts[r] * TAGS;
         int64_t length = texts->lengths[r];
         uint32_t *labels = to->labels + places[r].before;
         best_path(model, scores, length, of.best, of.path);
-        labels_of(of.path, length, labels);
+        decode_labels(of.path, length, labels);
         if (!to->probabilities) continue;
-        marginals_of(model, scores, length, of.shares, of.work);
+        compute_marginals(model, scores, length, of.marginals, of.work);
         for (int64_t t = 0; t < length; t++)
-            to->probabilities[places[r].before + (size_t)t] = probability_of(labels[t], of.shares + t * TAGS);
+            to->probabilities[places[r].before + (size_t)t] = sum_label_probability(labels[t], of.marginals + t * TAGS);
     }
     return code;
 }

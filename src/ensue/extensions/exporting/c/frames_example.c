@@ -27,7 +27,7 @@ typedef struct {
 static const char *error_reason;
 static char error_path[4096];
 
-static int complain(const char *what) {
+static int report_error(const char *what) {
     error_reason = what;
     return NAME_ARGUMENT;
 }
@@ -55,12 +55,12 @@ static int make_memory(waiting *of, size_t frames) {
 @ANSWER@
 /* Prints the outputs of the buffered series. */
 static int flush(const NAME_model *model, waiting *of) {
-    size_t most = of->frames < FRAMES_TOGETHER ? of->frames : FRAMES_TOGETHER, begin = 0;
+    size_t max = of->frames < FRAMES_TOGETHER ? of->frames : FRAMES_TOGETHER, begin = 0;
     for (size_t k = 0; k < of->count; begin += of->series[k++].count) {
         of->series[k].frames = of->numbers + begin * NAME_WIDTH;
-        most = of->series[k].count > most ? of->series[k].count : most;
+        max = of->series[k].count > max ? of->series[k].count : max;
     }
-    int code = of->count ? make_memory(of, most) : NAME_OK;
+    int code = of->count ? make_memory(of, max) : NAME_OK;
     if (of->count && !code) code = answer(model, of);
     for (size_t k = 0; k < of->count; k++) free(of->names[k]);
     of->count = of->frames = 0;
@@ -68,7 +68,7 @@ static int flush(const NAME_model *model, waiting *of) {
 }
 
 /* Returns room for more frames in the buffer, or NULL. */
-static float *room_for(waiting *of, size_t frames) {
+static float *allocate_rows(waiting *of, size_t frames) {
     void *numbers = of->numbers;
     int code = frames > SIZE_MAX / 2 ? NAME_MEMORY : grow(&numbers, &of->room, of->frames + frames, NAME_WIDTH * sizeof(float));
     of->numbers = numbers;
@@ -78,7 +78,7 @@ static float *room_for(waiting *of, size_t frames) {
 /* Adds a series to the buffer. A `number` of 0 or more is appended to its name in brackets. */
 static int add_series(const NAME_model *model, waiting *of, const char *name, int64_t number, size_t frames) {
     const float *numbers = of->numbers + of->frames * NAME_WIDTH;
-    if (!NAME_memory(frames)) return frames ? NAME_TOO_LONG : complain("a series without frames");
+    if (!NAME_memory(frames)) return frames ? NAME_TOO_LONG : report_error("a series without frames");
     for (size_t k = 0; k < frames * NAME_WIDTH; k++)
         if (!isfinite(numbers[k]) && !(READS_MISSING && isnan(numbers[k]))) return NAME_NOT_FINITE;
     char *copy = malloc(strlen(name) + 32);
@@ -119,14 +119,14 @@ static int read_array(const NAME_model *model, waiting *of, const char *name, co
                       double scale, int has_numbers) {
     if (in.dimensions == 1) in.sizes[1] = 1, in.dimensions = 2; /* a series of frames of one number */
     if (in.dimensions == 2) in.sizes[2] = in.sizes[1], in.sizes[1] = in.sizes[0], in.sizes[0] = 1;
-    uint64_t count = in.sizes[0], frames = in.sizes[1], most = (uint64_t)(size - in.begin) / (uint64_t)in.size;
-    if (in.sizes[2] != NAME_WIDTH) return complain("frames of another width");
-    if (!count || !frames || frames > most / NAME_WIDTH || count > most / NAME_WIDTH / frames ||
+    uint64_t count = in.sizes[0], frames = in.sizes[1], max = (uint64_t)(size - in.begin) / (uint64_t)in.size;
+    if (in.sizes[2] != NAME_WIDTH) return report_error("frames of another width");
+    if (!count || !frames || frames > max / NAME_WIDTH || count > max / NAME_WIDTH / frames ||
         count * frames * NAME_WIDTH * (uint64_t)in.size != size - in.begin)
-        return complain("damaged");
+        return report_error("damaged");
     const unsigned char *at = (const unsigned char *)bytes + in.begin;
     for (uint64_t n = 0; n < count; n++) {
-        float *to = room_for(of, (size_t)frames);
+        float *to = allocate_rows(of, (size_t)frames);
         if (!to) return NAME_MEMORY;
         for (uint64_t k = 0; k < frames * NAME_WIDTH; k++, at += in.size) to[k] = (float)(number_at(at, &in) / scale);
         int code = add_series(model, of, name, has_numbers || count > 1 ? (int64_t)n : -1, (size_t)frames);
@@ -141,25 +141,25 @@ static int read_npy(const NAME_model *model, waiting *of, const char *path, cons
     static const char DAMAGED[] = "damaged, or no array of numbers in rows";
     array in = {0};
     size_t from = size > 6 && bytes[6] > 1 ? 12 : 10;
-    if (size < from || memcmp(bytes, "\x93NUMPY", 6)) return complain(DAMAGED);
+    if (size < from || memcmp(bytes, "\x93NUMPY", 6)) return report_error(DAMAGED);
     for (size_t k = 8; k < from; k++) in.begin |= (size_t)(unsigned char)bytes[k] << 8 * (k - 8);
-    if (!in.begin || in.begin > size - from) return complain(DAMAGED);
+    if (!in.begin || in.begin > size - from) return report_error(DAMAGED);
     in.begin += from, bytes[in.begin - 1] = 0;
     const char *type = strstr(bytes + from, "'descr': '"), *shape = strstr(bytes + from, "'shape': (");
-    if (!type || !shape || !strstr(bytes + from, "'fortran_order': False")) return complain(DAMAGED);
+    if (!type || !shape || !strstr(bytes + from, "'fortran_order': False")) return report_error(DAMAGED);
     type += 10, shape += 10;
     in.is_big = *type == '>', in.kind = type[0] ? type[1] : 0, in.size = in.kind ? atoi(type + 2) : 0;
     if (in.kind == 'b') in.kind = 'u';
     if (in.kind == 'f' ? in.size != 4 && in.size != 8
                        : (in.kind != 'i' && in.kind != 'u') || (in.size != 1 && in.size != 2 && in.size != 4 && in.size != 8))
-        return complain("an array whose numbers do not have 8 to 64 bits");
+        return report_error("an array whose numbers do not have 8 to 64 bits");
     while (*shape >= '0' && *shape <= '9') {
-        if (in.dimensions == 3) return complain(DAMAGED);
+        if (in.dimensions == 3) return report_error(DAMAGED);
         char *end;
         in.sizes[in.dimensions++] = strtoull(shape, &end, 10);
         for (shape = end; *shape == ',' || *shape == ' '; shape++) {}
     }
-    return in.dimensions ? read_array(model, of, name, bytes, size, in, 1, 0) : complain(DAMAGED);
+    return in.dimensions ? read_array(model, of, name, bytes, size, in, 1, 0) : report_error(DAMAGED);
 }
 
 /* Reads images (series, rows, columns) in MNIST's format: two zeros, the type, the number of dimensions, the shape, the
@@ -170,7 +170,7 @@ static int read_idx(const NAME_model *model, waiting *of, const char *path, cons
     static const int SIZES[] = {1, 1, 0, 2, 4, 4, 8};
     array in = {0};
     int type = size >= 16 ? bytes[2] - 8 : -1;
-    if (type < 0 || type > 6 || type == 2 || bytes[0] || bytes[1] || bytes[3] != 3) return complain("damaged, or no idx file of images");
+    if (type < 0 || type > 6 || type == 2 || bytes[0] || bytes[1] || bytes[3] != 3) return report_error("damaged, or no idx file of images");
     in.kind = KINDS[type], in.size = SIZES[type], in.is_big = 1, in.dimensions = 3, in.begin = 16;
     for (int k = 0; k < 12; k++) in.sizes[k / 4] = in.sizes[k / 4] << 8 | (unsigned char)bytes[4 + k];
     return read_array(model, of, name, bytes, size, in, type ? 1 : 255, 1);
@@ -192,7 +192,7 @@ static int next_field(char **at, char delimiter, char **field) {
     return sign == delimiter;
 }
 
-static int is_same(const char *text, const char *lower) {
+static int equals_ignoring_case(const char *text, const char *lower) {
     for (; *text && (*text | ((*text >= 'A' && *text <= 'Z') << 5)) == *lower; text++) lower++;
     return !*text && !*lower;
 }
@@ -201,14 +201,14 @@ static int is_same(const char *text, const char *lower) {
 static int read_number(const char *text, float *to) {
     static const char *const MISSING[] = {"", "nan", "na", "n/a", "null", "none", "?"};
     for (size_t k = 0; k < sizeof MISSING / sizeof *MISSING; k++)
-        if (is_same(text, MISSING[k])) return *to = NAN, 1;
+        if (equals_ignoring_case(text, MISSING[k])) return *to = NAN, 1;
     char *end;
     *to = (float)strtod(text, &end);
     return end != text && !*end && !strpbrk(text, "xX(");
 }
 
 /* Returns whether a column is not a feature. */
-static int is_other(const char *name) {
+static int is_excluded(const char *name) {
     for (size_t k = 0; k < sizeof OTHERS / sizeof *OTHERS; k++)
         if (!strcmp(name, OTHERS[k])) return 1;
     return 0;
@@ -217,13 +217,13 @@ static int is_other(const char *name) {
 static int read_path(const NAME_model *model, waiting *of, const char *path);
 
 /* Reads a file listed in the table at `path`, relative to the table's folder. */
-static int read_beside(const NAME_model *model, waiting *of, const char *path, const char *name, const char *file) {
+static int read_listed_file(const NAME_model *model, waiting *of, const char *path, const char *name, const char *file) {
     size_t folder = *file == '/' ? 0 : (size_t)(name - path);
     char *whole = malloc(folder + strlen(file) + 1);
     if (!whole) return NAME_MEMORY;
     memcpy(whole, path, folder), strcpy(whole + folder, file);
     static int depth;
-    int code = depth++ ? complain("a table of paths that another table names") : read_path(model, of, whole);
+    int code = depth++ ? report_error("a table of paths that another table names") : read_path(model, of, whole);
     depth--;
     free(whole);
     return code;
@@ -239,16 +239,16 @@ static int read_rows(const NAME_model *model, waiting *of, const char *path, con
     size_t columns = 0, width = 0, frames = 0, paths = 0;
     char *field;
     int differs = 0;
-    for (int goes_on = 1; goes_on; columns++) {
-        goes_on = next_field(&at, delimiter, &field);
-        char kind = !strcmp(field, OTHERS[0]) ? IS_SERIES : !strcmp(field, "path") ? IS_PATH : is_other(field) ? IS_OTHER : IS_FEATURE;
+    for (int continues_row = 1; continues_row; columns++) {
+        continues_row = next_field(&at, delimiter, &field);
+        char kind = !strcmp(field, OTHERS[0]) ? IS_SERIES : !strcmp(field, "path") ? IS_PATH : is_excluded(field) ? IS_OTHER : IS_FEATURE;
         kinds[columns] = kind, paths += kind == IS_PATH;
         if (kind != IS_FEATURE) continue;
         differs |= *COLUMNS && (width >= NAME_WIDTH || strcmp(field, COLUMNS[width]));
         width++;
     }
-    if (!paths && width != NAME_WIDTH) return complain("frames of another width");
-    if (!paths && differs) return complain("other columns than in training");
+    if (!paths && width != NAME_WIDTH) return report_error("frames of another width");
+    if (!paths && differs) return report_error("other columns than in training");
     while (*at) {
         size_t column = 0, place = 0;
         const char *of_row = name, *file = "";
@@ -256,19 +256,19 @@ static int read_rows(const NAME_model *model, waiting *of, const char *path, con
             at += strspn(at, "\r") + 1;
             continue;
         }
-        for (int goes_on = 1; goes_on; column++) {
-            goes_on = next_field(&at, delimiter, &field);
-            if (column == columns) return complain("a row of another width");
+        for (int continues_row = 1; continues_row; column++) {
+            continues_row = next_field(&at, delimiter, &field);
+            if (column == columns) return report_error("a row of another width");
             if (kinds[column] == IS_SERIES) of_row = field;
             if (kinds[column] == IS_PATH) file = field;
-            if (kinds[column] == IS_FEATURE && !paths && !read_number(field, row + place++)) return complain("a cell is no number");
+            if (kinds[column] == IS_FEATURE && !paths && !read_number(field, row + place++)) return report_error("a cell is no number");
         }
-        if (column < columns) return complain("a row of another width");
-        int code = paths ? read_beside(model, of, path, name, file) : NAME_OK;
+        if (column < columns) return report_error("a row of another width");
+        int code = paths ? read_listed_file(model, of, path, name, file) : NAME_OK;
         if (!code && frames && strcmp(series, of_row)) code = add_series(model, of, series, -1, frames), frames = 0;
         if (code) return code;
         if (paths) continue;
-        float *to = room_for(of, frames + 1);
+        float *to = allocate_rows(of, frames + 1);
         if (!to) return NAME_MEMORY;
         memcpy(to + frames++ * NAME_WIDTH, row, sizeof row);
         series = of_row;
@@ -277,7 +277,7 @@ static int read_rows(const NAME_model *model, waiting *of, const char *path, con
 }
 
 static int read_table(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size) {
-    if (memchr(bytes, 0, size)) return complain("damaged");
+    if (memchr(bytes, 0, size)) return report_error("damaged");
     if (!strncmp(bytes, "\xEF\xBB\xBF", 3)) bytes += 3;
     char *kinds = malloc(size + 1); /* a quoted name may contain line ends */
     int code = kinds ? read_rows(model, of, path, name, bytes, kinds) : NAME_MEMORY;
@@ -292,12 +292,12 @@ static const struct {
     reader *read;
 } READERS[] = {{".npy", read_npy}, {".csv", read_table}, {".tsv", read_table}, {".tab", read_table}@SOUND_READERS@};
 
-static reader *reader_of(const char *name) {
+static reader *find_reader(const char *name) {
     for (const char *at = strstr(name, "idx"); at; at = strstr(at + 1, "idx"))
         if (at[3] >= '1' && at[3] <= '9') return read_idx;
     for (size_t k = 0; k < sizeof READERS / sizeof *READERS; k++) {
         size_t length = strlen(READERS[k].suffix);
-        if (strlen(name) > length && is_same(name + strlen(name) - length, READERS[k].suffix)) return READERS[k].read;
+        if (strlen(name) > length && equals_ignoring_case(name + strlen(name) - length, READERS[k].suffix)) return READERS[k].read;
     }
     return NULL;
 }
@@ -307,13 +307,13 @@ static int read_whole(const char *path, char **bytes, size_t *size) {
     size_t room = 0, got = 1;
     void *whole = NULL;
     FILE *file = fopen(path, "rb");
-    if (!file) return complain("cannot be read");
+    if (!file) return report_error("cannot be read");
     int code = NAME_OK;
     for (*size = 0; got && !code; *size += got) {
         code = grow(&whole, &room, *size + (1 << 16), 1);
         got = code ? 0 : fread((char *)whole + *size, 1, room - *size - 1, file);
     }
-    if (!code && ferror(file)) code = complain("cannot be read");
+    if (!code && ferror(file)) code = report_error("cannot be read");
     fclose(file);
     *bytes = whole;
     if (!code) (*bytes)[*size] = 0;
@@ -323,10 +323,10 @@ static int read_whole(const char *path, char **bytes, size_t *size) {
 static int read_path(const NAME_model *model, waiting *of, const char *path) {
     const char *name = path + strlen(path);
     while (name > path && name[-1] != '/') name--;
-    reader *read = reader_of(name);
+    reader *read = find_reader(name);
     char *bytes = NULL;
     size_t size = 0;
-    int code = read ? read_whole(path, &bytes, &size) : complain("unknown suffix");
+    int code = read ? read_whole(path, &bytes, &size) : report_error("unknown suffix");
     if (!code) code = read(model, of, path, name, bytes, size);
     free(bytes);
     if (code && !*error_path) snprintf(error_path, sizeof error_path, "%s", path);
@@ -346,12 +346,12 @@ static int read_paths(const NAME_model *model, waiting *of) {
 
 static int is_usage_valid(int argc, char **argv) {
     double option;
-    return options_of(argc, argv, &option) > 0;
+    return parse_options(argc, argv, &option) > 0;
 }
 
 static int run(const NAME_model *model, int argc, char **argv) {
     static waiting of;
-    int code = NAME_OK, first = options_of(argc, argv, &of.option);
+    int code = NAME_OK, first = parse_options(argc, argv, &of.option);
     for (int k = first; k < argc && !code; k++) code = read_path(model, &of, argv[k]);
     if (first == argc) code = read_paths(model, &of);
     if (!code) code = flush(model, &of);

@@ -10,7 +10,7 @@ static int continues(uint32_t before, uint32_t here) {
 
 static uint32_t label_id(uint32_t tag, int letter) { return 1 + CLASSES[tag] * LETTERS + (uint32_t)letter; }
 
-static void labels_of(const uint32_t *path, int64_t words, uint32_t *labels) {
+static void decode_labels(const uint32_t *path, int64_t words, uint32_t *labels) {
     int64_t last = -1; /* the end of the previous span */
     for (int64_t start = 0, end; start < words; start = end) {
         for (end = start + 1; end < words && continues(path[end - 1], path[end]);) end++;
@@ -28,14 +28,14 @@ static void labels_of(const uint32_t *path, int64_t words, uint32_t *labels) {
     }
 }
 #else
-static void labels_of(const uint32_t *path, int64_t words, uint32_t *labels) {
+static void decode_labels(const uint32_t *path, int64_t words, uint32_t *labels) {
     memcpy(labels, path, (size_t)words * sizeof *path);
 }
 #endif
 
-static double probability_of(uint32_t label, const double *shares) {
+static double sum_label_probability(uint32_t label, const double *marginals) {
     double sum = 0;
     for (int k = 0; k < TAGS; k++)
-        if (TAG_GROUPS[k] == LABEL_GROUPS[label]) sum += shares[k];
+        if (TAG_GROUPS[k] == LABEL_GROUPS[label]) sum += marginals[k];
     return sum;
 }

@@ -14,7 +14,7 @@ struct NAME_state {
     real scores[ROWS * NAME_VOCABULARY];
     reader read;
     /* The following members are scratch memory of one call. */
-    real filtered[NAME_VOCABULARY], shares[NAME_VOCABULARY];
+    real filtered[NAME_VOCABULARY], probabilities[NAME_VOCABULARY];
     uint32_t order[NAME_VOCABULARY];
 };
 
@@ -39,30 +39,30 @@ int NAME_begin(const NAME_model *model, NAME_state *state, uint64_t seed) {
 
 int NAME_check(const NAME_model *model, const NAME_state *state) {
     if (!model || !state) return NAME_ARGUMENT;
-    int is_whole = state->size == sizeof *state && state->checksum == CHECKSUM && state->token < NAME_VOCABULARY &&
+    int is_valid = state->size == sizeof *state && state->checksum == CHECKSUM && state->token < NAME_VOCABULARY &&
                    state->is_due <= 1 && state->words.in_quotes <= 1 && state->words.blank <= 1 &&
                    state->random.next <= 624 &&
                    state->decoder.missing <= 3 && state->decoder.length <= 4 &&
                    (!state->decoder.missing || state->decoder.point <= 0x10FFFF >> 6) &&
                    lexer_is_valid(model, &state->reading) && state->num_read <= CONTEXT + 1 && !state->num_waiting &&
                    reader_is_valid(&state->read);
-    return is_whole ? NAME_OK : NAME_BAD_STATE;
+    return is_valid ? NAME_OK : NAME_BAD_STATE;
 }
 
 /* The number of tokens that a full window passes to the next window: half of them, as ensue scores (`TextScorer`) and
- * generates (`Reader`), but all tokens of a prompt that fills the context. */
+ * is_generation (`Reader`), but all tokens of a prompt that fills the context. */
 static uint32_t num_passed(const NAME_state *state, int is_drawn) {
     uint32_t half = CONTEXT > 1 ? CONTEXT / 2 : 1;
     return is_drawn ? (state->num_read == CONTEXT ? CONTEXT : half) - 1 : CONTEXT - half;
 }
 
-static void describe(const NAME_model *model, const real *scores, uint32_t id, real *shares, NAME_token *token) {
+static void describe(const NAME_model *model, const real *scores, uint32_t id, real *probabilities, NAME_token *token) {
     const uint32_t *starts = words32(model, AT_STARTS);
-    double sum = exponentials(scores, NAME_VOCABULARY, shares);
-    double most = largest(scores, NAME_VOCABULARY);
+    double sum = exponentials(scores, NAME_VOCABULARY, probabilities);
+    double max = largest(scores, NAME_VOCABULARY);
     token->id = id;
     token->is_unknown = HAS_UNKNOWN && id == 0;
-    token->nats = log_64(sum) + most - (double)scores[id];
+    token->nats = log_64(sum) + max - (double)scores[id];
     token->text = (const char *)words32(model, AT_TEXTS) + starts[id];
     token->size = starts[id + 1] - starts[id];
 }
@@ -81,7 +81,7 @@ static void score_waiting(const NAME_model *model, sink *to) {
     if (count && state->is_due) read_tokens(model, &state->read, read, count, num_passed(state, 0), state->scores);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t id = state->waiting[k];
-        if (to->room) describe(model, state->scores + (size_t)k * NAME_VOCABULARY, id, state->shares,
+        if (to->room) describe(model, state->scores + (size_t)k * NAME_VOCABULARY, id, state->probabilities,
                                to->tokens + (to->found - count + k));
         accept(state, id);
     }
@@ -123,8 +123,8 @@ int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, siz
         uint64_t begin = state->position++;
         for (int c = 0; c < characters; c++) {
             /* a complete character ends with this byte; an incomplete character ended before it */
-            int broke_off = c == 0 && (characters == 2 || state->decoder.missing);
-            uint64_t end = broke_off ? begin : begin + 1;
+            int is_truncated = c == 0 && (characters == 2 || state->decoder.missing);
+            uint64_t end = is_truncated ? begin : begin + 1;
             lexer_feed(model, &state->reading, &to, found[c], end - (uint64_t)lengths[c], end);
         }
         take_tokens(model, &to);
@@ -161,10 +161,10 @@ int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *s
         for (uint32_t k = 1; k < NAME_VOCABULARY; k++) id = x[k] > x[id] ? k : id;
     } else {
         filter(x, NAME_VOCABULARY, &how, state->order);
-        id = draw(x, NAME_VOCABULARY, twister_share(&state->random), state->shares);
+        id = draw(x, NAME_VOCABULARY, draw_uniform(&state->random), state->probabilities);
     }
     memset(token, 0, sizeof *token);
-    describe(model, state->scores, id, state->shares, token);
+    describe(model, state->scores, id, state->probabilities, token);
     accept(state, id);
     state->num_read = 0;
     token->blank = write_blank(model, &state->words, id);

@@ -81,9 +81,9 @@ static int generate(const NAME_model *model, NAME_state *state, const char *prom
 
 static const char USAGE[] = "[--generate TOKENS [SEED [TEMPERATURE]]] < TEXT";
 
-static int generates(int argc, char **argv) { return argc > 2 && argc < 6 && strcmp(argv[1], "--generate") == 0; }
+static int is_generation(int argc, char **argv) { return argc > 2 && argc < 6 && strcmp(argv[1], "--generate") == 0; }
 
-static int is_whole(const char *text) { return *text && !text[strspn(text, "0123456789")]; }
+static int is_integer(const char *text) { return *text && !text[strspn(text, "0123456789")]; }
 
 static int is_number(const char *text) {
     char *end;
@@ -91,7 +91,7 @@ static int is_number(const char *text) {
 }
 
 static int is_usage_valid(int argc, char **argv) {
-    return argc < 2 || (generates(argc, argv) && is_whole(argv[2]) && (argc < 4 || is_whole(argv[3])) &&
+    return argc < 2 || (is_generation(argc, argv) && is_integer(argv[2]) && (argc < 4 || is_integer(argv[3])) &&
                         (argc < 5 || is_number(argv[4])));
 }
 
@@ -103,7 +103,7 @@ static int run(const NAME_model *model, int argc, char **argv) {
     if (text && state) {
         NAME_begin(model, state, argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
         double temperature = argc > 4 ? strtod(argv[4], NULL) : 1;
-        code = generates(argc, argv) ? generate(model, state, text, size, strtol(argv[2], NULL, 10), temperature)
+        code = is_generation(argc, argv) ? generate(model, state, text, size, strtol(argv[2], NULL, 10), temperature)
                                      : score(model, state, text, size);
     }
     free(state);

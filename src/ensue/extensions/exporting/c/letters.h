@@ -5,7 +5,7 @@ static int read_letters(const NAME_model *model, const form *of, real *to) {
         uint8_t bytes[4];
         int from_end = of->count > MAX_CHARACTERS && k >= MAX_CHARACTERS / 2;
         size_t size = (size_t)utf8_write(of->points[from_end ? of->count - MAX_CHARACTERS + k : k], bytes);
-        uint32_t id = number_of(model, &KNOWN_CHARACTER, bytes, size);
+        uint32_t id = find_id(model, &KNOWN_CHARACTER, bytes, size);
         read_row(reals(model, AT_CHARACTER_VECTORS), KNOWN_CHARACTER.size, D_CHARACTER, id, 1, to);
     }
     return count;

@@ -5,13 +5,13 @@ typedef struct {
     uint32_t mask, size;
 } vocabulary;
 
-static uint32_t hash_of(const void *bytes, size_t size) {
+static uint32_t hash_symbol(const void *bytes, size_t size) {
     uint32_t hash = 2166136261u;
     for (size_t k = 0; k < size; k++) hash = (hash ^ ((const uint8_t *)bytes)[k]) * 16777619u;
     return hash ^ hash >> 15;
 }
 
-INLINE uint32_t short_number(const uint8_t **at) {
+INLINE uint32_t read_varint(const uint8_t **at) {
     uint32_t found = *(*at)++;
     if (found < 128) return found;
     found &= 127;
@@ -22,11 +22,11 @@ INLINE uint32_t short_number(const uint8_t **at) {
     }
 }
 
-UNUSED static uint32_t number_of(const NAME_model *model, const vocabulary *of, const uint8_t *bytes, size_t size) {
-    const uint32_t *starts = words32(model, of->starts) + (hash_of(bytes, size) & of->mask);
+UNUSED static uint32_t find_id(const NAME_model *model, const vocabulary *of, const uint8_t *bytes, size_t size) {
+    const uint32_t *starts = words32(model, of->starts) + (hash_symbol(bytes, size) & of->mask);
     const uint8_t *symbols = (const uint8_t *)words32(model, of->symbols), *end = symbols + starts[1];
     for (const uint8_t *at = symbols + starts[0]; at < end;) {
-        uint32_t length = short_number(&at), id = short_number(&at);
+        uint32_t length = read_varint(&at), id = read_varint(&at);
         if (length == size && !memcmp(at, bytes, size)) return id;
         at += length;
     }

@@ -1,14 +1,14 @@
 /* The lines of a text that comes in pieces. */
 typedef struct {
     uint64_t size;                /* the bytes of the line so far, also if they exceed the room */
-    uint8_t is_whole, is_further; /* whether the line has ended; whether the beginning of the text has been read */
+    uint8_t is_complete, is_further; /* whether the line has ended; whether the beginning of the text has been read */
 } line_reader;
 
 /* Reads up to the end of a line, and sets `*used` to the number of bytes read. `line` has `room` + 3 bytes. Returns 1 if
  * the line is complete, 0 if more bytes are needed, NAME_TOO_LONG if it exceeds `room`. */
 static int read_line(line_reader *in, char *line, uint64_t room, const char *bytes, size_t count, size_t *used) {
-    int ends = !bytes && in->size && !in->is_whole;
-    if (in->is_whole) in->size = in->is_whole = 0;
+    int ends = !bytes && in->size && !in->is_complete;
+    if (in->is_complete) in->size = in->is_complete = 0;
     size_t k = 0;
     for (; k < count && !ends; k++) {
         if (bytes[k] == '\n') ends = 1;
@@ -21,5 +21,5 @@ static int read_line(line_reader *in, char *line, uint64_t room, const char *byt
     if (!ends) return 0;
     if (in->size && in->size <= room + 1 && line[in->size - 1] == '\r') in->size--;
     if (in->size > room) return in->size = 0, NAME_TOO_LONG;
-    return in->is_whole = 1;
+    return in->is_complete = 1;
 }

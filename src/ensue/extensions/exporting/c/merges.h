@@ -19,16 +19,16 @@ static uint32_t token_size(const NAME_model *model, uint32_t id) {
 }
 
 /* The two parts of a token and the rank of its merge, 0 for a byte. */
-static const uint32_t *merge_of(const NAME_model *model, uint32_t id) {
+static const uint32_t *find_merge(const NAME_model *model, uint32_t id) {
     return words32(model, AT_MERGES) + 3 * (size_t)id;
 }
 
 /* The rank of the merge of two tokens, or UINT32_MAX. */
-static uint32_t rank_of(const NAME_model *model, uint32_t left, uint32_t right) {
+static uint32_t find_rank(const NAME_model *model, uint32_t left, uint32_t right) {
     const uint32_t *slots = words32(model, AT_PAIRS);
     uint32_t at = left * UINT32_C(0x9E3779B1) + right * UINT32_C(0x85EBCA6B);
     for (at = (at ^ at >> 15) & PAIR_MASK; slots[at]; at = (at + 1) & PAIR_MASK) {
-        const uint32_t *merge = merge_of(model, slots[at] - 1);
+        const uint32_t *merge = find_merge(model, slots[at] - 1);
         if (merge[0] == left && merge[1] == right) return merge[2];
     }
     return UINT32_MAX;
@@ -38,8 +38,8 @@ static uint32_t rank_of(const NAME_model *model, uint32_t left, uint32_t right) 
  * the boundary must not have a lower rank than an undone merge. */
 static int are_compatible(const NAME_model *model, uint32_t left, uint32_t right) {
     for (uint32_t limit = UINT32_MAX;;) {
-        if (rank_of(model, left, right) < limit) return 0;
-        const uint32_t *one = merge_of(model, left), *other = merge_of(model, right);
+        if (find_rank(model, left, right) < limit) return 0;
+        const uint32_t *one = find_merge(model, left), *other = find_merge(model, right);
         if (!one[2] && !other[2]) return 1;
         if (one[2] > other[2]) limit = one[2], left = one[1];
         else limit = other[2] + 1, right = other[0];
@@ -47,14 +47,14 @@ static int are_compatible(const NAME_model *model, uint32_t left, uint32_t right
 }
 
 /* Returns the first of the sorted tokens `low` to `high`, equal in the last `depth` bytes, whose next byte is at least
- * `least`. */
-static uint32_t first_ending(const NAME_model *model, uint32_t low, uint32_t high, uint32_t depth, int least) {
+ * `min`. */
+static uint32_t first_ending(const NAME_model *model, uint32_t low, uint32_t high, uint32_t depth, int min) {
     const uint32_t *order = words32(model, AT_ENDINGS), *starts = words32(model, AT_PIECE_STARTS);
     const uint8_t *texts = (const uint8_t *)words32(model, AT_PIECES);
     while (low < high) {
         uint32_t middle = low + (high - low) / 2, id = order[middle];
         int byte = depth < starts[id + 1] - starts[id] ? texts[starts[id + 1] - 1 - depth] : -1;
-        if (byte < least) low = middle + 1;
+        if (byte < min) low = middle + 1;
         else high = middle;
     }
     return low;
@@ -127,12 +127,12 @@ static int merges_are_valid(const NAME_model *model, const merger *in) {
         if (in->tokens[k] >= VOCABULARY || !token_size(model, in->tokens[k])) return 0;
     uint32_t at = in->taken;
     while (at < in->word) at += token_size(model, in->tokens[at]);
-    int is_whole = at == in->word;
+    int is_valid = at == in->word;
     reached[in->word] = 1;
     for (at = in->word + 1; at <= in->count; at++) {
         uint32_t size = token_size(model, in->tokens[at - 1]);
         reached[at] = size <= at - in->word && reached[at - size];
-        is_whole &= reached[at] || at + MAX_TOKEN_BYTES <= in->count;
+        is_valid &= reached[at] || at + MAX_TOKEN_BYTES <= in->count;
     }
-    return is_whole;
+    return is_valid;
 }

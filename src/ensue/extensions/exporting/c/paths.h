@@ -10,24 +10,24 @@ static void best_path(const NAME_model *model, real *scores, int64_t words, real
     }
 }
 
-static void marginals_of(const NAME_model *model, const real *scores, int64_t words, double *shares, double *work) {
+static void compute_marginals(const NAME_model *model, const real *scores, int64_t words, double *marginals, double *work) {
     (void)model, (void)work;
     for (int64_t t = 0; t < words; t++) {
         const real *x = scores + t * TAGS;
-        real most = x[0];
+        real max = x[0];
         double sum = 0;
-        for (int k = 1; k < TAGS; k++) most = x[k] > most ? x[k] : most;
-        for (int k = 0; k < TAGS; k++) sum += shares[t * TAGS + k] = exp_64((double)x[k] - (double)most);
-        for (int k = 0; k < TAGS; k++) shares[t * TAGS + k] /= sum;
+        for (int k = 1; k < TAGS; k++) max = x[k] > max ? x[k] : max;
+        for (int k = 0; k < TAGS; k++) sum += marginals[t * TAGS + k] = exp_64((double)x[k] - (double)max);
+        for (int k = 0; k < TAGS; k++) marginals[t * TAGS + k] /= sum;
     }
 }
 #else
 static void log_softmax(const real *x, real *to) {
-    real most = x[0];
-    for (int k = 1; k < TAGS; k++) most = x[k] > most ? x[k] : most;
+    real max = x[0];
+    for (int k = 1; k < TAGS; k++) max = x[k] > max ? x[k] : max;
     double sum = 0;
-    for (int k = 0; k < TAGS; k++) sum += exp_64((double)(x[k] - most));
-    for (int k = 0; k < TAGS; k++) to[k] = x[k] - most - (real)log_64(sum);
+    for (int k = 0; k < TAGS; k++) sum += exp_64((double)(x[k] - max));
+    for (int k = 0; k < TAGS; k++) to[k] = x[k] - max - (real)log_64(sum);
 }
 
 /* Viterbi. For tags that were trained independently, `scores` are overwritten by their log-softmax. */
@@ -62,49 +62,49 @@ static void best_path(const NAME_model *model, real *scores, int64_t words, real
 /* The score of forbidden transitions: -inf - -inf would be NaN. */
 #define NEVER (-1e30)
 
-static double at_least_never(real x) { return x > (real)NEVER ? (double)x : NEVER; }
+static double clamp_score(real x) { return x > (real)NEVER ? (double)x : NEVER; }
 
 /* to_j = log sum_i exp(from_i + pairs_ij): products of exponentials, or logarithms where these underflow. */
 static void log_sums(const double *from, const double *powers, const real *pairs, int64_t step_i, int64_t step_j,
-                     double *shares, double *to) {
-    double most = from[0];
-    for (int i = 1; i < TAGS; i++) most = from[i] > most ? from[i] : most;
-    for (int i = 0; i < TAGS; i++) shares[i] = exp_64(from[i] - most);
+                     double *marginals, double *to) {
+    double max = from[0];
+    for (int i = 1; i < TAGS; i++) max = from[i] > max ? from[i] : max;
+    for (int i = 0; i < TAGS; i++) marginals[i] = exp_64(from[i] - max);
     for (int j = 0; j < TAGS; j++) {
         double sum = 0;
-        for (int i = 0; i < TAGS; i++) sum += shares[i] * powers[i * step_i + j * step_j];
+        for (int i = 0; i < TAGS; i++) sum += marginals[i] * powers[i * step_i + j * step_j];
         if (sum > 1e-200) {
-            to[j] = most + log_64(sum);
+            to[j] = max + log_64(sum);
             continue;
         }
         double top = NEVER * 4;
         for (int i = 0; i < TAGS; i++) {
-            double x = from[i] + at_least_never(pairs[i * step_i + j * step_j]);
+            double x = from[i] + clamp_score(pairs[i * step_i + j * step_j]);
             top = x > top ? x : top;
         }
-        for (int i = 0; i < TAGS; i++) sum += exp_64(from[i] + at_least_never(pairs[i * step_i + j * step_j]) - top);
+        for (int i = 0; i < TAGS; i++) sum += exp_64(from[i] + clamp_score(pairs[i * step_i + j * step_j]) - top);
         to[j] = top + log_64(sum);
     }
 }
 
 /* `work` has room for 3 + TAGS rows. */
-static void marginals_of(const NAME_model *model, const real *scores, int64_t words, double *shares, double *work) {
+static void compute_marginals(const NAME_model *model, const real *scores, int64_t words, double *marginals, double *work) {
     const real *start = reals(model, AT_START), *pairs = reals(model, AT_PAIRS), *end = reals(model, AT_END);
     double *powers = work + 3 * TAGS, *backward = work, *here = work + TAGS, *room = work + 2 * TAGS;
     for (int k = 0; k < TAGS * TAGS; k++) powers[k] = exp_64((double)pairs[k]);
-    for (int k = 0; k < TAGS; k++) shares[k] = at_least_never(start[k]), backward[k] = at_least_never(end[k]);
+    for (int k = 0; k < TAGS; k++) marginals[k] = clamp_score(start[k]), backward[k] = clamp_score(end[k]);
     for (int64_t t = 1; t < words; t++) {
-        for (int k = 0; k < TAGS; k++) here[k] = shares[(t - 1) * TAGS + k] + (double)scores[(t - 1) * TAGS + k];
-        log_sums(here, powers, pairs, TAGS, 1, room, shares + t * TAGS);
+        for (int k = 0; k < TAGS; k++) here[k] = marginals[(t - 1) * TAGS + k] + (double)scores[(t - 1) * TAGS + k];
+        log_sums(here, powers, pairs, TAGS, 1, room, marginals + t * TAGS);
     }
     for (int64_t t = words - 1; t >= 0; t--) {
-        double *to = shares + t * TAGS, most = -INFINITY, sum = 0;
+        double *to = marginals + t * TAGS, max = -INFINITY, sum = 0;
         for (int k = 0; k < TAGS; k++) {
             here[k] = backward[k] + (double)scores[t * TAGS + k];
             to[k] += here[k];
-            most = to[k] > most ? to[k] : most;
+            max = to[k] > max ? to[k] : max;
         }
-        for (int k = 0; k < TAGS; k++) sum += to[k] = exp_64(to[k] - most);
+        for (int k = 0; k < TAGS; k++) sum += to[k] = exp_64(to[k] - max);
         for (int k = 0; k < TAGS; k++) to[k] /= sum;
         if (t) log_sums(here, powers, pairs, 1, TAGS, room, backward);
     }

@@ -11,7 +11,7 @@ typedef struct {
     double sums[D_HEAD];
 } pooling_room;
 
-static real score_of(const NAME_model *model, const pooling *of, const real *h, real *room) {
+static real compute_attention_score(const NAME_model *model, const pooling *of, const real *h, real *room) {
     const real *bias = reals(model, of->bias), *vector = reals(model, of->vector);
     real score = 0;
     multiply(1, of->wide, D_HEAD, h, D_HEAD, reals(model, of->linear), room, of->wide);
@@ -23,16 +23,16 @@ static real score_of(const NAME_model *model, const pooling *of, const real *h, 
 /* Sums are in double precision: float32 sums over 240,000 words were wrong in the fourth digit. */
 static void average(const NAME_model *model, const pooling *of, const real *h, int64_t stride, int64_t words,
                     pooling_room *room, real *restrict to) {
-    real most = -INFINITY;
+    real max = -INFINITY;
     double sum = 0, *restrict sums = room->sums;
     for (int j = 0; j < D_HEAD; j++) sums[j] = 0;
     for (int64_t t = 0; t < words; t++, h += stride) {
         real weight = 1;
         if (of->kind == ATTENTION) { /* softmax relative to the maximum so far */
-            real score = score_of(model, of, h, room->attention);
-            double kept = score > most ? (double)exp_(most - score) : 1;
-            most = score > most ? score : most;
-            weight = exp_(score - most), sum *= kept;
+            real score = compute_attention_score(model, of, h, room->attention);
+            double kept = score > max ? (double)exp_(max - score) : 1;
+            max = score > max ? score : max;
+            weight = exp_(score - max), sum *= kept;
             for (int j = 0; kept != 1 && j < D_HEAD; j++) sums[j] *= kept;
         }
         sum += (double)weight;

@@ -19,11 +19,11 @@ F32 = "f32"
 PRECISIONS = {F32: 32, "f16": 16, "int8": 8}
 """The number of bits of a matrix element."""
 MAX_CHARACTERS = MAX_WORDS = 20_000
-"""The maximum size of the validation data: characters for a language model, or words of texts, or frames."""
+"""The maximum size of the validation data: characters of a language model, and words or frames of other models."""
 PANEL_COLUMNS = 16
-"""The number of columns of a panel in rows.h and whole.h."""
+"""The number of columns of a panel in rows.h and rows_int8.h."""
 MAX_SOURCE_CHARACTERS = 8_000
-"""The maximum size of the sources of an encoder-decoder, below `MAX_CHARACTERS`, since beam search is slow."""
+"""The maximum size of the sources of an encoder-decoder. It is below `MAX_CHARACTERS`, since beam search is slow."""
 
 
 def encode_matrix(matrix: Tensor, precision: str, axis: int, *, in_panels: bool = False) -> bytes:
@@ -86,7 +86,7 @@ def measure_precision(
 
 
 def _make_line(value: Any, path: Path) -> str:
-    """Return a text, or the path to which a series is saved."""
+    """Return a text itself; save a series, and return its path."""
     if isinstance(value, str):
         return value
     np.save(path, value)
@@ -145,7 +145,7 @@ def compare_frames(pipeline: Any, series: list[Any], lines: list[str]) -> str:
 
 
 def _describe_changes(unit: str, rounded: list[list[str]], exact: list[tuple[str, float]]) -> str:
-    """Describe the differences of pairs of label and probability."""
+    """Describe the differences between two lists of pairs (label, probability)."""
     share = sum(pair[0] == other[0] for pair, other in zip(rounded, exact, strict=True)) / len(exact)
     changes = [abs(float(pair[1].partition(",")[0]) - other[1]) for pair, other in zip(rounded, exact, strict=True)]
     return (
@@ -200,7 +200,7 @@ def _first_texts(texts: Any) -> list[str]:
 
 
 def _validation_data(run: RunDirectory, data_set: Any) -> Any:
-    """Return the validation data, or None. A validation file is read as training data, without the training file."""
+    """Return the validation data, or None. A validation file is read as the training file of a changed recipe."""
     data: Any = run.recipe.data
     changes = {"train": data.valid, "valid": "", "valid_fraction": 0.0} if data.valid else {}
     recipe = run.recipe.model_copy(update={"data": data.model_copy(update={**changes, "test": ""})})

@@ -49,7 +49,7 @@ class CModel:
     texts: dict[str, str] = field(default_factory=dict)
     """The values of placeholders for texts of the user. They are inserted last, as a text may contain a placeholder."""
     notes: list[str] = field(default_factory=list)
-    """Notes about options of the model that the C code lacks."""
+    """Notes about options of the model that the C code does not have."""
 
 
 def read_template(name: str) -> str:
@@ -188,7 +188,7 @@ class PrintedStep:
 
 @torch.no_grad()
 def print_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "") -> PrintedStep:
-    """Return the step of a layer in C for up to `rows` rows, and add its weights to `weights`.
+    """Return the step of a layer in C for up to `rows` rows, and add the parameters of the layer to `weights`.
 
     `number` is the suffix of the names of the functions. Raises `Untraceable`.
     """
@@ -255,7 +255,7 @@ def print_step(layer: Any, weights: Weights, *, rows: int = 1, number: str = "")
 
 
 def c_array(kind: str, name: str, numbers: Sequence[int]) -> str:
-    """Return an array of numbers in C, {0} for no numbers."""
+    """Return an array of numbers in C. Without numbers, the array is {0}."""
     return f"static const {kind} {name}[] = {{{', '.join(map(str, numbers)) or '0'}}};\n"
 
 
@@ -273,6 +273,5 @@ def ranges(expression: str) -> str:
 
 def add_label_names(names: Sequence[str], weights: Weights) -> dict[str, Any]:
     """Add the zero-terminated names of labels, and return their offsets as constants."""
-    labels = [name.encode("utf-8", "surrogatepass") + b"\0" for name in names]
-    starts = np.cumsum([0, *map(len, labels)]).astype(np.uint32)
-    return {"AT_LABEL_STARTS": weights.add(starts), "AT_LABELS": weights.add(b"".join(labels))}
+    starts, texts = add_texts([name.encode("utf-8", "surrogatepass") + b"\0" for name in names], weights)
+    return {"AT_LABEL_STARTS": starts, "AT_LABELS": texts}

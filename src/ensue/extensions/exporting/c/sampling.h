@@ -10,7 +10,7 @@ static void twister_seed(twister *of, uint64_t seed) {
     of->next = 624;
 }
 
-static uint32_t twister_draw(twister *of) {
+static uint32_t draw_bits(twister *of) {
     if (of->next >= 624) {
         for (uint32_t k = 0; k < 624; k++) {
             uint32_t both = (of->numbers[k] & 0x80000000u) | (of->numbers[(k + 1) % 624] & 0x7FFFFFFFu);
@@ -26,22 +26,22 @@ static uint32_t twister_draw(twister *of) {
 }
 
 /* A number in (0, 1]. */
-static double twister_share(twister *of) {
-    uint64_t high = twister_draw(of);
-    uint64_t both = high << 32 | twister_draw(of);
+static double draw_uniform(twister *of) {
+    uint64_t high = draw_bits(of);
+    uint64_t both = high << 32 | draw_bits(of);
     return 1 - (double)(both & 0x1FFFFFFFFFFFFF) * 0x1p-53;
 }
 
 static real largest(const real *x, uint32_t count) {
-    real most = x[0];
-    for (uint32_t k = 1; k < count; k++) most = x[k] > most ? x[k] : most;
-    return most;
+    real max = x[0];
+    for (uint32_t k = 1; k < count; k++) max = x[k] > max ? x[k] : max;
+    return max;
 }
 
 /* Writes exp(x - max x) and returns the sum. */
 static double exponentials(const real *restrict x, uint32_t count, real *restrict to) {
-    real most = largest(x, count);
-    for (uint32_t k = 0; k < count; k++) to[k] = exp_(x[k] - most);
+    real max = largest(x, count);
+    for (uint32_t k = 0; k < count; k++) to[k] = exp_(x[k] - max);
     double sum = 0;
     for (uint32_t k = 0; k < count; k++) sum += to[k];
     return sum;
@@ -76,25 +76,25 @@ static void sort_tokens(const real *x, uint32_t count, uint32_t *order) {
 /* The filters of ensue's `decode/generation.py` on the logits `x`; excluded tokens become -infinity. */
 static void filter(real *x, uint32_t count, const NAME_sampling *how, uint32_t *order) {
     if (how->temperature != 1) {
-        real most = largest(x, count), heat = (real)how->temperature;
-        for (uint32_t k = 0; k < count; k++) x[k] = (x[k] - most) / heat;
+        real max = largest(x, count), heat = (real)how->temperature;
+        for (uint32_t k = 0; k < count; k++) x[k] = (x[k] - max) / heat;
     }
     int cuts_rank = how->top_k && how->top_k < count, cuts_sum = how->top_p > 0 && how->top_p < 1;
     if (cuts_rank || cuts_sum) sort_tokens(x, count, order);
     if (cuts_rank)
         for (uint32_t k = how->top_k; k < count; k++) x[order[k]] = -INFINITY;
     if (cuts_sum) {
-        double most = x[order[0]], sum = 0, before = 0;
-        for (uint32_t k = 0; k < count; k++) sum += exp_64(x[order[k]] - most);
+        double max = x[order[0]], sum = 0, before = 0;
+        for (uint32_t k = 0; k < count; k++) sum += exp_64(x[order[k]] - max);
         for (uint32_t k = 0; k < count; k++) {
-            double share = exp_64(x[order[k]] - most) / sum;
+            double share = exp_64(x[order[k]] - max) / sum;
             if (k && before >= how->top_p) x[order[k]] = -INFINITY;
             before += share;
         }
     }
     if (how->min_p > 0) {
-        real least = largest(x, count) + (real)log_64(how->min_p);
-        for (uint32_t k = 0; k < count; k++) x[k] = x[k] < least ? -(real)INFINITY : x[k];
+        real min = largest(x, count) + (real)log_64(how->min_p);
+        for (uint32_t k = 0; k < count; k++) x[k] = x[k] < min ? -(real)INFINITY : x[k];
     }
 }
 

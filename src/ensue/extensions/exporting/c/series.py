@@ -92,7 +92,7 @@ def _series_source(
 
 
 def _sound_constants(sound: SoundFeatures, weights: Weights) -> dict[str, Any]:
-    """Return the constants of sounds.h: the window, the triangles of the bands, and the angles of the transform."""
+    """Return the constants of sounds.h: the window, the mel filters, and the angles of the Fourier transform."""
     points = sound.points
     bins = [np.flatnonzero(band) for band in sound.bands]
     triangles = [band[used[0] : used[-1] + 1] for band, used in zip(sound.bands, bins, strict=True)]

@@ -102,9 +102,9 @@ int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples,
             }
     }
     if (DYNAMIC_RANGE > 0 && room) {
-        float most = to[0];
-        for (size_t i = 1; i < total * D_FRAME; i++) most = to[i] > most ? to[i] : most;
-        for (size_t i = 0; i < total * D_FRAME; i++) to[i] = fmaxf(to[i] - most, -(float)DYNAMIC_RANGE);
+        float max = to[0];
+        for (size_t i = 1; i < total * D_FRAME; i++) max = to[i] > max ? to[i] : max;
+        for (size_t i = 0; i < total * D_FRAME; i++) to[i] = fmaxf(to[i] - max, -(float)DYNAMIC_RANGE);
     }
     return (int64_t)total;
 }

@@ -1,5 +1,5 @@
 /* The words of a text as in `text/tokens.py`: the matches of the expression SPLITTER without line ends, and without
- * cuts inside of a grapheme (the rules of Unicode's UAX 29 that can apply between words). */
+ * cuts in a grapheme (the rules of Unicode's UAX 29 that can apply between words). */
 typedef struct {
     uint32_t begin, end; /* offsets in characters */
 } span;
@@ -10,7 +10,7 @@ static int is_cut_allowed(const uint32_t *text, uint32_t place, uint32_t start) 
     uint32_t before = text[place - 1], behind = text[place], run = place;
     if (before == 0x200D) return 0;
     if (behind < 0x300) return 1;
-    if (set_has(SET_CLINGS, behind)) return 0;
+    if (set_has(SET_EXTENDING, behind)) return 0;
     if (!is_flag(before) || !is_flag(behind)) return 1;
     while (run > start && is_flag(text[run - 1])) run--;
     return (place - run) % 2 == 0;
@@ -23,8 +23,8 @@ static uint32_t split(const uint32_t *text, uint32_t count, uint32_t *letters, c
     if (SPLITS_MARKS) { /* combining marks and joiners after a letter count as letters */
         uint32_t before = ' ';
         for (uint32_t k = 0; k < count; k++) {
-            int clings = text[k] >= 0x300 && set_has(SET_MARKS, text[k]);
-            before = clings && (before == '_' || set_has(SET_ALPHANUMERIC, before)) ? 0x250 : text[k];
+            int extends = text[k] >= 0x300 && set_has(SET_MARKS, text[k]);
+            before = extends && (before == '_' || set_has(SET_ALPHANUMERIC, before)) ? 0x250 : text[k];
             letters[k] = before;
         }
         read = letters;

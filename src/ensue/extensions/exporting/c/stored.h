@@ -28,13 +28,13 @@ typedef real stored;
 INLINE real number(stored x) { return x; }
 #endif
 
-static const stored *stored_behind(const real *factors, size_t count) {
+static const stored *skip_scales(const real *factors, size_t count) {
     return (const stored *)(const void *)(factors + (PRECISION == 8 ? count : 0));
 }
 
 /* Reads a row of a table, multiplied by a factor. */
 UNUSED static void read_row(const real *table, size_t rows, size_t width, size_t row, real factor, real *to) {
-    const stored *from = stored_behind(table, rows) + row * width;
+    const stored *from = skip_scales(table, rows) + row * width;
     if (PRECISION == 8) factor *= table[row];
     for (size_t k = 0; k < width; k++) to[k] = number(from[k]) * factor;
 }

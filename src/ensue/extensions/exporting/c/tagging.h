@@ -31,7 +31,7 @@ struct NAME_session {
 /* The arrays of a session, whose sizes depend on its number of words. */
 typedef struct {
     real *forms, *features, *hoisted, *outputs[2], *emissions, *best;
-    double *shares, *work;
+    double *marginals, *work;
     uint32_t *index, *path, *labels, *slots;
     known_form *known;
     text_room text;
@@ -47,7 +47,7 @@ static uint64_t slots_for(uint64_t words) {
     return slots;
 }
 
-static parts layout_of(NAME_session *session, uint64_t words) {
+static parts lay_out_arrays(NAME_session *session, uint64_t words) {
     parts of;
     char *begin = (char *)session;
     uint64_t at = round_up(sizeof *session), n = words;
@@ -59,7 +59,7 @@ static parts layout_of(NAME_session *session, uint64_t words) {
     TAKE(outputs[1], NUM_LAYERS > 1 ? n * MAX_LAYER : 0);
     TAKE(emissions, n * TAGS);
     TAKE(best, HAS_CHAIN ? n * TAGS : 0);
-    TAKE(shares, n * TAGS);
+    TAKE(marginals, n * TAGS);
     TAKE(work, HAS_CHAIN ? TAGS * (3 + TAGS) : 0);
     TAKE(index, n);
     TAKE(path, n);
@@ -78,7 +78,7 @@ static parts layout_of(NAME_session *session, uint64_t words) {
 }
 
 size_t NAME_session_size(size_t words) {
-    uint64_t size = words && words <= MAX_WORDS ? layout_of(NULL, words).size : 0;
+    uint64_t size = words && words <= MAX_WORDS ? lay_out_arrays(NULL, words).size : 0;
     return (size_t)size == size ? (size_t)size : 0; /* 0 if it exceeds a size_t of 32 bits */
 }
 
@@ -86,7 +86,7 @@ int NAME_begin(const NAME_model *model, NAME_session *session, size_t words) {
     if (!model || !session || !NAME_session_size(words)) return NAME_ARGUMENT;
     memset(session, 0, sizeof *session);
     session->checksum = CHECKSUM, session->words = words;
-    parts of = layout_of(session, words);
+    parts of = lay_out_arrays(session, words);
     memset(of.slots, 0, slots_for(words) * sizeof *of.slots);
     memset(of.known, 0, words * sizeof *of.known);
     return NAME_OK;
@@ -101,18 +101,18 @@ int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *tex
     if (!model || !session || (!text && size) || (!words && room)) return NAME_ARGUMENT;
     if (!session_is_valid(session)) return NAME_BAD_STATE;
     if (size > NAME_BYTES * (size_t)session->words) return NAME_TOO_LONG;
-    parts of = layout_of(session, session->words);
+    parts of = lay_out_arrays(session, session->words);
     return cut_text(&of.text, text, size, words, room);
 }
 
 /* The bucket of a form. */
-static uint32_t *slot_of(const NAME_session *session, const parts *of, uint32_t hash) {
+static uint32_t *find_bucket(const NAME_session *session, const parts *of, uint32_t hash) {
     return of->slots + (hash & ((uint32_t)slots_for(session->words) - 1));
 }
 
 /* The index + 1 of a cached form, or 0. */
 static uint32_t find_form(const NAME_session *session, const parts *of, uint32_t hash, const char *text, size_t size) {
-    uint32_t at = *slot_of(session, of, hash);
+    uint32_t at = *find_bucket(session, of, hash);
     for (; at; at = of->known[at - 1].next) {
         const known_form *one = of->known + at - 1;
         if (one->hash == hash && one->size == size && !memcmp(one->text, text, size)) break;
@@ -121,7 +121,7 @@ static uint32_t find_form(const NAME_session *session, const parts *of, uint32_t
 }
 
 /* Evicts a form that is not in this batch and was not used since the hand passed (clock algorithm). */
-static uint32_t free_place(NAME_session *session, const parts *of) {
+static uint32_t evict_form(NAME_session *session, const parts *of) {
     for (;;) {
         uint32_t place = session->hand;
         known_form *one = of->known + place;
@@ -131,7 +131,7 @@ static uint32_t free_place(NAME_session *session, const parts *of) {
             one->is_met = 0;
             continue;
         }
-        uint32_t *link = slot_of(session, of, one->hash);
+        uint32_t *link = find_bucket(session, of, one->hash);
         if (one->is_known) {
             while (*link != place + 1) link = &of->known[*link - 1].next;
             *link = one->next;
@@ -166,17 +166,17 @@ static void read_forms(const NAME_model *model, NAME_session *session, const par
             const char *text = sentences[r][t].text;
             size_t size = sentences[r][t].size;
             int is_short = size && size <= MAX_FORM_BYTES;
-            uint32_t hash = is_short ? hash_of(text, size) : 0, number = 0;
+            uint32_t hash = is_short ? hash_symbol(text, size) : 0, number = 0;
             if (is_short) number = find_form(session, of, hash, text, size);
             if (number) {
                 of->known[number - 1].is_met = 1, of->known[number - 1].batch = session->batch;
             } else {
-                uint32_t place = places[count] = free_place(session, of), *slot = slot_of(session, of, hash);
+                uint32_t place = places[count] = evict_form(session, of), *slot = find_bucket(session, of, hash);
                 known_form *one = of->known + place;
                 *one = (known_form){.hash = hash, .next = is_short ? *slot : 0, .batch = session->batch,
                                     .is_known = (uint8_t)is_short, .size = (uint8_t)size};
                 if (is_short) memcpy(one->text, text, size), *slot = place + 1;
-                features_of(model, &session->form, text, size, &session->characters, of->features + count * D_FEATURES);
+                compute_features(model, &session->form, text, size, &session->characters, of->features + count * D_FEATURES);
                 if (++count == NEW_FORMS) cache_forms(model, of, places, count), count = 0;
                 number = place + 1;
             }
@@ -197,7 +197,7 @@ static int read_batch(const NAME_model *model, NAME_session *session, parts *of,
         run_layer(model, LAYERS + k, texts, x, stride, index, of->hoisted, &session->step, y);
         x = y, index = NULL, stride = LAYERS[k].directions * LAYERS[k].rightward.d_out;
     }
-    return emissions_of(model, texts->words, x, stride, of->hoisted, of->emissions);
+    return compute_emissions(model, texts->words, x, stride, of->hoisted, of->emissions);
 }
 
 /* Labels a batch of sentences, the longest first. */
@@ -211,13 +211,13 @@ static int label_batch(const NAME_model *model, NAME_session *session, parts *of
         real *scores = of->emissions + texts->starts[r] * TAGS;
         int64_t length = texts->lengths[r];
         best_path(model, scores, length, of->best, of->path);
-        labels_of(of->path, length, of->labels);
-        if (probabilities) marginals_of(model, scores, length, of->shares, of->work);
+        decode_labels(of->path, length, of->labels);
+        if (probabilities) compute_marginals(model, scores, length, of->marginals, of->work);
         for (int64_t t = 0; t < length; t++) {
             NAME_word *word = sentences[r] + t;
             word->id = of->labels[t];
             word->label = names + starts[word->id];
-            word->probability = probabilities ? probability_of(word->id, of->shares + t * TAGS) : 0;
+            word->probability = probabilities ? sum_label_probability(word->id, of->marginals + t * TAGS) : 0;
         }
     }
     return NAME_OK;
@@ -246,7 +246,7 @@ int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words,
         if (++length > room) return NAME_TOO_LONG;
         if (words[k].ends) length = 0;
     }
-    parts of = layout_of(session, session->words);
+    parts of = lay_out_arrays(session, session->words);
     for (size_t begin = 0; begin < count;) {
         int found;
         begin += next_sentences(words + begin, count - begin, session->window, &found);
@@ -270,15 +270,15 @@ int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words,
 int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used) {
     if (!model || !session || !used || (!bytes && count)) return NAME_ARGUMENT;
     if (!session_is_valid(session)) return NAME_BAD_STATE;
-    char *line = layout_of(session, session->words).line;
+    char *line = lay_out_arrays(session, session->words).line;
     return read_line(&session->line, line, NAME_BYTES * session->words, bytes, count, used);
 }
 
 int64_t NAME_take(const NAME_model *model, NAME_session *session, NAME_word *words, size_t room, int probabilities) {
     if (!model || !session || (!words && room)) return NAME_ARGUMENT;
     if (!session_is_valid(session)) return NAME_BAD_STATE;
-    if (!session->line.is_whole) return 0;
-    parts of = layout_of(session, session->words);
+    if (!session->line.is_complete) return 0;
+    parts of = lay_out_arrays(session, session->words);
     int64_t count = cut_text(&of.text, of.line, (size_t)session->line.size, words, room);
     if (count > (int64_t)room) return count;
     int code = NAME_label(model, session, words, (size_t)count, probabilities);

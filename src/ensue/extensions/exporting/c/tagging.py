@@ -28,7 +28,8 @@ def tagger_source(description: ModelDescription, weights: Weights) -> CModel:
     weights.constants["ROWS"] = ROWS
     steps = word_layers.LayerSteps(weights, ROWS)
     tables = word_layers.layer_table(model.layers, steps)
-    templates = ["stored.h", "rows.h", "utf8.h", *word_layers.splitting(words.splitter), "cutting.h", "lines.h"]
+    splitter = word_layers.splitter_templates(words.splitter)
+    templates = ["stored.h", "rows.h", "utf8.h", *splitter, "cutting.h", "lines.h"]
     features = word_layers.feature_templates(model.features, lexicon, steps)
     templates += ["layers.h", *(step.text for step in steps.steps), tables, *features]
     weights.constants |= steps.sizes()
@@ -59,14 +60,12 @@ def tag_head(head: TagHead, weights: Weights) -> None:
 
 
 def label_names(labels: Labels) -> list[str]:
-    """Return the output labels. For spans they are "O", then for each class the labels with the scheme's letters."""
+    """Return the output labels. For spans these are "O", and each letter of the scheme with each class."""
     if labels.scheme is None:
         return list(labels.tags.symbols)
     classes = _classes(labels)
-    return [
-        OUTSIDE,
-        *(f"{letter}-{name}" if name else letter for name in classes for letter in SCHEMES[labels.scheme].distinct),
-    ]
+    letters = SCHEMES[labels.scheme].distinct
+    return [OUTSIDE, *(f"{letter}-{name}" if name else letter for name in classes for letter in letters)]
 
 
 def _classes(labels: Labels) -> list[str]:

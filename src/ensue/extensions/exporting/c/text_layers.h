@@ -20,7 +20,7 @@ static void read_layers(const NAME_model *model, char *memory, const char *text,
     real *outputs = hoisted + count * MAX_HOISTED, *to = room->vectors + number * D_POOLED;
     for (size_t k = 0; k < count; k++) {
         uint32_t begin = places[words[k].begin], end = places[words[k].end];
-        features_of(model, &room->form, text + begin, end - begin, &room->characters, features + k * D_FEATURES);
+        compute_features(model, &room->form, text + begin, end - begin, &room->characters, features + k * D_FEATURES);
     }
     batch texts = {1, (int64_t)count, {0}, {(int64_t)count}};
     const real *x = features;

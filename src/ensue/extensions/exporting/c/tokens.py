@@ -13,7 +13,7 @@ from ensue.text.subwords import SubwordTokenizer, byte_characters, is_byte_level
 CLOSES, OPENS, QUOTE, ENDS_LINE = 1, 2, 4, 8  # bits of a word for blanks.h
 CLASSES = {"LETTERS": r"\p{L}", "NUMBERS": r"\p{N}", "BLANKS": r"\s"}
 _CHUNK_CHARACTERS, _MAX_CODE_POINTS = 1 << 10, 0x40000
-"""The number of characters split at once, and the first code point after the planes with letters or numbers."""
+"""The number of characters per call of the splitter, and a bound above all code points of letters and numbers."""
 MIN_WINDOW_BYTES = 1024
 """The minimum number of bytes that merges.h buffers until tokens become final."""
 _MASK = (1 << 32) - 1
@@ -44,11 +44,10 @@ def lexer_templates(tokenizer: tokenizers.Tokenizer, weights: Weights) -> list[s
 def detokenizer_constants(tokenizer: tokenizers.Tokenizer, symbols: list[bytes], weights: Weights) -> dict[str, Any]:
     """Add the texts of tokens, and return the C constants for blanks.h and for decoding ids."""
     at_starts, at_texts = add_texts(symbols, weights)
-    kinds = bytes(
-        _classify_word(tokenizer, id) for id in range(len(symbols)) if isinstance(tokenizer, tokenizers.WordTokenizer)
-    )
+    is_words = isinstance(tokenizer, tokenizers.WordTokenizer)
+    kinds = bytes(_classify_word(tokenizer, id) for id in range(len(symbols)) if is_words)
     offsets = {"AT_STARTS": at_starts, "AT_TEXTS": at_texts, "AT_KINDS": weights.add(kinds)}
-    return offsets | {"IS_WORDS": int(isinstance(tokenizer, tokenizers.WordTokenizer))}
+    return offsets | {"IS_WORDS": int(is_words)}
 
 
 def token_bytes(tokenizer: tokenizers.Tokenizer, id: int) -> bytes:
@@ -60,7 +59,7 @@ def token_bytes(tokenizer: tokenizers.Tokenizer, id: int) -> bytes:
     return tokenizer.symbol(id).encode("utf-8", "surrogatepass")
 
 
-def _classify_word(tokenizer: tokenizers.WordTokenizer, id: int) -> int:
+def _classify_word(tokenizer: Any, id: int) -> int:
     word = tokenizer.word(id)
     if word == "\n":
         return ENDS_LINE
@@ -134,7 +133,7 @@ def merge_table(model: dict[str, Any]) -> dict[int, tuple[int, int, int]]:
 
 
 def _find_mergeable(merges: dict[int, tuple[int, int, int]]) -> list[int]:
-    """Return the tokens whose text is encoded as one token: bytes, and merges of two compatible tokens.
+    """Return the tokens whose text is encoded as a single token: bytes, and merges of two compatible tokens.
 
     Two tokens are compatible if the merges of their bytes give these two tokens (van Antwerpen & Neubeck 2024). Merges
     at the boundary are undone, the latest first; a merge across the boundary must not have a lower rank.

@@ -47,7 +47,7 @@ static uint64_t padded(uint64_t count) { return (count + MAX_LANES - 1) / MAX_LA
 /* The maximum of tokens for sources of this size: a text adds a separator or end token, and for subwords a blank. */
 static uint64_t tokens_for(uint64_t bytes) { return bytes + ROWS * NAME_TEXTS * (1 + ADDS_BLANK); }
 
-static parts layout_of(NAME_session *session, uint64_t bytes, uint64_t tokens) {
+static parts lay_out_arrays(NAME_session *session, uint64_t bytes, uint64_t tokens) {
     parts of;
     char *begin = (char *)session;
     uint64_t at = (sizeof *session + 63) / 64 * 64, n = padded(tokens_for(bytes)) + ROWS * MAX_LANES;
@@ -88,7 +88,7 @@ NAME_search NAME_usual(void) {
 
 size_t NAME_session_size(size_t bytes, size_t tokens) {
     if (bytes > MAX_SIZE || !tokens || tokens > MAX_SIZE) return 0;
-    uint64_t size = layout_of(NULL, bytes, tokens).size;
+    uint64_t size = lay_out_arrays(NULL, bytes, tokens).size;
     return size > SIZE_MAX / 2 ? 0 : (size_t)size;
 }
 
@@ -118,7 +118,7 @@ static void read_names(const NAME_model *model, const parts *of, uint32_t points
         if (!is_between) {
             size += (uint32_t)utf8_write(of->points[k], of->texts + size);
         } else if (size) {
-            emit(model, to, UNKNOWN_NAME + number_of(model, &KNOWN_NAME, of->texts, size), 0, 0);
+            emit(model, to, UNKNOWN_NAME + find_id(model, &KNOWN_NAME, of->texts, size), 0, 0);
             size = 0;
         }
     }
@@ -223,9 +223,9 @@ static void attend(const NAME_model *model, const parts *of, const source *one) 
             }
 #endif
         for (int64_t r = 0; r < rows; r++) {
-            real *weights = of->weights + (size_t)r * n, most = -INFINITY, sum = 0;
-            for (size_t s = 0; s < count; s++) weights[s] *= (real)SCALE, most = weights[s] > most ? weights[s] : most;
-            for (size_t s = 0; s < count; s++) weights[s] = exp_(weights[s] - most);
+            real *weights = of->weights + (size_t)r * n, max = -INFINITY, sum = 0;
+            for (size_t s = 0; s < count; s++) weights[s] *= (real)SCALE, max = weights[s] > max ? weights[s] : max;
+            for (size_t s = 0; s < count; s++) weights[s] = exp_(weights[s] - max);
             for (size_t s = 0; s < count; s++) sum += weights[s];
             for (size_t s = 0; s < count; s++) weights[s] /= sum;
             real *to = of->joined + (one->first + (size_t)r) * (D_VALUE + D_CELLS) + k * d;
@@ -292,19 +292,19 @@ static void step(const NAME_model *model, const NAME_session *session, parts *of
 /* Computes log-probabilities in place. Compilers vectorize the parallel sums; they would not vectorize a single sum. */
 static int normalize(real *x) {
     enum { BESIDE = 16 };
-    real tops[BESIDE], most = -INFINITY;
+    real tops[BESIDE], max = -INFINITY;
     double sums[BESIDE] = {0}, sum = 0;
     for (int k = TARGETS; k < WIDE_TARGETS; k++) x[k] = -INFINITY;
     memcpy(tops, x, sizeof tops);
     for (int k = BESIDE; k < WIDE_TARGETS; k += BESIDE)
         for (int w = 0; w < BESIDE; w++) tops[w] = x[k + w] > tops[w] ? x[k + w] : tops[w];
-    for (int w = 0; w < BESIDE; w++) most = tops[w] > most ? tops[w] : most;
+    for (int w = 0; w < BESIDE; w++) max = tops[w] > max ? tops[w] : max;
     for (int k = 0; k < WIDE_TARGETS; k += BESIDE)
-        for (int w = 0; w < BESIDE; w++) sums[w] += (double)exp_(x[k + w] - most);
+        for (int w = 0; w < BESIDE; w++) sums[w] += (double)exp_(x[k + w] - max);
     for (int w = 0; w < BESIDE; w++) sum += sums[w];
     if (!(sum < INFINITY)) return NAME_NUMBERS;
     const real total = (real)log_64(sum);
-    for (int k = 0; k < TARGETS; k++) x[k] = x[k] - most - total;
+    for (int k = 0; k < TARGETS; k++) x[k] = x[k] - max - total;
     return NAME_OK;
 }
 
@@ -317,11 +317,11 @@ static void block(real *x, const uint32_t *row, uint32_t count, const NAME_searc
         if (!memcmp(row + k, row + count - (n - 1), (n - 1) * sizeof *row)) x[row[k + n - 1]] = -INFINITY;
 }
 
-static void add_hypothesis(ranking *in, uint32_t most, hypothesis new, const uint32_t *row, uint32_t *rows, size_t width) {
+static void add_hypothesis(ranking *in, uint32_t max, hypothesis new, const uint32_t *row, uint32_t *rows, size_t width) {
     uint32_t at = in->count;
     while (at && in->best[at - 1].score < new.score) at--;
-    if (at == most) return;
-    new.slot = in->count < most ? in->count++ : in->best[most - 1].slot;
+    if (at == max) return;
+    new.slot = in->count < max ? in->count++ : in->best[max - 1].slot;
     memmove(in->best + at + 1, in->best + at, (in->count - 1 - at) * sizeof new);
     in->best[at] = new;
     memcpy(rows + new.slot * width, row, new.length * sizeof *row);
@@ -333,13 +333,13 @@ typedef struct {
 } choice;
 
 /* Finds the best continuations of all rows; equal scores are ordered by parent, then by id. */
-static uint32_t choose(const real *scores, uint32_t rows, const double *totals, uint32_t most, choice *chosen) {
+static uint32_t choose(const real *scores, uint32_t rows, const double *totals, uint32_t max, choice *chosen) {
     uint32_t count = 0;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t k = 0; k < TARGETS; k++) {
             double total = totals[r] + (double)scores[r * WIDE_TARGETS + k];
-            if (!(total > -INFINITY) || (count == most && !(total > chosen[count - 1].total))) continue;
-            uint32_t at = count < most ? count++ : count - 1;
+            if (!(total > -INFINITY) || (count == max && !(total > chosen[count - 1].total))) continue;
+            uint32_t at = count < max ? count++ : count - 1;
             for (; at && chosen[at - 1].total < total; at--) chosen[at] = chosen[at - 1];
             chosen[at] = (choice){total, r, k};
         }
@@ -457,7 +457,7 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
     NAME_search how = search ? *search : NAME_usual();
     if (!model || !session || (count && (!texts || !answers)) || !is_possible(&how)) return NAME_ARGUMENT;
     if (session->checksum != CHECKSUM || !NAME_session_size(session->bytes, session->tokens)) return NAME_BAD_STATE;
-    parts of = layout_of(session, session->bytes, session->tokens);
+    parts of = lay_out_arrays(session, session->bytes, session->tokens);
     size_t bytes = 0, at = 0, keys = 0;
     uint32_t group = 0;
     int code = NAME_OK;
@@ -469,8 +469,8 @@ int NAME_transduce(const NAME_model *model, NAME_session *session, const NAME_te
         if (code) break;
         source *one = session->sources + group;
         one->begin = at, one->keys = keys, one->count = read_source(model, session, &of, texts, at, &one->is_empty);
-        double most = ceil((double)one->count * RATIO) + MORE_TOKENS + how.min_tokens;
-        one->limit = most < how.max_tokens ? (uint32_t)most : how.max_tokens;
+        double max = ceil((double)one->count * RATIO) + MORE_TOKENS + how.min_tokens;
+        one->limit = max < how.max_tokens ? (uint32_t)max : how.max_tokens;
         if (!one->count || one->count > MAX_READ || one->limit > session->tokens) code = NAME_TOO_LONG;
         if (code) break;
         at += one->count, keys += padded(one->count);

@@ -38,6 +38,7 @@ SEARCH = {
 }  # fmt: skip
 """The options of the search in C, with the suffixes of their C constants."""
 OPTIONS_WITHOUT_NOTE = ("coverage_penalty", "required")
+"""The options that the C code does not have, and about which no note is written."""
 USAGE = """\
     ./NAME < texts.txt                        the output for the text in each line
     ./NAME --beams 8 --n-best 3 < texts.txt   the three best outputs of a wider search, with scores
@@ -148,7 +149,7 @@ def _match_decoder(layers: SequenceLayer) -> tuple[FromContext, AttentionalLayer
         case _:
             raise ValueError("its decoder is not recurrent")
     if not isinstance(decoder.pooling, LastPooling):
-        raise ValueError("its decoder starts from a mean over the source")
+        raise ValueError("its decoder starts from a vector other than the last outputs of the encoder")
     if attentional is not None and type(attentional.attention) not in ATTENTIONS:
         raise ValueError(f"its attention is {type(attentional.attention).__name__}")
     return decoder, attentional

@@ -12,10 +12,10 @@ static int read_options(int argc, char **argv, NAME_search *how) {
     for (int k = 1; k < argc; k += 2) {
         char *end = NULL;
         double x = k + 1 < argc ? strtod(argv[k + 1], &end) : -1;
-        int is_whole = x >= 1 && x <= NAME_BEAMS && x == (double)(int)x;
+        int is_integer = x >= 1 && x <= NAME_BEAMS && x == (double)(int)x;
         if (!end || end == argv[k + 1] || *end) return 0;
-        if (is_whole && !strcmp(argv[k], "--beams")) how->beams = (uint32_t)x;
-        else if (is_whole && !strcmp(argv[k], "--n-best")) how->n_best = (uint32_t)x;
+        if (is_integer && !strcmp(argv[k], "--beams")) how->beams = (uint32_t)x;
+        else if (is_integer && !strcmp(argv[k], "--n-best")) how->n_best = (uint32_t)x;
         else if (x >= 0 && x <= 10 && !strcmp(argv[k], "--length-penalty")) how->length_penalty = x;
         else return 0;
     }

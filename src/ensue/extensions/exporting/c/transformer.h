@@ -5,16 +5,16 @@ typedef struct {
     uint32_t tokens[CONTEXT], length;
     attended blocks[BLOCKS];
     /* scratch memory of one call */
-    real x[ROWS * D_READ], past[ROWS * D_HEADS], y[ROWS * 3 * D_HEADS], shares[CONTEXT];
+    real x[ROWS * D_READ], past[ROWS * D_HEADS], y[ROWS * 3 * D_HEADS], weights[CONTEXT];
     real hoisted[ROWS * HOISTED], work[ROWS * WORK];
 } reader;
 
 static void start_reading(const NAME_model *model, reader *of) { (void)model, of->length = 0; }
 
 static int reader_is_valid(const reader *of) {
-    int is_whole = of->length <= CONTEXT;
-    for (uint32_t k = 0; k < CONTEXT; k++) is_whole &= of->tokens[k] < NAME_VOCABULARY;
-    return is_whole;
+    int is_valid = of->length <= CONTEXT;
+    for (uint32_t k = 0; k < CONTEXT; k++) is_valid &= of->tokens[k] < NAME_VOCABULARY;
+    return is_valid;
 }
 
 /* Reads up to ROWS tokens that fit into the window. If `scores` is NULL, no scores are computed. */
@@ -27,12 +27,12 @@ static void read_within(const NAME_model *model, reader *of, const uint32_t *tok
         of->tokens[of->length++] = tokens[r];
     }
     for (int k = 0; k < BLOCKS + (scores != NULL); k++) {
-        const NAME_model here = {model->weights + PARTS[k].weights, NULL};
-        PARTS[k].hoist(&here, count, of->x, k ? D_HEADS : D_FIRST, of->hoisted);
-        PARTS[k].advance(&here, count, of->x, of->hoisted, of->past, k < BLOCKS ? of->y : scores, of->work);
+        const NAME_model here = {model->weights + SEGMENTS[k].weights, NULL};
+        SEGMENTS[k].hoist(&here, count, of->x, k ? D_HEADS : D_FIRST, of->hoisted);
+        SEGMENTS[k].advance(&here, count, of->x, of->hoisted, of->past, k < BLOCKS ? of->y : scores, of->work);
         for (uint32_t r = 0; k < BLOCKS && r < count; r++) {
-            const real *turns = IS_ROTARY ? reals(model, AT_TURNS) + (size_t)(begin + r) * D_HEAD : NULL;
-            attend(of->blocks + k, begin + r, turns, of->y + r * 3 * D_HEADS, of->shares, of->x + r * D_HEADS);
+            const real *angles = IS_ROTARY ? reals(model, AT_ANGLES) + (size_t)(begin + r) * D_HEAD : NULL;
+            attend(of->blocks + k, begin + r, angles, of->y + r * 3 * D_HEADS, of->weights, of->x + r * D_HEADS);
         }
     }
 }

@@ -1,4 +1,4 @@
-"""Export of Transformers to C. Attention is a template; the layers between two attentions are printed by the engine."""
+"""Export of Transformers to C. Attention is a template, and the engine prints the layers between two attentions."""
 
 import math
 from copy import deepcopy
@@ -15,14 +15,15 @@ from ensue.nn import LearnedPositions, PostNormBlock, PreNormBlock, SequenceLaye
 from ensue.types import leaves
 
 ROWS = 16
-"""The maximum number of tokens that are read at once, so that weights are loaded less often."""
+"""The maximum number of tokens in a call. Weights are loaded from memory once per call."""
 _POSITIONS = (LearnedPositions, SinusoidalPositions)
 
 
 class BlockSegment(nn.Module):
-    """The layers between two attentions, from the output of the first to the queries, keys and values of the second.
+    """The layers between two attentions, from the output of the first attention to the inputs of the second attention.
 
-    The first segment reads vectors of tokens and positions, the last returns scores; the state is the residual stream.
+    The first segment reads vectors of tokens and positions; the last segment returns the scores of tokens. The state is
+    the residual stream.
     """
 
     def __init__(self, below: Any, layers: list[SequenceLayer], above: Any, *, d_vector: int) -> None:
@@ -97,7 +98,7 @@ def transformer_source(model: Any, weights: Weights) -> list[str]:
     table, steps, segments = [], [], split_at_attention(model)
     for segment in segments:  # segments with equal code share their functions, with weights at different offsets
         segment_weights = Weights(precision=weights.precision)
-        step = print_step(segment, segment_weights, rows=ROWS, number="_PART")
+        step = print_step(segment, segment_weights, rows=ROWS, number="_SEGMENT")
         number = texts.setdefault(step.text, len(texts))
         steps.append(step)
         begin = weights.add(np.concatenate(segment_weights.arrays))
@@ -110,18 +111,18 @@ def transformer_source(model: Any, weights: Weights) -> list[str]:
         "SCORE_SCALE": 1 / math.sqrt(attention.d_head), "D_POSITION": segments[0].d_position,
         "D_READ": max(segment.d_in for segment in segments), "ROWS": ROWS,
         "HOISTED": max(1, *(step.hoisted for step in steps)), "WORK": max(step.work for step in steps),
-        "IS_ROTARY": int(attention.rotary is not None), "AT_POSITIONS": 0, "AT_TURNS": 0,
+        "IS_ROTARY": int(attention.rotary is not None), "AT_POSITIONS": 0, "AT_ANGLES": 0,
     }  # fmt: skip
     for layer in positions:
         constants["AT_POSITIONS"] = weights.add_rows(layer(torch.zeros(1, context, layer.d_in))[0][0])
     if attention.rotary is not None:
         angles = attention.rotary.frequencies.angles(torch.arange(context))
-        constants["AT_TURNS"] = weights.add(torch.stack((angles.cos(), angles.sin()), -1).flatten(1))
+        constants["AT_ANGLES"] = weights.add(torch.stack((angles.cos(), angles.sin()), -1).flatten(1))
     types = "int64_t, const real *"
     members = (
         f"void (*hoist)(const NAME_model *, {types}, int64_t, real *);\n    "
         f"void (*advance)(const NAME_model *, {types}, const real *, real *, real *, real *);\n    size_t weights;"
     )
-    functions = [text.replace("_PART", f"_{number}") for text, number in texts.items()]
-    structs = "static const struct {\n    " + members + "\n} PARTS[] = {\n" + ",\n".join(table) + "};\n"
+    functions = [text.replace("_SEGMENT", f"_{number}") for text, number in texts.items()]
+    structs = "static const struct {\n    " + members + "\n} SEGMENTS[] = {\n" + ",\n".join(table) + "};\n"
     return [*functions, structs, "mixing.h", "attention.h", "transformer.h"]

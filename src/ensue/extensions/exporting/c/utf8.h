@@ -3,7 +3,7 @@
 typedef struct {
     uint32_t point;          /* the bits so far */
     uint8_t missing, length; /* missing bytes, and bytes read */
-    uint8_t least, most;     /* the valid range of the next byte */
+    uint8_t min, max;     /* the valid range of the next byte */
 } utf8;
 
 enum { REPLACEMENT = 0xFFFD, NOTHING = 0x110000 };
@@ -13,10 +13,10 @@ enum { REPLACEMENT = 0xFFFD, NOTHING = 0x110000 };
 static int utf8_feed(utf8 *in, uint8_t byte, uint32_t found[2], int lengths[2]) {
     int count = 0;
     if (in->missing) {
-        if (byte >= in->least && byte <= in->most) {
+        if (byte >= in->min && byte <= in->max) {
             in->point = in->point << 6 | (byte & 0x3Fu);
             in->length++;
-            in->least = 0x80, in->most = 0xBF;
+            in->min = 0x80, in->max = 0xBF;
             if (--in->missing) return 0;
             found[0] = in->point, lengths[0] = in->length;
             return 1;
@@ -25,7 +25,7 @@ static int utf8_feed(utf8 *in, uint8_t byte, uint32_t found[2], int lengths[2]) 
         count = 1;
         in->missing = 0;
     }
-    in->length = 1, in->least = 0x80, in->most = 0xBF;
+    in->length = 1, in->min = 0x80, in->max = 0xBF;
     if (byte < 0x80) {
         found[count] = byte;
     } else if (byte >= 0xC2 && byte <= 0xDF) {
@@ -33,13 +33,13 @@ static int utf8_feed(utf8 *in, uint8_t byte, uint32_t found[2], int lengths[2]) 
         return count;
     } else if (byte >= 0xE0 && byte <= 0xEF) {
         in->missing = 2, in->point = byte & 0x0Fu;
-        if (byte == 0xE0) in->least = 0xA0;
-        if (byte == 0xED) in->most = 0x9F;
+        if (byte == 0xE0) in->min = 0xA0;
+        if (byte == 0xED) in->max = 0x9F;
         return count;
     } else if (byte >= 0xF0 && byte <= 0xF4) {
         in->missing = 3, in->point = byte & 0x07u;
-        if (byte == 0xF0) in->least = 0x90;
-        if (byte == 0xF4) in->most = 0x8F;
+        if (byte == 0xF0) in->min = 0x90;
+        if (byte == 0xF4) in->max = 0x8F;
         return count;
     } else {
         found[count] = REPLACEMENT;
@@ -75,8 +75,8 @@ UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *poin
         int rest = k < size ? 0 : utf8_end(&decoder);
         if (rest) found[0] = REPLACEMENT, lengths[0] = rest, characters = 1;
         for (int c = 0; c < characters; c++) {
-            int broke_off = c == 0 && (rest || characters == 2 || decoder.missing); /* an incomplete character */
-            if (places) places[count] = (uint32_t)(k + !broke_off) - (uint32_t)lengths[c];
+            int is_truncated = c == 0 && (rest || characters == 2 || decoder.missing); /* an incomplete character */
+            if (places) places[count] = (uint32_t)(k + !is_truncated) - (uint32_t)lengths[c];
             points[count++] = found[c];
         }
     }

@@ -23,7 +23,7 @@ static size_t normalize(form *of) {
 #endif
 
 #if D_AFFIX
-static void affixes_of(const NAME_model *model, form *of, real **to) {
+static void copy_affixes(const NAME_model *model, form *of, real **to) {
     int count = of->lowered_count;
     for (int k = 0; k < 2 * MAX_AFFIX; k++) {
         int is_suffix = k >= MAX_AFFIX, length = k % MAX_AFFIX + 1;
@@ -32,14 +32,14 @@ static void affixes_of(const NAME_model *model, form *of, real **to) {
         size_t size = (is_suffix ? of->ends[count] : of->ends[length]) - begin;
         of->others[0] = '-', memcpy(of->others + is_suffix, of->bytes + begin, size);
         if (!is_suffix) of->others[size] = '-';
-        uint32_t id = number_of(model, &KNOWN_AFFIX, of->others, size + 1);
+        uint32_t id = find_id(model, &KNOWN_AFFIX, of->others, size + 1);
         copy_row(model, AT_AFFIX_VECTORS, KNOWN_AFFIX.size, id, D_AFFIX, to);
     }
 }
 #endif
 
 #if D_SHAPE
-static uint32_t shape_of(const NAME_model *model, form *of) {
+static uint32_t find_shape(const NAME_model *model, form *of) {
     size_t size = 0;
     uint32_t last = 0;
     for (int k = 0, run = 0; k < of->count && k < MAX_CHARACTERS; k++) {
@@ -51,16 +51,16 @@ static uint32_t shape_of(const NAME_model *model, form *of) {
         last = point;
         if (run <= 3) size += (size_t)utf8_write(point, of->others + size);
     }
-    return number_of(model, &KNOWN_SHAPE, of->others, size);
+    return find_id(model, &KNOWN_SHAPE, of->others, size);
 }
 #endif
 
 #if D_VECTOR
-static void given_vector(const NAME_model *model, form *of, real **to) {
-    uint32_t id = number_of(model, &KNOWN_VECTOR, of->others, write_points(of->points, of->count, of->others, NULL));
+static void copy_pretrained_vector(const NAME_model *model, form *of, real **to) {
+    uint32_t id = find_id(model, &KNOWN_VECTOR, of->others, write_points(of->points, of->count, of->others, NULL));
     if (!id) {
         int count = lower_form(of);
-        id = number_of(model, &KNOWN_VECTOR, of->others, write_points(of->lowered, count, of->others, NULL));
+        id = find_id(model, &KNOWN_VECTOR, of->others, write_points(of->lowered, count, of->others, NULL));
     }
     if (id < NUM_TRAINED) {
         copy_row(model, AT_TRAINED, NUM_TRAINED, id, D_VECTOR, to);
@@ -73,7 +73,7 @@ static void given_vector(const NAME_model *model, form *of, real **to) {
 #endif
 
 /* Writes D_FEATURES numbers. */
-static void features_of(const NAME_model *model, form *of, const char *text, size_t size, character_room *room,
+static void compute_features(const NAME_model *model, form *of, const char *text, size_t size, character_room *room,
                         real *to) {
     read_form(of, text, size);
 #if D_WORD || D_AFFIX
@@ -81,18 +81,18 @@ static void features_of(const NAME_model *model, form *of, const char *text, siz
     (void)normal;
 #endif
 #if D_WORD
-    copy_row(model, AT_WORD_VECTORS, KNOWN_WORD.size, number_of(model, &KNOWN_WORD, of->bytes, normal), D_WORD, &to);
+    copy_row(model, AT_WORD_VECTORS, KNOWN_WORD.size, find_id(model, &KNOWN_WORD, of->bytes, normal), D_WORD, &to);
 #endif
     spell(model, of, room, to);
     to += D_CHARACTERS;
 #if D_AFFIX
-    affixes_of(model, of, &to);
+    copy_affixes(model, of, &to);
 #endif
 #if D_SHAPE
-    copy_row(model, AT_SHAPE_VECTORS, KNOWN_SHAPE.size, shape_of(model, of), D_SHAPE, &to);
+    copy_row(model, AT_SHAPE_VECTORS, KNOWN_SHAPE.size, find_shape(model, of), D_SHAPE, &to);
 #endif
 #if D_VECTOR
-    given_vector(model, of, &to);
+    copy_pretrained_vector(model, of, &to);
 #endif
     (void)to;
 }

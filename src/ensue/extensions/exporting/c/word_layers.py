@@ -1,4 +1,4 @@
-"""Export of word features, and of recurrent layers over words, to C."""
+"""Export of word features and recurrent layers to C."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ WIDE = 32
 """The multiple to which narrow matrices are padded."""
 MAX_WORD_CHARACTERS = 1000
 """The maximum length of a word in the vocabulary."""
-MERGES = {"concatenate": 0, "sum": 1, "product": 2, "mean": 3}  # their numbers in layers.h
+MERGES = {"concatenate": 0, "sum": 1, "product": 2, "mean": 3}  # the constants of layers.h
 
 
 @cache
-def splitting(splitter: str) -> list[str]:
-    """Return the templates and tables that split texts into words."""
+def splitter_templates(splitter: str) -> list[str]:
+    """Return the templates and tables of a splitter of texts into words."""
     sets = CharacterSets()
     lower, tables = lowercase_tables(sets), splitter_tables(splitter, sets)
     sets.add_named("DIGITS", "LETTERS", "CAPITALS")
@@ -34,7 +34,7 @@ def splitting(splitter: str) -> list[str]:
 
 
 def feature_templates(features: WordFeatures, lexicon: Lexicon, steps: "LayerSteps") -> list[str]:
-    """Return the templates of word features, and add their constants. Raises ValueError for a too long word."""
+    """Return the templates of word features, and add their constants. Raises ValueError for a word that is too long."""
     weights, constants, tables = steps.weights, steps.weights.constants, []
     constants |= {
         "LOWERCASE": int(lexicon.lowercase), "FOLD_DIGITS": int(lexicon.fold_digits),

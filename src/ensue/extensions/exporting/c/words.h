@@ -1,5 +1,5 @@
 /* Words as in ensue's splitters "whitespace" and "simple". With "simple" (IS_SIMPLE) punctuation marks are tokens,
- * except apostrophes and hyphens inside of a word, and points and commas between digits.
+ * except apostrophes and hyphens in a word, and points and commas between digits.
  *
  * A word that is longer than all known words is unknown, so a text without blanks needs no more memory. */
 typedef struct {
@@ -28,13 +28,13 @@ static void word_append(lexer *in, uint32_t point, uint64_t end) {
 
 static void emit_mark(const NAME_model *model, sink *to, uint32_t point, uint64_t begin, uint64_t end) {
     uint8_t bytes[4];
-    emit(model, to, number_of(model, &KNOWN_TOKEN, bytes, (size_t)utf8_write(point, bytes)), begin, end);
+    emit(model, to, find_id(model, &KNOWN_TOKEN, bytes, (size_t)utf8_write(point, bytes)), begin, end);
 }
 
 static void word_end(const NAME_model *model, lexer *in, sink *to) {
     if (in->is_open) {
         in->is_open = 0;
-        uint32_t id = in->length > MAX_TOKEN_BYTES ? 0 : number_of(model, &KNOWN_TOKEN, in->bytes, in->length);
+        uint32_t id = in->length > MAX_TOKEN_BYTES ? 0 : find_id(model, &KNOWN_TOKEN, in->bytes, in->length);
         emit(model, to, id, in->begin, in->end);
     }
     if (in->mark) {

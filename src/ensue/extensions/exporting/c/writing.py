@@ -38,7 +38,7 @@ USAGE = """\
     printf 'The ' | ./NAME --generate 200 1 0.8      200 tokens, seed 1, temperature 0.8
 """
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-"""The options of sampling that sampling.h has."""
+"""The sampling options that sampling.h implements."""
 _RESERVED = re.compile(
     "(?i)example|(gnu)?makefile|all|all_build|clean|edit_cache|help|install|preinstall|rebuild_cache|zero_check|m|float|"
     "immintrin|math|stddef|stdint|stdio|stdlib|string|add|at|cut|default|end|expression|filter|is|lexer|make|mark|"
@@ -88,7 +88,7 @@ def identifier(out: Path) -> str:
 
 
 def find_license(card: str) -> str:
-    """Return the license that a card names, or a notice that there is none."""
+    """Return the license in the card of a run, or a notice that the card has none."""
     match = _LICENSE.search(card)
     return match[1] if match else "not named in the card of the run; ask the author before you redistribute it"
 
@@ -108,7 +108,7 @@ def assemble(model: printing.CModel, weights: printing.Weights, name: str, *, em
         rows = (", ".join(f"{number:#x}" for number in row) for row in numbers.reshape(-1, 16).tolist())
         texts.append("static _Alignas(64) const uint32_t EMBEDDED[] = {\n" + ",\n".join(rows) + "};\n")
     texts += [printing.math_functions(), printing.read_template("weights.h")]
-    int8 = {"rows.h": "whole.h"} if weights.precision == "int8" else {}
+    int8 = {"rows.h": "rows_int8.h"} if weights.precision == "int8" else {}
     texts += [printing.read_template(int8.get(code, code)) if code.endswith(".h") else code for code in model.templates]
     contents = {
         "NAME.h": header(model.interface, model.values),
@@ -127,7 +127,7 @@ def header(interface: str, values: dict[str, Any]) -> str:
 
 
 def fill_template(template: str, values: Mapping[str, str]) -> str:
-    """Replace keys by values in one pass, so that keys inside of values are not replaced."""
+    """Replace keys by values in one pass, so that keys within values are not replaced."""
     return re.sub("|".join(map(re.escape, values)), lambda key: values[key[0]], template)
 
 
@@ -169,7 +169,7 @@ def recurrent_source(model: Any, weights: printing.Weights) -> list[str]:
 
 
 class Interface(NamedTuple):
-    """The export and the validation for one kind of input and output."""
+    """The functions for models with one kind of input and output: the C source, and the measurement of precision."""
 
     source: Callable[[ModelDescription, printing.Weights], printing.CModel]
     validation: Validation
@@ -194,7 +194,7 @@ compiler for C11 and its mathematics library, and nothing else. `{name}.h` docum
 
     make
 {fill_template(usage, {"NAME": name})}
-{"The weights are inside of `{name}.c`." if embed else WEIGHTS.format(name)}
+{"The weights are in `{name}.c`." if embed else WEIGHTS.format(name)}
 
 {"".join(f"{note}{chr(10) * 2}" for note in notes)}License of the model: {find_license(run.card)}.
 

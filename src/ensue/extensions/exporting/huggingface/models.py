@@ -1,7 +1,7 @@
 """Export to directories of transformers and sentence-transformers.
 
-Exported are language models with the architecture of BERT, GPT, GPT-2 or GPT-NeoX, and classifiers and taggers that
-were fine-tuned from these language models.
+Language models with the architecture of BERT, GPT, GPT-2 or GPT-NeoX can be exported, and classifiers and taggers that
+were fine-tuned from such models.
 """
 
 import json
@@ -103,7 +103,7 @@ def _head_config(run: RunDirectory, labels: Sequence[str]) -> dict[str, Any]:
 
 
 TANH_SCALE = 2.0**-14
-"""A scale ε for which tanh(εz) / ε = z in float32, for the features z of a normalized vector."""
+"""A scale ε so small that tanh(εz) / ε = z in float32 for the elements z of a normalized vector."""
 SEGMENTS, MIN_SEGMENTS = "embeddings.token_type_embeddings.weight", 2
 
 
@@ -118,7 +118,7 @@ def convert_masked(run: RunDirectory, tensors: Tensors) -> PublishedModel:
 
 
 def _bert_classifier(run: RunDirectory, tensors: Tensors) -> PublishedModel:
-    """Convert a classifier over BERT. A head without a hidden layer gets an identity (`TANH_SCALE`)."""
+    """Convert a classifier over BERT. Without a hidden layer, the pooler of BERT is the identity (`TANH_SCALE`)."""
     recipe: Any = run.recipe
     layers = _tuned_layers(run, tensors, _check_bert)
     d = layers.recipe.encoder.d_model
@@ -174,7 +174,7 @@ def _check_bert(run: RunDirectory, base: RunDirectory) -> None:
 
 
 def _bert_tensors(mappings: list[ParameterMapping], recipe: Any, tensors: Tensors) -> dict[str, Tensor]:
-    """Return the published tensors. Fewer than two segment embeddings become two equal ones, for pairs of texts."""
+    """Return the published tensors. A single segment embedding, or none, becomes two equal embeddings."""
     published = export_parameters(mappings, tensors)
     if recipe.input.segments < MIN_SEGMENTS:
         segment = published.get(SEGMENTS, torch.zeros(1, recipe.encoder.d_model))
@@ -238,7 +238,7 @@ def _tuned_gpt(
     run: RunDirectory, layers: TunedLayers, words: Tensor, tensors: dict[str, Tensor], head: dict[str, Tensor],
     labels: Sequence[str], task: str,
 ) -> PublishedModel:  # fmt: skip
-    """Return a fine-tuned model with its head. The padding token is the separator of pairs, which is not used."""
+    """Return a fine-tuned model with its head. The unused separator of pairs is the padding token."""
     recipe, framing, run_recipe = layers.recipe, run.parts.tuned.framing, cast(Any, run.recipe)
     encoder = recipe.encoder
     config = {
@@ -283,7 +283,7 @@ PROJECTED_LAYERS, LAYERS = "layers.layers.1.layers", "layers.layers"
 def published_softmax(recipe: Any, tensors: Tensors) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
     """Return an embedding (V, d) and a softmax matrix with the same logits, and the tensors of the layers.
 
-    The embedding and the matrix have no scale, projection and bias. The matrix is None if it is the embedding.
+    The scale, projection and bias of the run are folded into them. The matrix is None if it equals the embedding.
     """
     words, layers = published_vectors(recipe, tensors)
     matrix = tensors["features.weight" if recipe.tokens.tied else "head.weight"].double()
@@ -305,7 +305,7 @@ def published_vectors(recipe: Any, tensors: Tensors) -> tuple[Tensor, dict[str, 
 
 
 def fold_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], recipe: Any) -> Tensor:
-    """Return a matrix W' with W' h = W h + b for all outputs h of the layers. β in `layers` may change.
+    """Return a matrix W' with W' h = W h + b for all outputs h of the layers. May change β in `layers`.
 
     The last layer is a normalization h = g·n + β, in which the sum of n is 0. So uᵀh = uᵀβ =: s with u = 1/g, and
     (W + b uᵀ/s) h = W h + b. If |s| < 1, first δ = ±2g/d is added to β and so to h, and W δ is subtracted from b.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
-"""The pattern of Python's escapes of characters in regular expressions, which the library does not know."""
+"""The pattern of Python's escapes of characters, which the regular expressions of the library do not support."""
 TUNED_TOKENS = ("<delimiter>", "<extract>")
 """The names of the special tokens that fine-tuning adds to a causal model (Radford et al. 2018)."""
 KEYS = {PADDING: "pad_token", BEGIN: "cls_token", SEPARATOR: "sep_token", MASK: "mask_token", UNKNOWN: "unk_token"}

@@ -1,4 +1,4 @@
-"""Export to ONNX graphs, for programs without torch and ensue. Optional packages are imported by `export_onnx`."""
+"""Export to ONNX graphs, for programs without torch and ensue. `export_onnx` imports the optional packages."""
 
 from importlib.util import find_spec
 from pathlib import Path

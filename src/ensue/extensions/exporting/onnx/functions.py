@@ -1,4 +1,4 @@
-"""Conversion of a function of a model to ONNX: it runs once on meta tensors, and ATen operations add nodes to a graph.
+"""Conversion of a function to ONNX: the function runs once on meta tensors, and ATen operations add nodes to a graph.
 
 Control flow that depends on values raises Unexportable. Control flow that depends on sizes is fixed to the traced
 branch. Therefore `writing.py` compares the graph with the model at several sizes.
@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 
 from ensue.extensions.exporting.onnx import graph
-from ensue.extensions.exporting.onnx.loops import loops_as_operators, scan
+from ensue.extensions.exporting.onnx.loops import convert_loops, scan
 from ensue.extensions.exporting.onnx.operators import HANDLERS
 from ensue.models import tag_heads
 from ensue.models.classifier import Classifier
@@ -38,14 +38,14 @@ IGNORED = frozenset({"promote_types", "_assert_tensor_metadata", "_assert_async"
 
 
 @contextmanager
-def recording(trace: graph.Trace) -> Iterator[None]:
+def record_operations(trace: graph.Trace) -> Iterator[None]:
     """Add the operations inside the block to the graph of a trace."""
     with torch.no_grad(), _OperationMode(trace), _ProductMode(trace):
         yield
 
 
 class _Recorder:
-    """The dispatch handler in a base class. If the mode's class had a handler, torch would import its compiler."""
+    """The dispatch handler of `_OperationMode`. If that class defined the handler, torch would import its compiler."""
 
     trace: graph.Trace
 
@@ -104,11 +104,11 @@ REPLACEMENTS: dict[Any, Callable[..., Tensor]] = {
     F.scaled_dot_product_attention: attention,
     F.embedding_bag: embedding_bag,
 }
-"""Replacements of functions of torch that would be a single ATen operation without equivalent in ONNX."""
+"""Replacements of functions of torch that have no equivalent in ONNX."""
 
 
 class _ProductMode(TorchFunctionMode):
-    """A mode that adds a product as one node. Below this mode, torch has split it into reshapes and matrix products."""
+    """A mode that adds a product as one node. The ATen operations of the product would add several nodes."""
 
     def __init__(self, trace: graph.Trace) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -116,7 +116,7 @@ class _ProductMode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _get_current_dispatch_mode() is None:  # the call is outside of the trace
+        if _get_current_dispatch_mode() is None:  # the call is not traced
             return func(*args, **kwargs)
         if func is F.linear:
             return self._linear(*args, **kwargs)
@@ -142,7 +142,7 @@ class _ProductMode(TorchFunctionMode):
 
 
 @contextmanager
-def traceable(model: nn.Module, trace: graph.Trace) -> Iterator[None]:
+def make_traceable(model: nn.Module, trace: graph.Trace) -> Iterator[None]:
     """Replace methods of `model`, which has meta tensors, by variants that can be traced.
 
     Models in other threads are not affected, since `viterbi` is replaced for meta tensors only.
@@ -165,13 +165,13 @@ def traceable(model: nn.Module, trace: graph.Trace) -> Iterator[None]:
 
 
 def _score_pairs(attention: AdditiveAttention, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Tensor:
-    """Return the scores of all positions at once. The original loops over blocks, whose number is a dynamic size."""
+    """Return the scores of all positions at once. The original method loops over a dynamic number of blocks."""
     sums = queries.unsqueeze(2) + keys.unsqueeze(1)
     return attention.vector(torch.tanh(sums if added is None else sums + added)).squeeze(3)
 
 
 def _max_over_equal(tagger: Tagger, h: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the maxima over equal words, by comparing all pairs. The original finds distinct words by their values."""
+    """Return the maxima over equal words. All pairs of words are compared, since `torch.unique` depends on values."""
     is_equal = keys.unsqueeze(2) == keys.unsqueeze(1)
     if mask is not None:
         is_equal = is_equal & (mask.unsqueeze(2) == mask.unsqueeze(1))
@@ -181,7 +181,7 @@ def _max_over_equal(tagger: Tagger, h: Tensor, keys: Tensor, mask: Tensor | None
 OVERRIDES: tuple[tuple[type[nn.Module], str, Any], ...] = (
     (AdditiveAttention, "scores", _score_pairs),
     (Tagger, "maxima", _max_over_equal),
-    (Classifier, "segment", 0),  # no segments, since their number would be a dynamic size
+    (Classifier, "segment", 0),  # texts are not divided into segments, whose number would be a dynamic size
     (HighwayCharacterCNN, "padded", lambda _, ids: ids),  # keeps all padding, whose length depends on values
     (LearnedPositions, "check_end", lambda *_: None),
     (CopyingHead, "check_ids", lambda *_: None),
@@ -243,7 +243,7 @@ def trace_function(
     if graph.TEXTS in names:
         rows, texts = (sizes.value(trace.root, sizes.primes[name]) for name in (graph.ROWS, graph.TEXTS))
         sizes.bind(sizes.primes[graph.BEAMS], trace.add("Div", rows, texts))
-    with recording(trace), loops_as_operators(meta_model, trace), traceable(meta_model, trace):
+    with record_operations(trace), convert_loops(meta_model, trace), make_traceable(meta_model, trace):
         outputs_by_name = function(meta_model, **arguments)
     outputs = []
     new_names: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """ONNX graphs under construction: nodes, weights, dynamic sizes, and the values of traced tensors.
 
 A model is traced once on meta tensors, with a large prime for each dynamic size. So sizes in traced operations can be
-decoded: prime + 2 is the dynamic size plus 2, and a product of two primes a product of sizes. Others are constants.
+decoded: prime + 2 is the dynamic size plus 2, and the product of two primes is the product of the sizes. All other
+numbers are constants.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 OPSET, IR_VERSION = 20, 9
-"""The versions of the operator set and the file format, which onnxruntime reads from 1.17 (2024) on."""
+"""The versions of the operator set and the file format. onnxruntime supports them since 1.17 (2024)."""
 
 TYPES = {
     torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE, torch.int64: TensorProto.INT64,
@@ -217,7 +218,7 @@ class Trace:
         self.names: dict[int, str] = {}
         """The names of tensors by their ids."""
         self.owners: dict[str, Graph] = {}
-        """The graphs of values; a value that is missing is in the root."""
+        """The graphs of values. All other values belong to the root."""
         self.levels: list[Graph] = [self.root]
         self._named_tensors: list[Any] = []  # keeps the tensors alive, so that their ids are not used again
         self._transposed: dict[str, str] = {}
@@ -227,7 +228,9 @@ class Trace:
         owners = {id(self.owners.get(name, self.root)) for name in inputs}
         graph = next(level for level in reversed(self.levels) if id(level) in owners or level is self.root)
         if len(graph.nodes) == MAX_NODES:
-            raise Unexportable(f"more than {MAX_NODES:,} operations, as from a loop of Python over positions")
+            raise Unexportable(
+                f"more than {MAX_NODES:,} operations; a Python loop over positions adds nodes for each position"
+            )
         result = graph.add(op, *inputs, outputs=outputs, **attributes)
         for name in [result] if outputs == 1 else result:
             self.owners[name] = graph

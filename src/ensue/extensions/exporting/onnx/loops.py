@@ -22,7 +22,7 @@ OPERATORS: dict[type[nn.Module], str] = {LSTM: "LSTM", GRU: "GRU", Elman: "RNN"}
 
 
 @contextmanager
-def loops_as_operators(model: nn.Module, trace: Trace) -> Iterator[None]:
+def convert_loops(model: nn.Module, trace: Trace) -> Iterator[None]:
     """Replace `forward` of the recurrent layers of a model by functions that add nodes to the graph."""
     with ExitStack() as patches:
         for layer in model.modules():

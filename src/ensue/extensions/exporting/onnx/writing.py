@@ -86,7 +86,7 @@ def _compare(output: str, actual: NDArray[Any], expected: NDArray[Any]) -> Diffe
 
 
 PREPROCESSED = {"onnx.quant.pre_process": "onnxruntime.quant"}
-"""The property that onnxruntime sets for graphs with folded constants, without which it warns."""
+"""The property of a graph with folded constants. Without it, `quantize_dynamic` warns."""
 
 
 def quantize(graph: onnx.ModelProto) -> onnx.ModelProto:

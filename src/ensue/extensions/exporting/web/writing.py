@@ -31,11 +31,11 @@ FLAGS = (
     "-ffp-contract=off", "-Wl,--strip-all", "-Wl,--gc-sections",
 )  # fmt: skip
 SIMD = ("-Xclang", "-target-feature", "-Xclang", "+simd128")
-"""The options for SIMD instructions. With -Xclang they do not change the C library, so that both builds share it."""
+"""The options for SIMD instructions. With -Xclang they do not apply to the C library, which both builds share."""
 TIMEOUT_SECONDS = 600
-"""The timeout of the compiler, whose first call also compiles the C library, which takes half a minute."""
-SOURCE = "whole.page.c"
-"""The compiled file, which includes the C file of the model. Names of models have no dot, so the files differ."""
+"""The timeout of the compiler. Its first call also compiles the C library, which takes half a minute."""
+SOURCE = "model.page.c"
+"""The compiled file, which includes the C file of the model. Names of models have no dot, so this name is free."""
 Compile = Callable[[dict[str, bytes], tuple[str, ...]], bytes]
 """A function from the contents of C files and compiler options to WebAssembly."""
 

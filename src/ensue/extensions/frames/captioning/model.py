@@ -32,7 +32,7 @@ from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.types import Loss, Memory, State
 
 BASELINE_SCALE = 50.0
-"""The baseline divided by its parameter. With this factor the baseline learns faster than the weights."""
+"""The factor between the baseline and its parameter, by which the baseline learns faster than the weights."""
 
 
 def doubly_stochastic_loss(
@@ -48,8 +48,8 @@ class HardAttentionLoss(nn.Module):
         Σ_t (N_t − b n_t) ln α_t[s_t]  −  λ Σ_t H[α_t]  +  ½ Σ_t (ν_t − b)²
 
     ν_t are the nats of token t, without gradient. N_t is the sum of ν from token t on, and n_t is the number of these
-    tokens. Earlier tokens do not depend on the draw s_t. The paper has the sum over all tokens, which has the same
-    expectation and a larger variance. The last term moves the baseline b to the mean of ν_t. As a parameter, b is in
+    tokens. Earlier tokens do not depend on the draw s_t. (The sum over all tokens, as in the paper, gives the same mean
+    gradient with a larger variance.) The last term moves the baseline b to the mean of ν_t. As a parameter, b is in
     the checkpoints and equal on all ranks.
     """
 
@@ -119,7 +119,7 @@ class Captioner(TextModel):
         return self.decoder.init_state(len(sources), self.encode(sources, mask))
 
     def loss(self, inputs: Tensor, targets: Tensor, state: State, *, mask: Tensor | None = None) -> Loss:
-        """Return the surprisal of targets and `doubly_stochastic_loss`; hard attention changes only the gradient."""
+        """Return the surprisal of targets plus `doubly_stochastic_loss`. Hard attention changes only the gradient."""
         if not (self.doubly_stochastic or self.drawn is not None):
             return super().loss(inputs, targets, state, mask=mask)
         with watch(self.decoder, *self.weight_taps, *self.draw_taps) as recorded:
@@ -165,7 +165,7 @@ class CaptioningConfig(Config):
 
 @dataclass(frozen=True)
 class CaptionerParts(FrameParts):
-    """The shape, statistics and tokenizer from which a captioner is built."""
+    """The data from which a captioner is built: shape and statistics of frames, tokenizer, and limit of captions."""
 
     config: ClassVar[type[Config]] = CaptioningConfig
     target: TokenizerWithSpecials
@@ -205,14 +205,14 @@ class CaptionerParts(FrameParts):
 
 
 class Captioned(NamedTuple):
-    """A series with its gold captions, if any."""
+    """A series with its gold captions; empty without captions."""
 
     series: Series
     targets: tuple[str, ...] = ()
 
 
 def captions_of(series: Series, separator: str) -> tuple[str, ...]:
-    """Return the captions of a series, split at `separator`. Raises DataError for a missing or empty caption."""
+    """Return the captions of a series. Raises DataError for a missing or empty caption."""
     if series.per_frame:
         raise series.error("a label for each frame; expected a caption of the series")
     if not series.labels:

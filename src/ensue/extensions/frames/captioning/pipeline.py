@@ -191,7 +191,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
         return self.score_items(list(self._read_captioned(location, encoding)))
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
-        """Return the page of an image, a path or an array, with the attention for `target` or the predicted caption."""
+        """Return the page of an image (a path or an array) with the attention for `target` or the predicted caption."""
         series = self.only(image)
         sources, symbol = self.sources([captioning.Captioned(series)]), partial(symbol_of, self.target)
         if target is None:

@@ -90,7 +90,7 @@ def _read_rate(path: Path, rate: NDArray[Any] | None) -> float:
 
 
 def _check_names(path: Path, arrays: Arrays) -> Arrays:
-    """Return arrays by `KEYS`; a single array has the frames. Raises DataError for unknown or missing names."""
+    """Return arrays by `KEYS`. A single array has the frames. Raises DataError for an unknown or missing name."""
     if len(arrays) == 1 and "frames" not in arrays:
         return {"frames": next(iter(arrays.values()))}
     if unknown := sorted(set(arrays) - set(KEYS)):
@@ -152,7 +152,7 @@ def content_of(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] 
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 LABEL_FILE_NAMES = (("images", "labels"), ("idx3", "idx1"))
-"""Replacements by which the name of a file of images becomes the name of its file of labels."""
+"""Pairs (a, b). If a is replaced by b, the name of a file of images becomes the name of its file of labels."""
 GRAY_MODES = {"1", "L", "LA", "La"}
 COLOR_MODES = {"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"}
 
@@ -220,7 +220,7 @@ def read_image(path: Path, reading: SeriesOptions) -> Iterator[Series]:
 
 
 MIN_STEP_SECONDS = 1e-12
-"""The smallest time from a frame to the next."""
+"""The smallest time from a frame to the next frame."""
 MAX_STEP_ERROR = 0.01
 """The largest relative error of a step in time, and of a rate."""
 MIN_GAP_STEPS = 1.5
@@ -291,14 +291,14 @@ def _open_table(
     dialect, sample = signs.dialect_of(lines), signs.table_rows(lines)
     rows = dialect.read(lines, header=False, needed=())
     cells = ((row.record.line, [dialect.value(field).strip() for field in row.values]) for row in rows)
-    below = dropwhile(lambda item: bool(sample) and item[1] != sample[0], cells)  # skips a title
+    below = dropwhile(lambda item: bool(sample) and item[1] != sample[0], cells)  # skips a title above the header
     return sample, (item for item in below if any(item[1])), _NumberParser(path, dialect.delimiter == ",")
 
 
 def _split_at_gaps(
     name: str, frames: list[Frame], header: Header, reading: SeriesOptions, path: Path
 ) -> Iterator[Series]:
-    """Yield rows as one series, or as several series if `data.gaps` is "split" and there are gaps in time."""
+    """Yield rows as one series, or with `data.gaps` = "split" as a series for each part between gaps in time."""
     times = [frame.time for frame in frames if frame.time is not None]
     if any(after < before for before, after in pairwise(times)):
         warn_once(f"unsorted {path}", f"{path}: rows are sorted by time, and so are the predicted labels")
@@ -347,7 +347,7 @@ def _drop_padding(values: Sequence[Sequence[float]], path: Path, line: int) -> V
 
 
 def _format_class(cell: str) -> str:
-    """Return a label; a whole number is written without decimals, such as 1 for 1.0000000e+00."""
+    """Return a label, without decimals if it is an integer, such as 1 for 1.0000000e+00."""
     with suppress(ValueError, OverflowError):
         return str(int(float(cell))) if float(cell).is_integer() else cell
     return cell
@@ -420,7 +420,7 @@ def _check_columns(reading: SeriesOptions, defaults: Mapping[str, str], names: S
 
 def _read_header(rows: list[list[str]], reading: SeriesOptions, path: Path) -> Header:
     names = rows[0] if rows else []
-    named = [name for name in names if name]  # the column without a name numbers the rows, as written by pandas
+    named = [name for name in names if name]  # a column without a name has the numbers of rows, as pandas writes them
     if not named or signs.is_mostly_numbers(names):
         advice = _suggest_settings(rows, "write a first row such as time,value,label")
         raise DataError(f"the first row has no names of columns; {advice}", path, 1)
@@ -460,7 +460,7 @@ def _suggest_settings(rows: list[list[str]], otherwise: str = "--set data.featur
 
 
 class _NumberParser:
-    """A parser of a table's cells, which all have decimal points or all have decimal commas."""
+    """A parser of the numbers in a table. Either all numbers have decimal points or all have decimal commas."""
 
     def __init__(self, path: Path, is_comma_delimited: bool = True) -> None:
         self.path, self.is_comma_delimited = path, is_comma_delimited
@@ -503,7 +503,7 @@ def _parse_time(cell: str, date_format: str, path: Path, line: int) -> float:
 
 
 def _measure_rate(frames: list[Frame], path: Path) -> float:
-    """Return the frames per second, by the times of frames; 0 for a single frame. Raises GapError for uneven times."""
+    """Return the frames per second from the times of frames; 0 for a single frame. Raises GapError for uneven times."""
     times = [frame.time for frame in frames if frame.time is not None]
     if len(times) < 2:
         return 0.0

@@ -15,7 +15,7 @@ Vectors = NDArray[np.float32]
 
 
 class LogMel(NamedTuple):
-    """The parameters of log-mel features: keys of the table `[features]`, whose descriptions have their units."""
+    """The parameters of log-mel features, which are keys of the table `[features]`."""
 
     window: float = 0.025
     step: float = 0.010
@@ -27,7 +27,7 @@ class LogMel(NamedTuple):
 
     @property
     def dynamic_range(self) -> float:
-        """`top_db` in natural logarithms of energies, the unit of the features."""
+        """`top_db` converted from decibels to natural logarithms of energy, the unit of the features."""
         return self.top_db * math.log(10) / 10
 
 
@@ -73,14 +73,14 @@ class Series(NamedTuple):
     """The group, such as a speaker; "" if unknown."""
 
     def named_group(self, name: str) -> str:
-        """Return the group. Raises DataError if it is unknown; the message has `name`, the value of `data.group`."""
+        """Return the group. Raises DataError if it is unknown. `name` is the value of `data.group`, for the message."""
         if not self.group:
             advice = "data.group names a column of a table of paths or of frames, or a part of data.pattern in braces"
             raise self.error(f'no group "{name}"; {advice}')
         return self.group
 
     def error(self, message: str) -> DataError:
-        """Return a DataError with the path and line of this series, and with its name unless the path has it."""
+        """Return a DataError with the path, the line and the name of this series, unless the path ends in the name."""
         path, line = self.place
         name = "" if path.endswith(self.name) else f"{self.name}: "
         return DataError(f"{name}{message}", path or None, line)

@@ -65,7 +65,8 @@ def mel_triangles(bands: int, points: int, rate: int, lowest: float, highest: fl
     """Return the weights (bands, points // 2 + 1) of the frequencies in each band.
 
     The corners are evenly spaced in mel, m = 2595 log₁₀(1 + f / 700). The weights of band b rise from 0 at corner b to
-    1 at corner b + 1, and fall to 0 at corner b + 2. A band without a frequency has the weight 1 at the nearest one.
+    1 at corner b + 1, and fall to 0 at corner b + 2. A band without a frequency has the weight 1 at the
+    nearest frequency.
     """
     lowest_mel, highest_mel = (2595 * float(np.log10(1 + hertz / 700)) for hertz in (lowest, highest))
     corners = 700 * (10 ** (np.linspace(lowest_mel, highest_mel, bands + 2) / 2595) - 1)

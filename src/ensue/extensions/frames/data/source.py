@@ -77,7 +77,7 @@ def compile_pattern(pattern: str, group: str = "") -> re.Pattern[str]:
 
 
 def label_by_folder(paths: Sequence[Path], folder: Path) -> Iterator[LabeledPath]:
-    """Yield files with the names of their subfolders as labels; without labels unless each file is in a subfolder."""
+    """Yield files with their subfolders as labels. If any file is not in a subfolder, no file has a label."""
     names = [path.relative_to(folder).parts if path.is_relative_to(folder) else () for path in paths]
     are_classes = all(len(parts) > 1 for parts in names)
     for path, parts in zip(paths, names, strict=True):
@@ -109,8 +109,8 @@ class Shape(NamedTuple):
 class FrameSource:
     """The series of a location in the order of their files, or the series `FILE[n]`.
 
-    `location` is a file, folder, glob or table of paths. All series have the `shape`, by default that of the first one.
-    Raises DataError if there is no file, or in the iteration, if a series is invalid.
+    `location` is a file, folder, glob or table of paths. All series have the `shape`, by default the shape of the first
+    series. Raises DataError if there is no file, or in the iteration, if a series is invalid.
     """
 
     def __init__(self, location: Data, reading: SeriesOptions, *, shape: Shape | None = None) -> None:
@@ -141,7 +141,7 @@ class FrameSource:
         return list(label_by_folder(self._paths, expanduser(self.location)))
 
     def fingerprint(self) -> str:
-        """Return a digest of the bytes of all files, and of the table that names them."""
+        """Return a digest of the bytes of all files and of the table of paths."""
         if self._members:
             return hashlib.sha256("".join(member.fingerprint() for member in self._members).encode()).hexdigest()
         return digest_of([*([self.path_table] if self.path_table else []), *(file.path for file in self.files)])

@@ -34,7 +34,7 @@ from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
 from ensue.types import Loss, State
 
 MIN_PIXEL = 1e-2
-"""The smallest probability of a pixel on the first canvas; 1 - MIN_PIXEL is the largest."""
+"""The smallest probability of a pixel on the first canvas. The largest probability is 1 - MIN_PIXEL."""
 
 
 class ImageSize(NamedTuple):
@@ -223,7 +223,7 @@ def read_images(
     source = FrameSource(location, SeriesOptions(encoding=encoding, group=group))
     images = images_of(islice(source, limit), colors=colors, size=size, group=group)
     if images is None:
-        raise DataError("no image in it", location)
+        raise DataError("no images found", location)
     return images
 
 
@@ -264,18 +264,18 @@ def as_colors(pixels: Pixels, size: ImageSize) -> Pixels:
     return pixels.reshape(len(pixels), size.rows, size.colors, size.columns).transpose(0, 1, 3, 2)
 
 
-def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:
+def sample_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:
     """Return random binary pixels. The probability of 1 is the value of the pixel."""
     return (generator.random(pixels.shape, np.float32) < pixels).astype(np.float32)
 
 
-def binarized(images: Images, method: str) -> Images:
-    """Return images binarized by a method, a value of `data.binarize`. The seed of an image is its index."""
+def binarize(images: Images, method: str) -> Images:
+    """Return binary images. `method` is a value of `data.binarize`. The seed of an image is its index."""
     if method == "none":
         return images
     if method == "threshold":
         return replace(images, pixels=(images.pixels >= 0.5).astype(np.float32))
-    drawn = [drawn_pixels(image, np.random.default_rng(number)) for number, image in enumerate(images.pixels)]
+    drawn = [sample_pixels(image, np.random.default_rng(number)) for number, image in enumerate(images.pixels)]
     return replace(images, pixels=np.stack(drawn))
 
 
@@ -291,8 +291,8 @@ class Drawing(Task[Painter, TensorBatch]):
 
     def __init__(self, train: Images, valid: Images | None, recipe: DrawingRecipe) -> None:
         self.draws_pixels = recipe.data.binarize == "anew"
-        self.train = train if self.draws_pixels else binarized(train, recipe.data.binarize)
-        self.valid = valid and binarized(valid, recipe.data.binarize)
+        self.train = train if self.draws_pixels else binarize(train, recipe.data.binarize)
+        self.valid = valid and binarize(valid, recipe.data.binarize)
         self.seed, self.batch_size = recipe.train.seed, min(recipe.train.batch_size, len(train))
         self.steps_per_epoch = math.ceil(len(train) / self.batch_size)
         self.tokens_per_step = len(train) / self.steps_per_epoch
@@ -303,7 +303,7 @@ class Drawing(Task[Painter, TensorBatch]):
         positions = np.arange(first, min(first + self.batch_size, len(self.train)))
         pixels = self.train.pixels[Permutation(len(self.train), mix(self.seed, epoch))(positions)]
         if self.draws_pixels:
-            pixels = drawn_pixels(pixels, np.random.default_rng(mix(self.seed, step, 1)))
+            pixels = sample_pixels(pixels, np.random.default_rng(mix(self.seed, step, 1)))
         return TensorBatch((on_device(pixels, device),))
 
     def loss(self, model: Painter, batch: TensorBatch, state: State) -> tuple[Loss, State]:
@@ -343,7 +343,7 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
 def noise_of(model: Painter, numbers: range, device: torch.device, *, seed: int = 0) -> Tensor:
     """Return noise (B, T, d_latent) from N(0, 1). The noise of a row depends only on its number and the seed."""
     shape = (model.glimpses, model.d_latent)
-    generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # `binarized` has other seeds
+    generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # other seeds than in `binarize`
     return on_device(np.stack([generator.standard_normal(shape, np.float32) for generator in generators]), device)
 
 
@@ -411,7 +411,7 @@ class DrawingJob(Job[Painter]):
         return images
 
     def encoded(self, data: Images) -> Images:
-        return binarized(data, self.recipe.data.binarize)
+        return binarize(data, self.recipe.data.binarize)
 
     @torch.no_grad()
     def prepare(self, model: Painter) -> None:

@@ -176,7 +176,7 @@ class DrawingPipeline(Pipeline):
             samples: The number of images.
             frames: The number of canvases for each sample, in a row of tiles or in the animation.
             seed: The seed of the images; None for a random seed.
-            overwrite: Whether a file that ensue did not write may be replaced.
+            overwrite: Whether to replace a file that ensue did not write.
 
         Returns:
             A line for the user.
@@ -202,7 +202,7 @@ class DrawingPipeline(Pipeline):
         location = as_location(location, "the data")
         check_integer("draws", draws, 1, MAX_DRAWS)
         images = drawing.read_images(location, colors=self.model.size.colors, encoding=encoding, size=self.model.size)
-        return drawing.score_painter(self.model, drawing.binarized(images, self.recipe.data.binarize), draws=draws)
+        return drawing.score_painter(self.model, drawing.binarize(images, self.recipe.data.binarize), draws=draws)
 
     def inspect_texts(self, *texts: Any, encoding: str | None = None, **options: Any) -> Inspection:
         """Return the page of a location, or of an image whose rows are the arguments, for a request to the server."""
@@ -212,7 +212,7 @@ class DrawingPipeline(Pipeline):
 
     def inspect(self, images: Any, *, encoding: str | None = None) -> Inspection:
         """Return the page of the first images in a location, or in a list of arrays (rows, columns · colors)."""
-        shown = drawing.binarized(self._read_images(images, encoding), self.recipe.data.binarize)
+        shown = drawing.binarize(self._read_images(images, encoding), self.recipe.data.binarize)
         views = [view_painting(self.model, pixels) for pixels in shown.pixels]
         title = clipped(str(images), MAX_TITLE_CHARACTERS) if isinstance(images, str | Path) else "images"
         sections = [section for number, view in enumerate(views) for section in painting_sections(view, number + 1)]
@@ -248,9 +248,9 @@ class DrawingPipeline(Pipeline):
 STILL = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tiff")
 ANIMATED = (".gif", ".apng")
 ANIMATION_SECONDS, LAST_FRAME_SECONDS = 4.0, 2.0
-"""The duration of all frames of an animation but the last, and the duration of the last frame."""
+"""The duration of all frames of an animation except the last, and the duration of the last frame."""
 PIXEL_SIDE = 3
-"""The side of a pixel of an image, in pixels of the picture."""
+"""The number of pixels of the picture per pixel of an image, in both directions."""
 
 
 def is_animated(path: Path) -> bool:
@@ -267,13 +267,13 @@ def draw_canvases(path: Path, canvases: NDArray[np.float32]) -> str:
     side = math.ceil(math.sqrt(count))
     line = f"wrote {path}: {count:,} sample{'s' if count > 1 else ''}"
     if is_animated(path):
-        _save(path, [tiled(canvases[:, time], columns=side) for time in range(times)])
+        _save(path, [tile_images(canvases[:, time], columns=side) for time in range(times)])
         return f"{line}, {times:,} frames each"
-    _save(path, [tiled(canvases.reshape(-1, *canvases.shape[2:]), columns=side if times == 1 else times)])
+    _save(path, [tile_images(canvases.reshape(-1, *canvases.shape[2:]), columns=side if times == 1 else times)])
     return line if times == 1 else f"{line}, a row of {times:,} canvases for each"
 
 
-def tiled(images: NDArray[np.float32], *, columns: int) -> NDArray[np.uint8]:
+def tile_images(images: NDArray[np.float32], *, columns: int) -> NDArray[np.uint8]:
     """Return images (N, H, W) or (N, H, W, colors) as tiles with gray lines between them."""
     rows = math.ceil(len(images) / columns)
     _, height, width, *colors = images.shape

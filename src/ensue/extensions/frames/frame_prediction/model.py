@@ -78,7 +78,7 @@ class FrameReader(nn.Module, ABC):
     ) -> Float[Tensor, "N S d_out"]:
         """Return features for the first S frames, with N samples of each frame's latent variables from the prior.
 
-        The latent variables of earlier frames are samples from the posterior, by `noise`.
+        The latent variables of earlier frames are samples from the posterior, which `noise` determines.
         """
 
     @abstractmethod
@@ -221,7 +221,7 @@ class FramePredictor(nn.Module):
     """A model `p(x_1 .. x_T) = Π_t p(x_t | x_<t)`, whose factors are mixtures of diagonal Gaussians.
 
     The mixtures are over normalized features x̂ = (x - μ) / σ. Densities are multiplied by Π 1/σ, so that losses and
-    scores are in the units of the file, whatever the normalization. Missing features are marginalized.
+    scores are in the units of the file and do not depend on the normalization. Missing features are marginalized.
     """
 
     def __init__(self, features: FrameFeatures, reader: FrameReader, head: MixtureHead) -> None:
@@ -229,7 +229,7 @@ class FramePredictor(nn.Module):
         self.features, self.reader, self.head, self.d_latent = features, reader, head, reader.d_latent
 
     def forward(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> FrameNats:
-        """Return the terms of the bound. Latent variables are sampled by `noise` from N(0, 1)."""
+        """Return the terms of the bound. `noise` from N(0, 1) determines the samples of the latent variables."""
         x = self.features.normalized(frames.values)
         read = self.reader(x, self.features.augmented(x), noise, mask=frames.mask)
         observed = frames.values.isnan().logical_not()
@@ -243,7 +243,7 @@ class FramePredictor(nn.Module):
         return Loss((cost.nats + cost.divergence).sum(), frames.num_real)
 
     def read(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> ReaderState:
-        """Return the state after the frames of each row."""
+        """Return the state of each row after its frames."""
         x = self.features.normalized(frames.values)
         return self.reader(x, x, noise, mask=frames.mask).state
 
@@ -373,7 +373,7 @@ Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @torch.inference_mode()
-def free_running(
+def sample_frames(
     model: FramePredictor, prompt: Vectors, *, frames: int, samples: int, temperature: float, seed: int | None
 ) -> NDArray[np.float32]:
     """Return sampled frames (samples, frames, d) that continue the series `prompt` (T, d), which may be empty."""
@@ -397,7 +397,7 @@ def free_running(
 
 
 @torch.inference_mode()
-def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
+def predict_moments(model: FramePredictor, rows: FrameRows) -> Moments:
     """Return the mean and the deviation (N, d) of the next frame of each series, over samples of latent variables."""
     device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
     shape = len(rows), rows.values.shape[1]
@@ -407,7 +407,9 @@ def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
             state = _read_frames(model, rows, batch.tolist())
             noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in batch], axis=1)
             moments = [model.next(torch.from_numpy(sample).to(device), state)[0].moments() for sample in noise]
-            means[batch], deviations[batch] = over_draws(model.features, *map(torch.stack, zip(*moments, strict=True)))
+            means[batch], deviations[batch] = mixture_moments(
+                model.features, *map(torch.stack, zip(*moments, strict=True))
+            )
     return means, deviations
 
 
@@ -417,7 +419,7 @@ def _read_frames(model: FramePredictor, rows: FrameRows, batch: list[int]) -> Re
     return model.read(frames, noise_for(sources, frames.shape[1], frames.values.device))
 
 
-def over_draws(features: FrameFeatures, means: Tensor, deviations: Tensor) -> Moments:
+def mixture_moments(features: FrameFeatures, means: Tensor, deviations: Tensor) -> Moments:
     """Return the mean and deviation of an equally weighted mixture over the first dimension, in the file's units."""
     means, deviations = means.double(), deviations.double()
     mean = means.mean(0)

@@ -65,7 +65,7 @@ def view_series(model: frame_prediction.FramePredictor, series: page.SeriesView)
     with evaluating(model):
         nats, divergence, _ = (term[0].double().cpu().numpy() for term in model(frames, noise))
         mixture = model.expected(frames, noise, torch.from_numpy(prior_noise).to(device))
-        mean, deviation = frame_prediction.over_draws(model.features, *mixture.moments())
+        mean, deviation = frame_prediction.mixture_moments(model.features, *mixture.moments())
     weights = mixture.log_weights.exp().double().mean(0).cpu().numpy()
     return FramePredictorView(
         **vars(series), nats=nats + divergence, divergence=divergence if size else None, mean=mean, deviation=deviation,
@@ -73,7 +73,7 @@ def view_series(model: frame_prediction.FramePredictor, series: page.SeriesView)
     )  # fmt: skip
 
 
-NATS = "−log p of each frame, given the frames before it. It is negative where the density is above 1."
+NATS = "−log p of each frame given the earlier frames. A value is negative where the density is above 1."
 BOUND = (
     "−log p of each frame, given latent variables from the posterior, and the KL divergence of the posterior from the "
     "prior. Their sum is a bound on −log p."
@@ -186,7 +186,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
             raise EnsueError(f"{length:,} frames; this model ({self.recipe.encoder.kind}) reads up to {limit:,}")
         check_generated(samples * length * len(self.statistics.mean))
         prefix = np.zeros((0, len(self.statistics.mean)), np.float32) if prompt is None else prompt.frames
-        sampled = frame_prediction.free_running(
+        sampled = frame_prediction.sample_frames(
             self.model, prefix, frames=frames, samples=samples, temperature=temperature, seed=seed
         )
         return [np.concatenate((prefix, sample)) for sample in sampled]
@@ -197,8 +197,8 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     ) -> str:  # fmt: skip
         """Write the series that `generate` returns to a .npz, .npy or .csv file or a picture; return a line of text.
 
-        `prompt` is a file with one series. Raises EnsueError if `out` exists and ensue did not write this file, unless
-        `overwrite` is true.
+        `prompt` is a file with one series. Without `overwrite`, raises EnsueError if the file `out` exists and was not
+        written by ensue.
         """
         check_path("the file to write", out)
         path, shape = Path(out), self.statistics.shape
@@ -221,7 +221,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
         """Yield the mean and deviation of the frame after each series, in order and in constant memory."""
         for chunk in chunked(series):
-            means, deviations = frame_prediction.next_moments(self.model, FrameRows.of_series(chunk))
+            means, deviations = frame_prediction.predict_moments(self.model, FrameRows.of_series(chunk))
             for item, mean, deviation in zip(chunk, means, deviations, strict=True):
                 yield NextFrame(item.name, mean, deviation)
 

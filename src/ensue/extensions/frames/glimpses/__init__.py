@@ -1,1 +1,1 @@
-"""Reading of the symbols in an image: several glimpses for each symbol, and a stop symbol after the last one."""
+"""Recognition of symbol sequences in images, with several glimpses for each symbol and a stop symbol at the end."""

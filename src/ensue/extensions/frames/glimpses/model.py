@@ -37,7 +37,7 @@ from ensue.text.labels import Classes
 from ensue.types import Loss, State, select_rows
 
 PLACE_SCALE = 0.02
-"""The factor of E(r²). With a small factor, places change slowly in early training, while symbols are learned."""
+"""The factor of E(r²). With this small factor, places change slowly in early training, while symbols are learned."""
 
 
 class GlimpseState(NamedTuple):
@@ -54,9 +54,9 @@ class GlimpseState(NamedTuple):
 
 
 class ReadSymbols(NamedTuple):
-    """Symbols: the S symbols of B images on M paths (B, M, S), padded with zeros, or a symbol on each of R paths (R,).
+    """The outputs for symbols, each of which is read after N glimpses. The last logit is the logit of the stop symbol.
 
-    The last logit is that of the stop. A symbol has the N glimpses before it.
+    `symbols` is B, M, S for the S symbols of B images on M paths, padded with zeros, or R for a symbol on each path.
     """
 
     logits: Float[Tensor, "*symbols K"]
@@ -141,7 +141,7 @@ class GlimpseReader(nn.Module):
         return ReadSymbols(*(x.float() if x.dtype is torch.bfloat16 else x for x in tensors))
 
     def loss(self, frames: Frames, targets: Int[Tensor, "B S"]) -> Loss:
-        """Return the bound on the surprisal of symbols and stop, summed over images. `targets` are padded with -1."""
+        """Return the bound on the surprisal of symbols and stop, summed over images. The padding of `targets` is -1."""
         table, images = self.table, self.images(frames)
         shape = (len(images), table.samples, targets.shape[1], table.each, 2)
         noise = normal(shape, dtype=images.dtype, device=images.device)
@@ -245,7 +245,7 @@ def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
 
 
 def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
-    """Raise DataError unless an image has `rows` rows (0: any number), and a size that matches the glimpses."""
+    """Raise DataError unless an image has `rows` rows (0: any number) and is large enough for the glimpses."""
     (height, width), table = series.frames.shape, recipe.glimpses
     check_image(series, colors=table.colors, key="glimpses.colors", rows=rows)
     width //= table.colors
@@ -255,7 +255,7 @@ def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
     if table.view > min(height, width):
         raise series.error(f"{image} is too small for a view {table.view:,} times smaller; reduce glimpses.view")
     if (widest := table.size << (table.scales - 1)) > 2 * max(height, width):
-        raise series.error(f"{image} is much smaller than the widest patch, {widest:,}; glimpses.scales sets it")
+        raise series.error(f"{image} is much smaller than the widest patch, {widest:,}; reduce glimpses.scales")
 
 
 def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:

@@ -28,8 +28,8 @@ def series(path):
 
 
 def arguments():
-    """Yield the name and the frames of each series in the files that the arguments of the program name."""
-    sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale
+    """Yield the name and the frames of each series in the files of the command line."""
+    sys.stdout.reconfigure(encoding="utf-8")  # independent of the locale
     for path in sys.argv[1:]:
         yield from series(path)
 

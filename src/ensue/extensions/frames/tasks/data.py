@@ -48,7 +48,7 @@ class Hashed(ABC):
         return self.groups or self.digests
 
     def num_shared(self, other: "Hashed") -> int:
-        """Return the number of examples of `other` that are also in these data."""
+        """Return the number of examples that `other` shares with these data."""
         return sum(map({*self.digests}.__contains__, other.digests))
 
 
@@ -87,7 +87,7 @@ class LabeledSeries(Hashed):
         return LabeledSeries(self.rows.select(rows), labels, groups)
 
     def ends(self, fraction: float) -> "tuple[LabeledSeries, LabeledSeries] | None":
-        """Split off the last frames of each series and their labels; None if all beginnings or all ends are empty."""
+        """Return the beginnings and ends of all series with their labels; None if all of either are empty."""
         starts = self.lengths - np.rint(self.lengths * fraction).astype(np.int64)
         splits = [np.split(self.rows[row], [start]) for row, start in enumerate(starts.tolist())]
         labels = [(names[:start], names[start:]) for names, start in zip(self.labels, starts.tolist(), strict=True)]
@@ -127,7 +127,7 @@ def check_frames(series: Series, recipe: FramesRecipe) -> None:
 
 
 def check_image(series: Series, *, colors: int, key: str, rows: int = 0) -> None:
-    """Raise DataError unless frames are `rows` rows (0: any number) of pixels with `colors` values, by `key`."""
+    """Raise DataError unless the frames are `rows` rows (0: any number) of pixels with `colors` values (key `key`)."""
     count, width = series.frames.shape
     if width % colors:
         raise series.error(f"rows of {width:,} numbers are not pixels of {colors:,} numbers each ({key})")
@@ -140,7 +140,7 @@ class SeriesData(DataSet[LabeledSeries]):
 
     `labels_of` returns the labels of a series, and raises DataError for missing labels. `check` raises DataError for a
     series that the model cannot read; its second argument is the number of rows of the first image (0 for the first
-    image). With `has_ends`, the ends of series are for validation, if no complete series would be.
+    image). With `has_ends`, the ends of series are for validation, if there are too few series to hold one out.
     """
 
     unit: ClassVar[str] = "series"
@@ -223,9 +223,9 @@ class LabeledSeriesData(SeriesData):
 
     has_classes = True
     teacher: ClassVar[None] = None
-    """None, since there are no teachers for series."""
+    """None, since models of series have no teachers."""
     extended: ClassVar[None] = None
-    """None, since models of other runs are not extended."""
+    """None, since a training run of series never extends the labels of an earlier run."""
 
     def soft_targets(self, labels: Any) -> None:
         """Return None, since series have no soft targets."""

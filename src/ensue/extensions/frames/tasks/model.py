@@ -21,7 +21,7 @@ from ensue.text.labels import Classes
 
 
 class Frames(NamedTuple):
-    """A batch of series, with the attributes of `Positions`, a batch of words. Missing values are NaN."""
+    """A batch of series. It has the attributes of `Positions`, which is a batch of words. Missing values are NaN."""
 
     values: Float[Tensor, "B T d"]
     mask: Bool[Tensor, "B T"] | None
@@ -77,16 +77,16 @@ class FrameFeatures(nn.Module):
         return ((values - self.mean) / self.deviation).nan_to_num(nan=0.0)
 
     def augmented(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
-        """Return normalized features; in training with noise, dropout, and for sounds random changes of the bands."""
+        """Return normalized features. In training, add noise, dropout and, for sounds, random changes of the bands."""
         table = self.specification
         if self.training and self.is_sound:
-            x = filtered(warped(x, shift=table.shift, stretch=table.stretch), table.filter)
+            x = filter_bands(warp_bands(x, shift=table.shift, stretch=table.stretch), table.filter)
         if self.training and table.noise:
             x = x + table.noise * normal(x.shape, device=x.device)
         return self.dropout(x)
 
 
-def warped(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[Tensor, "B T d"]:
+def warp_bands(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[Tensor, "B T d"]:
     """Return features with the axis of bands stretched and shifted at random, equally for all frames of a series.
 
     The value of band j is interpolated at j·exp(stretch u) + shift v, with u, v ~ U(-1, 1) for each series.
@@ -102,7 +102,7 @@ def warped(x: Float[Tensor, "B T d"], *, shift: float, stretch: float) -> Float[
     return lower.lerp(upper, bands - low)
 
 
-def filtered(x: Float[Tensor, "B T d"], deviation: float) -> Float[Tensor, "B T d"]:
+def filter_bands(x: Float[Tensor, "B T d"], deviation: float) -> Float[Tensor, "B T d"]:
     """Return features plus a curve over the bands for each series, linear between knots from N(0, deviation²)."""
     if not deviation:
         return x
@@ -182,7 +182,7 @@ class LabeledFrameParts(FrameParts):
 
 
 def read_frame_statistics(run: RunDirectory) -> FrameStatistics:
-    """Return the shape and statistics of the training data of a run. Raises RunError for a damaged file."""
+    """Return the shape and statistics of the training data of a run. Raises DamagedError for a damaged file."""
     statistics = run.read_json("frames.json", FrameStatistics.from_json)
     recipe: Any = run.recipe
     if statistics.shape.is_sound and statistics.shape.width != recipe.features.bands:

@@ -80,7 +80,7 @@ class FramesPipeline(Predictor):
             yield self._check_series(item if isinstance(item, Series) else self._array_to_series(item, str(number)))
 
     def only(self, series: Any) -> Series:
-        """Return an array, or the series of a location, as a series. Raises EnsueError unless it has one series."""
+        """Return an array or a location as a series. Raises EnsueError unless a location has exactly one series."""
         if not isinstance(series, str | Path | FrameSource):
             return next(self._to_series([series]))
         if is_stream(str(series)):
@@ -91,7 +91,7 @@ class FramesPipeline(Predictor):
             raise DataError("no series found", location)
         if len(first) > 1 and first[0].name != first[1].name:
             example = f"{location}[0]" if Path(location).is_file() else first[0].place[0]
-            raise DataError(f"several series in it; expected one, such as {example}", location)
+            raise DataError(f"several series; expected one, such as {example}", location)
         return first[0]
 
     def series_view(self, series: Series) -> SeriesView:
@@ -145,7 +145,7 @@ class FramesPipeline(Predictor):
         return Series(name, values)
 
     def _read_labeled(self, location: Data, encoding: str) -> Iterator[Series]:
-        """Yield the series of a location, to score them. Raises DataError for a location without series."""
+        """Yield the series of a location. Raises DataError for a location without series."""
         location, series = as_location(location), None
         for series in self.source(location, encoding=encoding):
             yield self._check_series(series)

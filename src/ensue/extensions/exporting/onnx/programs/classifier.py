@@ -18,7 +18,7 @@ classes = Classes.from_json(config["classes"])
 
 
 def read(text):
-    """Return the words of a text, shortened to the maximum that the model reads."""
+    """Return the words of a text, truncated to the maximum number that the model reads."""
     return shortened(split(text), config["most"], config["keep"])
 
 

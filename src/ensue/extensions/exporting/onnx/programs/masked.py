@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from subwords import loaded
+from subwords import load_tokenizer
 
 from ensue.tasks.texts.framing import text_windows
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
-tokenizer = loaded("tokenizer.json")
+tokenizer = load_tokenizer("tokenizer.json")
 model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecutionProvider"])
 MASK, MAX_TOKENS = "[MASK]", config["context"] - 2
 POOLINGS = {"mean": lambda h: h.mean(0), "first": lambda h: h[0], "last": lambda h: h[-1], "max": lambda h: h.max(0)}

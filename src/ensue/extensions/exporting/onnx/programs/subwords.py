@@ -9,15 +9,15 @@ from tokenizers import Tokenizer
 from ensue.tasks.texts.framing import Framing
 
 
-def loaded(name):
+def load_tokenizer(name):
     """Return a tokenizer that encodes the name of a special token in a text as ordinary text."""
     tokenizer = Tokenizer.from_file(str(Path(__file__).parent / name))
     tokenizer.encode_special_tokens = True
     return tokenizer
 
 
-def reader(settings):
-    """Return the reader of a language model, which reads subwords or, in a model such as ELMo, characters of words."""
+def make_reader(settings):
+    """Return the reader for a language model: of subwords, or for a model such as ELMo of the characters of words."""
     if "longest" not in settings:
         return Reader(settings)
     from both_ways import WordReader  # noqa: PLC0415 (exported only with such models)
@@ -29,7 +29,7 @@ class Encoder:
     """A tokenizer with the interface that `Framing` needs."""
 
     def __init__(self, name):
-        self.tokenizer = loaded(name)
+        self.tokenizer = load_tokenizer(name)
 
     def encode(self, text):
         return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int64)

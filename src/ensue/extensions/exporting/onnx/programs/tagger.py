@@ -10,7 +10,7 @@ import json
 import sys
 
 import numpy as np
-from words import config, inputs, model, padded, warn_unknown
+from words import config, inputs, model, pad_rows, warn_unknown
 
 from ensue.nn.heads.single_chain import ChainScores, Posterior
 from ensue.tasks.labeling.tagged_sentence import MAX_PATHS, Confidence, LabeledWord, TaggedSentence, format_paths
@@ -22,27 +22,27 @@ kinds = {kind.kind: kind for kind in (Labels, LabelColumns, NestedLabels)}
 label_coder = kinds[config["labels"]["kind"]].from_json(config["labels"])
 
 
-def scores(tables):
-    """Return the scores of transitions, -inf for null; None for a model that chooses each tag independently."""
+def chain_scores(tables):
+    """Return the scores of transitions, -inf for null. None for a model that predicts each tag independently."""
     return ChainScores(*(np.nan_to_num(np.array(t, np.float32), nan=-np.inf) for t in tables)) if tables else None
 
 
-heads = [(len(head["tags"]), scores(head["tables"])) for head in config.get("heads", [])]
-tables = scores(config["tables"])
+heads = [(len(head["tags"]), chain_scores(head["tables"])) for head in config.get("heads", [])]
+tables = chain_scores(config["tables"])
 
 
 def predict(sentences, document=False):
     """Return the labels of non-empty sentences (lists of words). Some models read a document's sentences together."""
-    return [labels for labels, _ in labels_and_emissions(sentences, document)]
+    return [labels for labels, _ in score(sentences, document)]
 
 
-def labels_and_emissions(sentences, document=False):
+def score(sentences, document=False):
     """Return the labels of sentences, and the scores of all tags, which `posterior` converts to probabilities."""
     sentences = [words for words in sentences if words]
     if not sentences:
         return []
     max_words = config["together"]
-    rows = passages(sentences, max_words if document else 0)
+    rows = group_sentences(sentences, max_words if document else 0)
     arrays = inputs([[word for words in row for word in words] for row in rows])
     arrays |= sentence_positions(rows) if max_words else {}
     outputs = zip(*model.run(["tags", "emissions"], arrays), sentences, strict=True)
@@ -57,12 +57,12 @@ def posterior(emissions):
     return Posterior.beside([Posterior.of(scores, chain) for scores, (_, chain) in zip(columns, heads, strict=True)])
 
 
-def tagged(text, n_best=0):
+def tag(text, n_best=0):
     """Return a text with its words, labels and spans, and their probabilities."""
     words = tokens(text, config["splitter"])
     forms = [word.text for word in words]
     empty = [], np.zeros((0, len(config["tags"])), np.float32)
-    ((labels, emissions),) = labels_and_emissions([forms]) or [empty]
+    ((labels, emissions),) = score([forms]) or [empty]
     confidence = Confidence.of(label_coder, labels, posterior(emissions), forms, n_best)
     columns = dict.fromkeys(label_coder.names if isinstance(label_coder, LabelColumns) else (), "") or None
     labeled = [
@@ -73,7 +73,7 @@ def tagged(text, n_best=0):
     return TaggedSentence(text, tuple(labeled), label_coder.has_spans, overlap=overlap).with_confidence(confidence)
 
 
-def passages(sentences, max_words):
+def group_sentences(sentences, max_words):
     """Group consecutive sentences into passages of at most `max_words` words. A longer sentence is a passage."""
     rows = []
     for words in sentences:
@@ -92,7 +92,7 @@ def sentence_positions(rows):
         begin = number * width
         for words in row:
             positions.append(range(begin, begin := begin + len(words)))
-    return {"places_of_sentences": padded(positions), "lengths_of_sentences": np.asarray(list(map(len, positions)))}
+    return {"places_of_sentences": pad_rows(positions), "lengths_of_sentences": np.asarray(list(map(len, positions)))}
 
 
 if __name__ == "__main__":
@@ -113,6 +113,6 @@ if __name__ == "__main__":
                 print("\n".join("\t".join((word, *row)) for word, row in rows))
             print()
             continue
-        result = tagged(text, args.n_best)
+        result = tag(text, args.n_best)
         print(json.dumps(result.as_json(), ensure_ascii=False) + "\n" if args.json else format_paths(result), end="")
     warn_unknown()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from subwords import reader as reader_of
+from subwords import make_reader
 from tokenizers import Tokenizer
 
 from ensue.data.buckets import by_length
@@ -29,7 +29,7 @@ OUTPUTS = [output.name for output in decoder.get_outputs()]
 SIZES = {state.name: state.shape[0] for state in decoder.get_inputs() if state.name != "ids"}
 SETTINGS = {name: config[name] for name in ("length_penalty", "min_tokens", "no_repeat_ngram")}
 SEARCH = BeamSearch(config["beams"], forbidden=tuple((id,) for id in config["forbidden"]), **SETTINGS)
-readers = list(map(reader_of, config["readers"]))  # for language models in the encoder
+readers = list(map(make_reader, config["readers"]))  # for language models in the encoder
 
 
 def read(columns):
@@ -62,7 +62,7 @@ def inputs(sources):
 
 
 def best_ids(scores, k):
-    """Return the ids of the `k` largest scores of each row (all, if there are fewer), ascending, and the scores."""
+    """Return the ids of the `k` largest scores of each row in ascending order, and these scores."""
     count, size = scores.shape
     groups = max(1, min(64, size // (2 * k)))  # the k-th largest maximum of groups is a lower bound of the k best
     maxima = scores[:, : size // groups * groups].reshape(count, groups, -1).max(1)
@@ -93,8 +93,8 @@ def search(sources):
     return [hypotheses[0].ids for hypotheses in frontier.results()]
 
 
-def text_of(ids, copied):
-    """Return the text of an output."""
+def decode(ids, copied):
+    """Return the text of the ids of an output."""
     ids = [id for id in ids if id not in TARGET["special"].values()]
     if TARGET["words"] is None:
         return writer.decode(ids).removeprefix(TARGET["before"])
@@ -107,7 +107,7 @@ def outputs(sources):
     ids_of_outputs, lengths = {}, np.array([len(ids) for ids, _, _ in sources])
     for batch in by_length(lengths, batch_size=config["rows"], batch_tokens=config["tokens"]):
         ids_of_outputs |= zip(batch.tolist(), search([sources[number] for number in batch]), strict=True)
-    return [text_of(ids_of_outputs[number], copied) for number, (_, _, copied) in enumerate(sources)]
+    return [decode(ids_of_outputs[number], copied) for number, (_, _, copied) in enumerate(sources)]
 
 
 if __name__ == "__main__":

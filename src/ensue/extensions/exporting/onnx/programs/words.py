@@ -16,10 +16,10 @@ model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecuti
 lexicon = Lexicon.from_json(config["lexicon"])
 unknown = UnknownCounts()
 readers = []
-if config["readers"]:  # language models inside the tagger or classifier read subwords
-    from subwords import reader
+if config["readers"]:  # the inputs of language models in the tagger or classifier
+    from subwords import make_reader
 
-    readers = list(map(reader, config["readers"]))
+    readers = list(map(make_reader, config["readers"]))
 
 
 def split(text):
@@ -27,7 +27,7 @@ def split(text):
     return words_in(text, config["splitter"], blanks=config["blanks"])
 
 
-def padded(rows):
+def pad_rows(rows):
     """Return rows of different lengths as an array, padded with zeros."""
     array = np.zeros((len(rows), max(map(len, [*rows, [0]]))), np.int64)
     for row, numbers in zip(array, rows, strict=True):
@@ -62,7 +62,7 @@ def inputs(*texts):
     arrays["lengths_of_words"] = arrays.pop("lengths")
     count_unknown(arrays, [numbers[word] for column in texts for words in column for word in words])
     for suffix, column in zip(("", "_2"), texts, strict=False):
-        arrays[f"numbers{suffix}"] = padded([[numbers[word] for word in words] for words in column])
+        arrays[f"numbers{suffix}"] = pad_rows([[numbers[word] for word in words] for words in column])
         arrays[f"lengths{suffix}"] = list(map(len, column))
     for other in readers:
         arrays |= other.inputs(*texts)

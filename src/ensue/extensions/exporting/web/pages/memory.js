@@ -1,4 +1,4 @@
-// A model of ensue in WebAssembly, with its weights inside of this file. It needs nothing else: no network, no files.
+// A model of ensue in WebAssembly, with its weights in this file. It needs nothing else: no network, no files.
 //
 //     import { load } from "./NAME.js";
 //     const model = await load();

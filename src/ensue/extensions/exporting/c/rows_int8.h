@@ -80,19 +80,19 @@ BLOCK(1)
 /* Rounds a row to 16-bit integers, with a zero after them; returns their unit. If a number is not finite, all products
  * become NaN. */
 static real round_row(int64_t k, const real *a, int16_t *to) {
-    bits most = 0;
+    bits max = 0;
     for (int64_t i = 0; i < k; i++) {
         bits size = bits_of(a[i]) & 0x7FFFFFFF;
-        most = size > most ? size : most;
+        max = size > max ? size : max;
     }
     to[k] = 0;
-    if (most < bits_of(1e-30f) || most >= bits_of(INFINITY)) {
+    if (max < bits_of(1e-30f) || max >= bits_of(INFINITY)) {
         memset(to, 0, (size_t)k * sizeof *to);
-        return most < bits_of(1e-30f) ? 0 : NAN;
+        return max < bits_of(1e-30f) ? 0 : NAN;
     }
-    const real factor = 32767 / real_of(most);
+    const real factor = 32767 / real_of(max);
     for (int64_t i = 0; i < k; i++) to[i] = (int16_t)bits_of(a[i] * factor + ROUNDER);
-    return real_of(most) / 32767;
+    return real_of(max) / 32767;
 }
 
 /* Adds the products of up to BESIDE rows of A and TOGETHER of M; panels are `panel` numbers apart. */
@@ -119,7 +119,7 @@ static void add_rows(int64_t rows, int64_t n, int64_t k, const real *a, int64_t 
 
 static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const real *packed, real *c,
                      int64_t ldc) {
-    const stored *m = stored_behind(packed, (size_t)n);
+    const stored *m = skip_scales(packed, (size_t)n);
     int64_t panel = (k + k % 2) * PANEL;
     for (int64_t r = 0; r < rows; r += BESIDE)
         for (int64_t i = 0; i < k; i += TOGETHER)
