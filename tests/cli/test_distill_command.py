@@ -281,19 +281,19 @@ OBJECTS = (
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(OBJECTS.map(json.dumps) | st.text(max_size=9), min_size=1, max_size=3), st.booleans())
-def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: list[str], of_words: bool) -> None:
+def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: list[str], by_word: bool) -> None:
     path = tmp_path / "told.jsonl"
     path.write_text("\n".join(found), encoding="utf-8", errors="replace")
     try:
-        answers = list(read_teacher_answers(path, of_words=of_words))
+        answers = list(read_teacher_answers(path, by_word=by_word))
     except DataError as error:
         where = str(error)
     else:
         where, whole = f"{path}:", json.dumps(answers, ensure_ascii=False)
         assert whole.encode().decode() == whole
         for answer in answers:
-            assert of_words or 1 <= len(answer.texts) <= 2
-            assert len(answer.probabilities) == (len(answer.texts) if of_words else 1)
+            assert by_word or 1 <= len(answer.texts) <= 2
+            assert len(answer.probabilities) == (len(answer.texts) if by_word else 1)
             assert all(sum(shares.values()) == pytest.approx(1) for shares in answer.probabilities)
     assert where.startswith(f"{path}:")
 

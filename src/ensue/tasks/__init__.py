@@ -28,9 +28,9 @@ def task_entry(name: object) -> TaskEntry:
         return getattr(import_module(module), attribute or "TASK")
     entry: TaskEntry | None = find_entry("task", name, TaskEntry) if isinstance(name, str) else None
     if entry is None:
-        known = task_names()
+        names = task_names()
         raise RecipeError(
-            f'no task "{name}"{nearest(str(name), known)}; known: {", ".join(known)}; others need their extension'
+            f'no task "{name}"{nearest(str(name), names)}; known: {", ".join(names)}; others need their extension'
         )
     return entry
 

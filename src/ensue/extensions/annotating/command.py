@@ -36,9 +36,9 @@ def distill(
     """Train a small model on the predictions of larger ones. Resume with: ensue train --resume --out OUT"""
     from ensue.recipe import read_recipe
 
-    chosen = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)
+    student_recipe = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)
     options = {"pool": as_location(pool or []), "gold": gold, "temperature": temperature}
-    _train_student(teachers, chosen, out, options, overwrite=overwrite, device=device, threads=threads)
+    _train_student(teachers, student_recipe, out, options, overwrite=overwrite, device=device, threads=threads)
 
 
 def begin(
@@ -156,12 +156,12 @@ def choose(
     check_suffix(out, "--format", format)
     pipeline = cli.load_for("choose", run, device, threads, columns=columns)
     options = pipeline.reading(as_location(pool), encoding)
-    chosen = pipeline.choose(pool, count, without=without or [], seed=seed, **options)
-    rows = (FORMATS.get(format, table_row)(text, pipeline.labels.names) for text in chosen)
+    predictions = pipeline.choose(pool, count, without=without or [], seed=seed, **options)
+    rows = (FORMATS.get(format, table_row)(text, pipeline.labels.names) for text in predictions)
     is_table = format not in FORMATS
     text = "".join(row_lines(format, rows) if is_table else as_json_text(rows, is_array=format == "label-studio"))
     if out is None:
         print(text, end="")
         return
     write_text(out, text)
-    cli.notify(f"wrote {out}: {counted(len(chosen), 'text')}")
+    cli.notify(f"wrote {out}: {counted(len(predictions), 'text')}")

@@ -113,25 +113,25 @@ def doubt(
     check_integer("seed", seed, 0, 2**32 - 1)
     reporter = reporter or Reporter()
     location = as_location(location)
-    chosen = _choose_recipe(location, recipe, settings)
-    entry = task_entry(chosen.task)
+    chosen_recipe = _choose_recipe(location, recipe, settings)
+    entry = task_entry(chosen_recipe.task)
     if entry.pipeline_class not in EXAMPLES:
         raise EnsueError(f"found the recipe of a {entry.what}; expected the recipe of a classifier or tagger")
     examples: Examples
     try:
-        examples = EXAMPLES[entry.pipeline_class](chosen)
+        examples = EXAMPLES[entry.pipeline_class](chosen_recipe)
     except OverlapError:
         if recipe:
             raise
-        chosen = read_recipe(chosen, {"data.nested": 3})  # up to three layers of overlapping spans
-        examples = EXAMPLES[entry.pipeline_class](chosen)
+        chosen_recipe = read_recipe(chosen_recipe, {"data.nested": 3})  # up to three layers of overlapping spans
+        examples = EXAMPLES[entry.pipeline_class](chosen_recipe)
     is_small = examples.num_labels <= MAX_LINEAR_TEXTS and "text2" not in examples.row(0)
     if not recipe and is_small and examples.unit == "texts":
         with suppress(RecipeError):  # `settings` may have keys that only the current recipe has
-            chosen = read_recipe("classify-linear", settings, train=location)
-    if not recipe and examples.unit == "words" and chosen.train.epochs is not None:
-        epochs = min(MAX_QUICK_EPOCHS, max(chosen.train.epochs, -(-QUICK_TAGGER_WORDS // examples.num_labels)))
-        chosen = read_recipe(read_recipe(chosen, {"train.epochs": epochs}), settings)
+            chosen_recipe = read_recipe("classify-linear", settings, train=location)
+    if not recipe and examples.unit == "words" and chosen_recipe.train.epochs is not None:
+        epochs = min(MAX_QUICK_EPOCHS, max(chosen_recipe.train.epochs, -(-QUICK_TAGGER_WORDS // examples.num_labels)))
+        chosen_recipe = read_recipe(read_recipe(chosen_recipe, {"train.epochs": epochs}), settings)
     if len(set(examples.keys)) < folds:
         raise DataError(f"{len(set(examples.keys))} distinct examples for {folds} folds", location)
     doubts: list[tuple[int, Doubt]] = []
@@ -143,7 +143,7 @@ def doubt(
             write_text(folder / "train.jsonl", "\n".join(rows) + "\n")
             data = {"data.train": str(folder / "train.jsonl"), "data.format": "json", "data.encoding": "utf-8"}
             empty = {"data.valid": "", "data.test": "", "data.group": ""}
-            fold_recipe = read_recipe(chosen, {**data, **empty, **examples.settings, "train.seed": seed})
+            fold_recipe = read_recipe(chosen_recipe, {**data, **empty, **examples.settings, "train.seed": seed})
             reporter.noted(f"fold {fold + 1} of {folds}: {np.count_nonzero(fold_of != fold):,} training examples")
             try:
                 outcome = train_run(fold_recipe, folder / f"{fold}", device=device, threads=threads)
@@ -163,16 +163,16 @@ def _choose_recipe(location: str, recipe: str, settings: Mapping[str, Any] | Seq
     actual = ""
     for kind, (name, quick) in QUICK_RECIPES.items():
         try:
-            chosen = read_recipe(read_recipe(name, quick), settings, train=location)
+            chosen_recipe = read_recipe(read_recipe(name, quick), settings, train=location)
         except RecipeError as error:  # `settings` may be for the other recipe
             errors[kind] = error
             continue
-        data: Any = chosen.data
+        data: Any = chosen_recipe.data
         words = ",".join(getattr(data, "texts", ())) or getattr(data, "words", "")
         labels, format = data.labels if isinstance(data.labels, str) else "", data.format.replace("auto", "")
         actual = detect(location, format=format, words=words, labels=labels, encoding=data.encoding).kind
         if actual == kind:
-            return chosen
+            return chosen_recipe
     if problem := errors.get(actual) or (None if actual else errors["texts"]):
         raise problem
     raise EnsueError(f"{location}: read as {actual}; expected labeled sentences or texts; `ensue data` shows a report")

@@ -119,12 +119,12 @@ class TaggedExamples(Examples):
     def doubts(self, pipeline: Pipeline, numbers: Sequence[int]) -> Iterator[tuple[int, Doubt]]:
         assert isinstance(pipeline, LabelingPipeline)
         assert not isinstance(pipeline.labels, LabelColumns)
-        chosen = [number for number in numbers if self.sentences[number].words]
-        gold = {id(self.sentences[n]): self._in_scheme(pipeline.labels.scheme, self.labels[n]) for n in chosen}
+        numbers = [number for number in numbers if self.sentences[number].words]
+        gold = {id(self.sentences[n]): self._in_scheme(pipeline.labels.scheme, self.labels[n]) for n in numbers}
         answers = pipeline.label(
-            (self.sentences[number] for number in chosen), confidence=True, of=lambda sentence: gold[id(sentence)]
+            (self.sentences[number] for number in numbers), confidence=True, of=lambda sentence: gold[id(sentence)]
         )
-        for number, (sentence, labels, confidence, _) in zip(chosen, answers, strict=True):
+        for number, (sentence, labels, confidence, _) in zip(numbers, answers, strict=True):
             proposed = self._in_scheme(self.scheme, labels)
             current = self._in_scheme(self.scheme, self.labels[number])
             differing = [index for index, label in enumerate(current) if label != proposed[index]]
@@ -139,13 +139,13 @@ class TaggedExamples(Examples):
     ) -> list[Doubt]:  # fmt: skip
         """Return a doubt for each run of consecutive differing words. Runs whose edits touch are merged."""
         runs = [[i for _, i in run] for _, run in groupby(enumerate(differing), lambda item: item[1] - item[0])]
-        given, surface = self.labels[number], self.format.surface(sentence)
-        current = self.texts[number] = self.format.write_keeping_spans(sentence, given, self.column)
+        gold_labels, surface = self.labels[number], self.format.surface(sentence)
+        current = self.texts[number] = self.format.write_keeping_spans(sentence, gold_labels, self.column)
         merged = list[tuple[int, int, Edit]]()  # the start and end of each doubt in words, and its edit
         for run in runs:
             start, end = run[0], run[-1] + 1
             while True:
-                labels = [*given[:start], *proposed[start:end], *given[end:]]
+                labels = [*gold_labels[:start], *proposed[start:end], *gold_labels[end:]]
                 edit = edit_between(current, self.format.write_keeping_spans(sentence, labels, self.column))
                 touching = [item for item in merged if item[2].start <= edit.end and edit.start <= item[2].end]
                 if not touching:
@@ -156,7 +156,7 @@ class TaggedExamples(Examples):
         return [
             Doubt(
                 sentence.source.name, sentence.line, surface.text, surface.offsets[start][0],
-                surface.offsets[end - 1][1], tuple(given[start:end]), tuple(proposed[start:end]),
+                surface.offsets[end - 1][1], tuple(gold_labels[start:end]), tuple(proposed[start:end]),
                 min(confidence[start:end]), edit,
             )
             for start, end, edit in merged

@@ -205,7 +205,7 @@ class TaggerData(ClassifierData):
     def read_pool(self, pool: str, *, has_predictions: bool) -> Iterable[Example]:
         sentences: Iterable[Sentence] = SentenceSource(pool, encoding=self.data.encoding, splitter=self.data.splitter)
         if has_predictions:
-            answers = read_teacher_answers(pool, of_words=True)
+            answers = read_teacher_answers(pool, by_word=True)
             sentences = (Sentence(answer.texts, source=SourceText(pool)) for answer in answers)
         return (Example(sentence.words, (), sentence) for sentence in sentences if sentence.words)
 
@@ -218,7 +218,7 @@ class TaggerData(ClassifierData):
 
     def load_teacher(self, path: str, device: str) -> Teacher:
         if Path(path).is_file():
-            return Teacher.of_file(TeacherLabels(path, lambda answer: answer.texts, of_words=True))
+            return Teacher.of_file(TeacherLabels(path, lambda answer: answer.texts, by_word=True))
         pipeline = load(path, kind=LabelingPipeline, device=device)
         if not isinstance(pipeline.labels, Labels):
             raise EnsueError(f"{path}: several heads; expected a teacher with one label column")

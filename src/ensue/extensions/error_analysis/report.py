@@ -244,7 +244,7 @@ def report(
         num_gold += len(text.gold)
         wrong_words += _find_wrong_words(text, pair) if by_word else ()
     scored = compute_curve(probabilities, correct, num_gold)
-    chosen = None if at_precision is None else smallest_threshold(scored, at_precision)
+    chosen_scores = None if at_precision is None else smallest_threshold(scored, at_precision)
     if errors is not None:
         _write(errors, *((WORD_COLUMNS, wrong_words) if by_word else (LabelError._fields, label_errors)))
     if curve is not None and is_picture:
@@ -252,13 +252,13 @@ def report(
             _draw(scored, partial)
     elif curve is not None:
         _write(curve, ThresholdScores._fields, scored)
-    if at_precision is not None and chosen is None:
+    if at_precision is not None and chosen_scores is None:
         best = max(scored, key=lambda row: row[1:3], default=ThresholdScores(0, 0, 0, 0))
         raise EnsueError(
             f"{join_locations(data)}: no threshold has a precision of {at_precision:.2%}; the highest precision is "
             f"{best.precision:.2%}, at a recall of {best.recall:.2%}"
         )
-    return Report(tally.scores(), label_errors, scored, chosen)
+    return Report(tally.scores(), label_errors, scored, chosen_scores)
 
 
 def with_precision(pipeline: Any, precision: float, *, on: Data) -> Any:
@@ -266,16 +266,16 @@ def with_precision(pipeline: Any, precision: float, *, on: Data) -> Any:
 
     A notice has the threshold, its precision and its recall. Raise EnsueError if no threshold has the precision.
     """
-    chosen = report(pipeline, on, at_precision=precision).chosen
-    assert chosen is not None
-    warn_once(f"precision {on} {chosen}", f"{join_locations(as_location(on))}: {chosen}")
-    return pipeline.with_search(at_least=max(chosen.threshold, pipeline.at_least))
+    chosen_scores = report(pipeline, on, at_precision=precision).chosen
+    assert chosen_scores is not None
+    warn_once(f"precision {on} {chosen_scores}", f"{join_locations(as_location(on))}: {chosen_scores}")
+    return pipeline.with_search(at_least=max(chosen_scores.threshold, pipeline.at_least))
 
 
 def _match_text(labels: Classes, answer: LabelsOfDocument, pair: Any) -> _ComparedSpans:
-    document, chosen, probabilities, _ = answer
+    document, names, probabilities, _ = answer
     by_span = {Span(name, 0, 1): value for name, value in zip(labels.names, probabilities.tolist(), strict=True)}
-    gold, predicted = ([Span(label, 0, 1) for label in dict.fromkeys(each)] for each in (document.labels, chosen))
+    gold, predicted = ([Span(label, 0, 1) for label in dict.fromkeys(each)] for each in (document.labels, names))
     place, words = f"{document.path}:{document.line}", [" | ".join(document.texts)]
     scored = {span: by_span[span] for span in predicted}
     return _ComparedSpans(place, words, gold, scored, by_span, is_paired=not labels.multiple)

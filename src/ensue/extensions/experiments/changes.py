@@ -101,13 +101,13 @@ def _compare_texts(
     for before, after in zip(*answers, strict=True):
         document = after.document
         _require_equal(before.document.texts, document.texts)
-        chosen = new.labels.chosen(after.probabilities)
+        predicted = new.labels.chosen(after.probabilities)
         by_label = new.labels.by_name(after.probabilities)
-        probability = min((by_label[name] for name in chosen), default=1 - max(by_label.values()))
-        labels = [sorted(names) for names in (document.labels, old.labels.chosen(before.probabilities), chosen)]
-        shown = (" ".join(names) or "-" for names in labels)
+        probability = min((by_label[name] for name in predicted), default=1 - max(by_label.values()))
+        labels = [sorted(names) for names in (document.labels, old.labels.chosen(before.probabilities), predicted)]
+        shown_labels = (" ".join(names) or "-" for names in labels)
         place, text = f"{document.path}:{document.line}", " | ".join(document.texts)
-        yield labels[1] == labels[0], labels[2] == labels[0], Change.of(place, shown, probability, text)
+        yield labels[1] == labels[0], labels[2] == labels[0], Change.of(place, shown_labels, probability, text)
 
 
 def _compare_sentences(old: LabelingPipeline, new: LabelingPipeline, location: str, **options: Any) -> Iterator[Item]:
@@ -120,15 +120,17 @@ def _compare_sentences(old: LabelingPipeline, new: LabelingPipeline, location: s
         scores = [min(p.values()) if isinstance(p, dict) else p for p in confidence.labels]
         if isinstance(new.labels, LabelColumns) or not new.labels.has_spans:
             for word, row in enumerate(zip(*labels, strict=True)):
-                shown = ("/".join(label) if isinstance(label, tuple | list) else label for label in row)
-                change = Change.of(pair.place, shown, scores[word], _show_in_context(sentence.words, word, word + 1))
+                shown_labels = ("/".join(label) if isinstance(label, tuple | list) else label for label in row)
+                context = _show_in_context(sentence.words, word, word + 1)
+                change = Change.of(pair.place, shown_labels, scores[word], context)
                 yield row[1] == row[0], row[2] == row[0], change
             continue
         gold, before, after = spans = [new.labels.spans(row) for row in labels]
         for span in sorted({*gold, *before, *after}, key=lambda span: span[1:]):
             probability = confidence.spans[after.index(span)] if span in after else min(scores[span.start : span.end])
-            shown = (_describe_span(span, row, sentence.words) for row in spans)
-            change = Change.of(pair.place, shown, probability, _show_in_context(sentence.words, span.start, span.end))
+            shown_labels = (_describe_span(span, row, sentence.words) for row in spans)
+            context = _show_in_context(sentence.words, span.start, span.end)
+            change = Change.of(pair.place, shown_labels, probability, context)
             yield (span in before) == (span in gold), (span in after) == (span in gold), change
 
 

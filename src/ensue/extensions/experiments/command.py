@@ -35,14 +35,14 @@ def search(
     from ensue.recipe import read_recipe
 
     check_optuna()
-    chosen = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)
-    ranges = read_space(space, chosen)
+    base_recipe = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)
+    ranges = read_space(space, base_recipe)
     with importing_torch():
         from ensue.extensions.experiments.search import SearchReporter, trial_line
         from ensue.extensions.experiments.search import search as run_search
     keep_freed_memory()
     is_complete = run_search(
-        chosen, ranges, out, trials=trials, seed=seed, prune=prune, reporter=SearchReporter(),
+        base_recipe, ranges, out, trials=trials, seed=seed, prune=prune, reporter=SearchReporter(),
         on_trial=lambda result: cli.notify(trial_line(result)), device=device, threads=threads,
     )  # fmt: skip
     if not is_complete:

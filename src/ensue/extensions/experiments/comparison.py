@@ -161,8 +161,8 @@ def compare(
     if len(directories) < 2:
         raise EnsueError("expected two or more runs")
     first = directories[0]
-    known = first.entry.options("evaluate") | {*first.entry.pipeline_class.column_options}
-    if unknown := min({*(columns or {}), *(["format"] if format else [])} - known, default=""):
+    known_options = first.entry.options("evaluate") | {*first.entry.pipeline_class.column_options}
+    if unknown := min({*(columns or {}), *(["format"] if format else [])} - known_options, default=""):
         raise EnsueError(f"{first.path}: a {first.entry.what} has no --{unknown}")
     for other in directories[1:]:
         if other.entry != first.entry:

@@ -152,8 +152,8 @@ def run_trial(
     """Train or resume the run of a trial; return its state (after a failure the message) and the lowest score."""
     trial_reporter = TrialReporter(trial, reported, run, reporter)
     try:
-        chosen = read_recipe(recipe, values)
-        outcome = train_run(chosen, run, resume=RunDirectory(run).exists, reporter=trial_reporter, **options)
+        trial_recipe = read_recipe(recipe, values)
+        outcome = train_run(trial_recipe, run, resume=RunDirectory(run).exists, reporter=trial_reporter, **options)
     except (TrainingError, RecipeError) as error:
         return str(error), None
     if outcome.reason == "interrupted":

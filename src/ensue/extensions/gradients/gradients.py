@@ -161,7 +161,7 @@ def state_gradients(
         raise EnsueError(f"{type(layer).__name__} has no state that is carried from position to position")
     options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}  # else None
     gradients = (torch.autograd.grad(total, states, **options) for states in recorded.values())
-    squares = [torch.stack([gradient.square().sum(-1) for gradient in of_tap], dim=1) for of_tap in gradients]
+    squares = [torch.stack([gradient.square().sum(-1) for gradient in tensors], dim=1) for tensors in gradients]
     return torch.stack(squares).sum(0).sqrt()
 
 

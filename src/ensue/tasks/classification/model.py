@@ -48,8 +48,8 @@ def check_document(document: Document, num_texts: int, *, multiple: bool) -> Non
     place = (document.path or None, document.line or None)
     if len(document.texts) != num_texts:
         expected = "pairs of texts" if num_texts == 2 else "single texts"
-        shown = " | ".join(document.texts)[:60]
-        raise DataError(f"the model reads {expected}; found {len(document.texts)}: {shown!r}", *place)
+        excerpt = " | ".join(document.texts)[:60]
+        raise DataError(f"the model reads {expected}; found {len(document.texts)}: {excerpt!r}", *place)
     if not multiple and len(document.labels) > 1:
         raise DataError(f"several labels ({listed(document.labels)}); a text of the training data has one", *place)
 

@@ -49,17 +49,17 @@ def classifier_sections(views: Sequence[ClassifierView], texts: Sequence[ShownTe
     ]
     mean = "The text is a weighted mean of its words’ states; the stronger a word’s color, the larger its weight."
     maximum = "The text has the maximum of each feature over all words; the color is the share of maxima at a word."
-    for title, name, about, of_views in (
+    for title, name, about, view_weights in (
         ("Attention pooling", "weight", mean, [view.attention for view in views]),
         ("Max pooling", "maxima", maximum, [view.maxima for view in views]),
     ):
-        if values := [weights for weights in of_views if weights is not None]:
-            shown = {"about": about, "texts": _weigh_pooling(views, texts, keys, values, name)}
-            sections.append(Section(title, "tasks/classification/sides.html", shown))
+        if values := [weights for weights in view_weights if weights is not None]:
+            content = {"about": about, "texts": _weigh_pooling(views, texts, keys, values, name)}
+            sections.append(Section(title, "tasks/classification/sides.html", content))
     names_of_texts = ["first text, ", "second text, "] if len(views) == 2 else [""]
     triples = zip(columns, views, names_of_texts, strict=True)
-    seen = [EncoderView(drawn, view.traces, view.heads, name) for drawn, view, name in triples]
-    return [*sections, *encoder_sections(seen)]
+    encoder_views = [EncoderView(drawn, view.traces, view.heads, name) for drawn, view, name in triples]
+    return [*sections, *encoder_sections(encoder_views)]
 
 
 def labels_section(
@@ -72,8 +72,8 @@ def labels_section(
     ranked = sorted(probabilities.items(), key=lambda item: -item[1])[:MAX_LABELS]
     rows = [(name, probability, color_of(name) if name in predicted else None) for name, probability in ranked]
     note = cut(len(probabilities), len(rows), "labels", "most probable")
-    shown = {"rows": rows, "threshold": threshold, "note": note, "what": what}
-    return Section(heading, "tasks/classification/labels.html", shown)
+    content = {"rows": rows, "threshold": threshold, "note": note, "what": what}
+    return Section(heading, "tasks/classification/labels.html", content)
 
 
 def _contributions_section(
@@ -81,10 +81,11 @@ def _contributions_section(
 ) -> Section:
     effects = [effect for view in views for effect in view.contributions]
     maximum = max((abs(effect.log_odds) for effect in effects), default=0.0)
-    triples = zip(views, texts, keys, strict=True)
-    shown = [weighted_text(text, _weigh_contributions(view, label, maximum), key=key) for view, text, key in triples]
+    weights = (_weigh_contributions(view, label, maximum) for view in views)
+    triples = zip(texts, weights, keys, strict=True)
+    marked_texts = [weighted_text(text, text_weights, key=key) for text, text_weights, key in triples]
     group_size, rankings = max(len(effect.group) for effect in effects), _rank_words(views, keys, label)
-    content = {"label": label, "most": maximum, "texts": shown, "group_size": group_size, "rankings": rankings}
+    content = {"label": label, "most": maximum, "texts": marked_texts, "group_size": group_size, "rankings": rankings}
     return Section(f"What each word does for “{label}”", "tasks/classification/contributions.html", content)
 
 
@@ -95,12 +96,12 @@ def _integrated_sections(
     if len(integrated) < len(views):
         return []
     maximum = max((float(np.abs(sums.shares).max(initial=0.0)) for sums in integrated), default=0.0)
-    shown = []
+    marked_texts = []
     for view, sums, text, key in zip(views, integrated, texts, keys, strict=True):
         pairs = zip(view.words, sums.shares.tolist(), strict=True)
         weights = [_make_weight(share, maximum, f"{clip_word(word)}: {signed(share, 4)}") for word, share in pairs]
-        shown.append(weighted_text(text, weights, key=key))
-    content = {"label": label, "most": maximum, "sums": integrated, "texts": shown}
+        marked_texts.append(weighted_text(text, weights, key=key))
+    content = {"label": label, "most": maximum, "sums": integrated, "texts": marked_texts}
     return [Section("Integrated gradients", "tasks/classification/integrated.html", content)]
 
 
@@ -138,12 +139,12 @@ def _weigh_pooling(
     views: Sequence[ClassifierView], texts: Sequence[ShownText], keys: Sequence[str],
     values: Sequence[NDArray[np.float64]], name: str,
 ) -> list[Markup]:  # fmt: skip
-    shown = []
+    marked_texts = []
     for view, text, key, weights in zip(views, texts, keys, values, strict=True):
         maximum = float(weights.max(initial=0.0))
         marked = [
             Weight(float(weight) / maximum, "weight", f"{clip_word(word)}: {name} {plain(100 * float(weight))} %")
             for word, weight in zip(view.words, weights, strict=True)
         ]
-        shown.append(weighted_text(text, marked, key=key))
-    return shown
+        marked_texts.append(weighted_text(text, marked, key=key))
+    return marked_texts

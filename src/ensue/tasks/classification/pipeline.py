@@ -80,9 +80,9 @@ class Classified(Shown):
         ]
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
+        labels = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
         text = " | ".join(self.texts)
-        return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"
+        return f"{text[:57] + '...' if len(text) > 60 else text!r}: {labels}"
 
 
 class ThresholdMixin:
@@ -166,14 +166,14 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         all_tokens, read_tokens = zip(*map(self.text_reader.tokens, texts), strict=True)
         reads = self.read_words([[word.text for word in words] for words in read_tokens])
         pairs = zip(texts, read_tokens, strict=True)
-        shown = [ShownText(content, [word[1:] for word in words]) for content, words in pairs]
+        shown_texts = [ShownText(content, [word[1:] for word in words]) for content, words in pairs]
         head = self.recipe.head
         lengths = {"-grams": head.ngrams, "-grams of characters": head.character_ngrams}
         summary = " + ".join([*head.pooling, *(f"{n}{kind}" for kind, n in lengths.items() if n)])
         count, num_read = sum(map(len, all_tokens)), sum(map(len, read_tokens))
         facts = self.facts(encoder=self.recipe.describe(), head=summary)
         facts["words"] = f"{num_read:,}" if num_read == count else f"{num_read:,} of {count:,}"
-        return inspect_texts(self.model, reads, shown, self.labels, facts)
+        return inspect_texts(self.model, reads, shown_texts, self.labels, facts)
 
     def classify(self, documents: Iterable[Document], shard: Shard = UNSHARDED) -> Iterator[LabelsOfDocument]:
         """Yield the labels of a stream of documents, or of a shard of the stream, in order and in constant memory.
@@ -202,8 +202,8 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
             list(map(self.contextual.vectors_on_demand, texts)), subwords,
         )  # fmt: skip
         is_new = forms.lacks.cpu().numpy()[numbers.values] & NEW_WORD
-        known = np.concatenate(([0], is_new == 0)).cumsum()[numbers.starts]
-        num_known = (known[1:] - known[:-1]).reshape(len(texts), -1).sum(0)
+        known_sums = np.concatenate(([0], is_new == 0)).cumsum()[numbers.starts]
+        num_known = (known_sums[1:] - known_sums[:-1]).reshape(len(texts), -1).sum(0)
         for (document, _), row, count in zip(chunk, probabilities, num_known, strict=True):
             yield LabelsOfDocument(document, self.labels.chosen(row, at_least=self.at_least), row, bool(count))
 

@@ -182,7 +182,7 @@ def classify_words(
             pooled.append(model.pooled(x, table.keys[indices], mask, batch))
         return model.logits_of(pooled)
 
-    return probabilities_of(model, np.sum([of_text.lengths for of_text in words], axis=0), logits)
+    return probabilities_of(model, np.sum([text_words.lengths for text_words in words], axis=0), logits)
 
 
 def weigh_ngrams(

@@ -147,21 +147,21 @@ def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.fl
     pooling = _find_pooling(model, AttentionPooling)
     if pooling is None or model.is_joint:
         return None
-    h, of_words = _pooling_input(model, reading)
+    h, word_slice = _pooling_input(model, reading)
     with watch(pooling, "scores") as seen:
         pooling(h)
     weights: NDArray[np.float64] = exact(seen["scores"][0][0]).softmax(0).cpu().numpy()
-    return weights[of_words]
+    return weights[word_slice]
 
 
 def maxima_of(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
     """Return the share (T,) of features whose first maximum is at each word; None as in `ClassifierView`."""
     if _find_pooling(model, MaxPooling) is None or model.is_joint:
         return None
-    slots, of_words = _pooling_input(model, reading)
+    slots, word_slice = _pooling_input(model, reading)
     h: NDArray[np.float32] = slots[0].cpu().numpy()
     shares: NDArray[np.float64] = np.bincount(h.argmax(0), minlength=len(h)) / h.shape[1]
-    return shares[of_words]
+    return shares[word_slice]
 
 
 def _find_pooling(model: Classifier, pooling_class: type[Pooling]) -> Pooling | None:

@@ -352,9 +352,10 @@ class LabelsJob(DataSetJob[ModelT, Any]):
                 items = counted(sum(counts[label] for label in missing), "item")
                 notes.append(f"training has no {listed(missing)}, the label of {items} of the {name} data")
         if self.split.valid is not None and not self.recipe.data.valid:
-            known, seen = (self.label_counts(data) for data in (self.split.train, self.split.valid))
-            if unseen := [f"{name} ({count:,} in training)" for name, count in known.most_common() if not seen[name]]:
-                notes.append(f"validation has no {listed(unseen[::-1])}: no score measures these labels")
+            counts, valid_counts = (self.label_counts(data) for data in (self.split.train, self.split.valid))
+            missing = [f"{name} ({n:,} in training)" for name, n in counts.most_common() if not valid_counts[name]]
+            if missing:
+                notes.append(f"validation has no {listed(missing[::-1])}: no score measures these labels")
         return notes
 
     def encoded(self, data: Any) -> Any:
@@ -392,8 +393,8 @@ def label_table(per_label: dict[str, dict[str, Any]]) -> list[str]:
 def draw_confusion(labels: list[str], counts: list[list[int]], path: Path, *, title: str) -> None:
     """Draw a confusion matrix: rows are correct labels, columns are predicted labels, colors are shares of a row."""
     matrix = np.array(counts)
-    shown = np.sort(np.argsort(-matrix.sum(1), kind="stable")[:MAX_DRAWN_LABELS])
-    matrix, names = matrix[np.ix_(shown, shown)], distinct_names([labels[row] for row in shown], MAX_NAME_CHARACTERS)
+    rows = np.sort(np.argsort(-matrix.sum(1), kind="stable")[:MAX_DRAWN_LABELS])
+    matrix, names = matrix[np.ix_(rows, rows)], distinct_names([labels[row] for row in rows], MAX_NAME_CHARACTERS)
     size = 2.4 + 0.42 * len(names)
     shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
     with picture(path, (size + 1.2, size)) as figure:

@@ -59,16 +59,16 @@ def check_same_shape(recipe: Recipe, origin: Origin, tables: Sequence[str]) -> N
     """Raise RecipeError unless the model of the origin has the same shape, which depends on `tables` of the recipe. The
     task of the origin must be the same, or a task whose recipe class is a base of the class of `recipe`.
     """
-    of_origin, of_recipe = origin.run.recipe.model_dump(), recipe.model_dump()
-    encoder = of_recipe["encoder"] or {}
+    origin_tables, recipe_tables = origin.run.recipe.model_dump(), recipe.model_dump()
+    encoder = recipe_tables["encoder"] or {}
     origin_key = "encoder.from" if encoder.get("from") else "decoder.from"
     if not isinstance(recipe, type(origin.run.recipe)):
         noun = origin.run.entry.what
         raise RecipeError(f"{origin_key}: {origin.path} is a {noun}; a {recipe.what} begins from a {recipe.what}")
     free_prefixes = FREE_PREFIXES if encoder.get("positions") == "learned" else (*FREE_PREFIXES, "context")
     for table in tables:
-        expected = of_origin.get(table) or {}
-        for key, value in (of_recipe.get(table) or {}).items():
+        expected = origin_tables.get(table) or {}
+        for key, value in (recipe_tables.get(table) or {}).items():
             if value != expected.get(key) and not key.startswith(free_prefixes):
                 raise RecipeError(
                     f"{table}.{key} is {value!r}; it is {expected.get(key)!r} in {origin.path}, from which this run "

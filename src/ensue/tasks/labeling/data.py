@@ -271,7 +271,7 @@ class SentenceData(WordsData[Sentences]):
         rehearsed = [self.extended.origin.fingerprint] if self.extended is not None and recipe.tuning.rehearse else []
         key = [self.fingerprint, recipe.max_words, recipe.features.columns, rehearsed]
         self.split = Split.cached(Sentences, data, key, lambda: self._split(source))
-        self.teacher = TeacherLabels(data.teacher, lambda answer: answer.texts, of_words=True) if data.teacher else None
+        self.teacher = TeacherLabels(data.teacher, lambda answer: answer.texts, by_word=True) if data.teacher else None
 
     def _split(self, source: SentenceSource) -> Split[Sentences]:
         label_columns = [name for name in self.columns or [""] if HEAD_KINDS.get(name, "label") == "label"]

@@ -175,18 +175,18 @@ def inspect_sentence(
     marks = [Mark(place, place + 1, label) for place, label in enumerate(names)]
     if labels.has_spans:
         marks = [Mark(span.start, span.end, span.label) for span in spans(names)]
-    shown = ShownText(surface.text, surface.offsets, marks)
-    colors = {mark.label: color_of(mark.label) for mark in shown.marks}
+    shown_text = ShownText(surface.text, surface.offsets, marks)
+    colors = {mark.label: color_of(mark.label) for mark in shown_text.marks}
     columns = WordColumns(view.words[:MAX_WORDS])
     sections = [
-        Section("The sentence and its labels", "inspection/plain.html", {"shown": labeled_text(shown, colors)}),
+        Section("The sentence and its labels", "inspection/plain.html", {"shown": labeled_text(shown_text, colors)}),
         *path_sections(view, columns, view.words, has_spans=labels.has_spans),
         words_section(view),
     ]
     if view.characters:
         sections.append(letters_section(view))
     sections = [*sections, *encoder_sections([EncoderView(columns, view.traces, view.attention)])]
-    return Inspection(clipped(shown.text, MAX_TITLE_CHARACTERS), view, facts, sections)
+    return Inspection(clipped(shown_text.text, MAX_TITLE_CHARACTERS), view, facts, sections)
 
 
 def path_sections(
@@ -206,15 +206,15 @@ def path_sections(
 
 def choose_drawn_tags(view: TagsView, num_words: int, *, has_spans: bool) -> list[int]:
     """Return the tags to draw, grouped by class: the tags of the best path, and the most probable other tags."""
-    drawn = list(dict.fromkeys(view.path[:num_words].tolist()))
+    tags = list(dict.fromkeys(view.path[:num_words].tolist()))
     by_probability = np.argsort(-view.marginals[:num_words].max(0), kind="stable").tolist()
-    drawn += [tag for tag in by_probability if tag not in drawn][: max(0, MAX_TAGS - len(drawn))]
+    tags += [tag for tag in by_probability if tag not in tags][: max(0, MAX_TAGS - len(tags))]
 
     def order(tag: int) -> tuple[str, int, int]:
         prefix, _, label = view.tags[tag].partition("-")
         return (label, PREFIXES.find(prefix), tag) if has_spans else ("", 0, tag)
 
-    return sorted(drawn, key=order)
+    return sorted(tags, key=order)
 
 
 def _draw_lattice(view: TagsView, columns: WordColumns, tags: Sequence[int], unit: str) -> dict[str, Any]:
@@ -253,9 +253,9 @@ def _tabulate_transitions(view: TagsView, tags: Sequence[int]) -> dict[str, Any]
 def _find_used_cells(view: TagsView, tags: Sequence[int]) -> set[tuple[int, int]]:
     """Return the cells of the table of transitions that are on the best path."""
     rows = {tag: row for row, tag in enumerate(tags)}
-    used = {(rows[a] + 1, rows[b]) for a, b in pairwise(view.path.tolist()) if a in rows and b in rows}
+    cells = {(rows[a] + 1, rows[b]) for a, b in pairwise(view.path.tolist()) if a in rows and b in rows}
     first, last = int(view.path[0]), int(view.path[-1])
-    return used | {(0, rows[first])} | ({(rows[last] + 1, len(tags))} if last in rows else set())
+    return cells | {(0, rows[first])} | ({(rows[last] + 1, len(tags))} if last in rows else set())
 
 
 def _list_paths(view: TagsView, names: Sequence[str]) -> list[tuple[TagPath, list[tuple[int, str, str, str]], int]]:
@@ -274,13 +274,13 @@ def words_section(view: TaggerView) -> Section:
     for n, (word, parts, effects) in enumerate(zip(view.words, view.parts, view.effects, strict=False)):
         best = [(view.tags[tag], float(view.marginals[n, tag])) for tag in _sort_tags(view, n)[:NUM_BEST_TAGS]]
         rows.append((word, best, int(view.path[n]), list(zip(parts, effects, strict=True))))
-    shown = {
+    content = {
         "kinds": list(dict.fromkeys(part.kind for parts in view.parts for part in parts)),
         "most": max(abs(effect.emission) for effects in view.effects for effect in effects),
         "longest": max(part.norm for parts in view.parts for part in parts) or 1.0,
         "rows": rows, "tags": view.tags, "note": cut(len(view.words), len(view.effects), "words"),
     }  # fmt: skip
-    return Section("Word by word", "tasks/labeling/words.html", shown)
+    return Section("Word by word", "tasks/labeling/words.html", content)
 
 
 def letters_section(view: TaggerView) -> Section:
@@ -290,14 +290,14 @@ def letters_section(view: TaggerView) -> Section:
         for word, letters, effects in zip(view.words, view.characters, view.letters, strict=False)
         if letters.traces
     }
-    drawn = list(by_word.values())[:MAX_DRAWN_WORDS]
-    shown = {
+    words = list(by_word.values())[:MAX_DRAWN_WORDS]
+    content = {
         "counts": any("maxima" in letters.traces for letters, _ in by_word.values()),
-        "most": max((abs(effect.emission) for _, effects in drawn for effect in effects), default=0.0),
-        "words": [(word.letters, list(map(visible, word.letters)), word.traces, effects) for word, effects in drawn],
-        "note": cut(len(set(view.words)), len(drawn), "different words"),
+        "most": max((abs(effect.emission) for _, effects in words for effect in effects), default=0.0),
+        "words": [(word.letters, list(map(visible, word.letters)), word.traces, effects) for word, effects in words],
+        "note": cut(len(set(view.words)), len(words), "different words"),
     }
-    return Section("Letter by letter", "tasks/labeling/letters.html", shown)
+    return Section("Letter by letter", "tasks/labeling/letters.html", content)
 
 
 def format_aligned(tagged: TaggedSentence, width: int | None = None) -> str:
@@ -310,15 +310,15 @@ def format_aligned(tagged: TaggedSentence, width: int | None = None) -> str:
     if tagged.overlap and (names := layers(tagged.labels)):
         rows = [[tags_of(label).get(name, OUTSIDE) for label in tagged.labels] for name in names]
     lines: list[str] = []
-    shown, used = [Text() for _ in range(1 + len(rows))], 0
+    texts, used_columns = [Text() for _ in range(1 + len(rows))], 0
     for word, *labels in zip(tagged, *rows, strict=True):
         size = max(map(cell_len, (word.text, *labels))) + 2
-        if used and used + size > max_width:
-            lines += [ansi(console, text) for text in shown]
-            shown, used = [Text() for _ in shown], 0
-        shown[0].append(word.text + " " * (size - cell_len(word.text)))
-        for line, label in zip(shown[1:], labels, strict=True):
+        if used_columns and used_columns + size > max_width:
+            lines += [ansi(console, text) for text in texts]
+            texts, used_columns = [Text() for _ in texts], 0
+        texts[0].append(word.text + " " * (size - cell_len(word.text)))
+        for line, label in zip(texts[1:], labels, strict=True):
             style = "dim" if label == "O" else f"black on {color_of(label)}"
             line.append(label, style=style).append(" " * (size - cell_len(label)))
-        used += size
-    return "\n".join([*lines, *(ansi(console, text) for text in shown)]) + "\n"
+        used_columns += size
+    return "\n".join([*lines, *(ansi(console, text) for text in texts)]) + "\n"

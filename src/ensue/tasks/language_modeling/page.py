@@ -75,14 +75,14 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, toke
         return integrated_gradients(output, x[:, -last:], rows=rows_together(model.layers, last))
 
     state = _read_state(model, x[:, :-num_before])
-    gradients, of_states = gradients_of(model.layers, x[:, -num_before:], log_probability, state)
+    gradients, state_gradients = gradients_of(model.layers, x[:, -num_before:], log_probability, state)
     products = (gradients * x[0, -num_before:].double().cpu().numpy()).sum(1)
     for last in dict.fromkeys(min(num_before, count) for count in INTEGRATED_TOKENS):
         attribution = integrated(last)
         if attribution.is_exact:
             break
     norms = np.linalg.norm(gradients, axis=1)
-    return Explanation(position, token, norms, products, of_states, attribution)
+    return Explanation(position, token, norms, products, state_gradients, attribution)
 
 
 def _read_state(model: LanguageModel, x: Tensor) -> State:
@@ -148,8 +148,8 @@ def view_text(
         with torch.inference_mode():
             _, values_of_start = _read(model, np.array([tokenizer.start_id]))
             num_units = max(1, sum(values.shape[1] for values in values_of_start.values()))
-            shown = ids[: min(MAX_TOKENS, max(1, MAX_VALUES // num_units))]
-            inputs, targets = np.concatenate(([tokenizer.start_id], shown)), np.append(shown, NO_TOKEN)
+            prefix = ids[: min(MAX_TOKENS, max(1, MAX_VALUES // num_units))]
+            inputs, targets = np.concatenate(([tokenizer.start_id], prefix)), np.append(prefix, NO_TOKEN)
             h, values_of_taps = _read(model, inputs)
             predictions = predict_targets(model.head, h, targets)
             first = inputs[: min(MAX_ATTENTION_POSITIONS, model.context or MAX_ATTENTION_POSITIONS)]
@@ -159,12 +159,12 @@ def view_text(
             if off:
                 with switching_off(model.layers, off, units):
                     without = predict_targets(model.head, _read(model, inputs)[0], targets)
-        explanation = None if question is None else explain(model, inputs, *_find_target(question, shown, predictions))
+        explanation = None if question is None else explain(model, inputs, *_find_target(question, prefix, predictions))
     assert attention is not None, "MAX_ATTENTION_POSITIONS is below the limit of attention_of"
-    tokens = pieces_of(tokenizer.decoder(), shown.tolist())
+    tokens = pieces_of(tokenizer.decoder(), prefix.tolist())
     properties = properties_of(tokens) | {"surprisal": predictions.surprisals[:-1]}
     return LanguageView(
-        tokens, shown, len(ids), predictions, units, properties, correlations(units, properties), attention,
+        tokens, prefix, len(ids), predictions, units, properties, correlations(units, properties), attention,
         explanation, tuple(off), without,
     )  # fmt: skip
 
@@ -240,13 +240,13 @@ def inspect_text(
     sections = language_sections(view, tokenizer, _texts_of_tokens(view, tokenizer, text))
     unknown = int((view.ids == tokenizer.unknown_id).sum())
     nats, count = float(view.predictions.surprisals[:-1].mean()), len(view.tokens)
-    of_text = {
+    text_facts = {
         "tokens": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
         **({"unknown": f"{unknown:,}"} if unknown else {}),
         "nats per token": f"{nats:.4f}",
         "perplexity": f"{np.exp(nats):.4g}",
     }
-    return Inspection(title_of(text), view, {**facts, **of_text}, sections)
+    return Inspection(title_of(text), view, {**facts, **text_facts}, sections)
 
 
 def _texts_of_tokens(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str]:

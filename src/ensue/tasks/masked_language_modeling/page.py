@@ -103,9 +103,9 @@ def inspect_masked(
     view = view_masked(model, coder, ids)
     sections = masked_sections(view, coder, model.context)
     nats, count = view.predictions.surprisals[~view.is_mask], len(view.tokens)
-    of_text = {
+    text_facts = {
         "tokens": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
         "masks": f"{int(view.is_mask.sum()):,}",
         **({"nats per hidden token": f"{nats.mean():.4f}"} if len(nats) else {}),
     }
-    return Inspection(title_of(text), view, {**facts, **of_text}, sections)
+    return Inspection(title_of(text), view, {**facts, **text_facts}, sections)

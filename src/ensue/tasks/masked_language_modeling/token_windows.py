@@ -130,8 +130,8 @@ def mask_probabilities(
             ids, mask = _frame(coder, [texts[index] for index in batch], device_of(model))
             masks = ids == coder.mask_id
             logits = model.logits(ids, masks, mask).double().index_fill(1, special, -torch.inf)
-            of_texts = torch.split(logits.softmax(1).cpu(), masks.sum(1).tolist())
-            probabilities |= dict(zip(batch, of_texts, strict=True))
+            by_text = torch.split(logits.softmax(1).cpu(), masks.sum(1).tolist())
+            probabilities |= dict(zip(batch, by_text, strict=True))
     return [probabilities[index] for index in range(len(texts))]
 
 

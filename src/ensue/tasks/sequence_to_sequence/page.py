@@ -214,8 +214,8 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
     if view.search is None:
         return []
     steps = max(len(candidate.ids) for candidate in view.search.candidates)
-    ended = [candidate for candidate in view.search.candidates if candidate.fate == "ends"]
-    ended.sort(key=lambda candidate: -_compute_score(candidate, search))
+    complete = [candidate for candidate in view.search.candidates if candidate.fate == "ends"]
+    complete.sort(key=lambda candidate: -_compute_score(candidate, search))
     content = {
         "width": search.width,
         "notes": [
@@ -223,8 +223,8 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
             cut(search.width, min(search.width, MAX_BEAMS), "beams", "best"),
         ],
         **_draw_search(list_boxes(view.search, search), view.search),
-        "ended": [(_compute_score(best, search), best, _join(best, view.search)) for best in ended[:MAX_ENDED]],
-        "ended_note": cut(len(ended), min(len(ended), MAX_ENDED), "outputs", "best"),
+        "ended": [(_compute_score(best, search), best, _join(best, view.search)) for best in complete[:MAX_ENDED]],
+        "ended_note": cut(len(complete), min(len(complete), MAX_ENDED), "outputs", "best"),
         "has_coverage": bool(search.coverage_penalty),
     }
     return [Section("The search", "tasks/sequence_to_sequence/search.html", content)]
@@ -232,22 +232,22 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
 
 def list_boxes(recorded: RecordedSearch, search: BeamSearch) -> list[CandidateBox]:
     """Return the candidates to draw, by length and probability: the beam, and the best candidates out of the beam."""
-    best, drawn = recorded.hypotheses[0], list[CandidateBox]()
+    best, boxes = recorded.hypotheses[0], list[CandidateBox]()
     candidates = sorted(recorded.candidates, key=lambda candidate: -candidate.log_probability)
-    ended = [candidate for candidate in recorded.candidates if candidate.fate == "ends"]
-    output = (*best.ids, *(candidate.ids[-1] for candidate in ended if candidate.ids[:-1] == best.ids))
-    scores = sorted((_compute_score(candidate, search) for candidate in ended), reverse=True)
+    complete = [candidate for candidate in recorded.candidates if candidate.fate == "ends"]
+    output = (*best.ids, *(candidate.ids[-1] for candidate in complete if candidate.ids[:-1] == best.ids))
+    scores = sorted((_compute_score(candidate, search) for candidate in complete), reverse=True)
     for length in range(1, MAX_STEPS + 1):
-        of_length = [candidate for candidate in candidates if len(candidate.ids) == length]
-        beam = [candidate for candidate in of_length if candidate.fate != "is left out"]
-        dropped = [candidate for candidate in of_length if candidate.fate == "is left out"][:MAX_DROPPED]
+        same_length = [candidate for candidate in candidates if len(candidate.ids) == length]
+        beam = [candidate for candidate in same_length if candidate.fate != "is left out"]
+        dropped = [candidate for candidate in same_length if candidate.fate == "is left out"][:MAX_DROPPED]
         for row, candidate in enumerate(beam[:MAX_BEAMS]):
             reason = _explain_fate(candidate, recorded, search, scores)
-            drawn.append(CandidateBox(candidate, row, candidate.ids == output[:length], reason))
+            boxes.append(CandidateBox(candidate, row, candidate.ids == output[:length], reason))
         for row, candidate in enumerate(dropped, start=len(beam[:MAX_BEAMS])):
             reason = f"out of the beam, whose last hypothesis has log p = {plain(beam[-1].log_probability, 4)}"
-            drawn.append(CandidateBox(candidate, row, False, reason))
-    return drawn
+            boxes.append(CandidateBox(candidate, row, False, reason))
+    return boxes
 
 
 def _explain_fate(candidate: Candidate, recorded: RecordedSearch, search: BeamSearch, scores: Sequence[float]) -> str:
@@ -268,14 +268,14 @@ def _compute_score(candidate: Candidate, search: BeamSearch) -> float:
     return candidate.log_probability / math.pow(len(candidate.ids), search.length_penalty)
 
 
-def _draw_search(drawn: list[CandidateBox], recorded: RecordedSearch) -> dict[str, Any]:
+def _draw_search(boxes: list[CandidateBox], recorded: RecordedSearch) -> dict[str, Any]:
     """Return the values of the drawing: lines from parents to their continuations, boxes and sizes."""
-    drawn = sorted(drawn, key=lambda box: box.is_best)
-    parents = {box.candidate.ids: box for box in drawn if box.candidate.fate == "goes on"}
+    boxes = sorted(boxes, key=lambda box: box.is_best)
+    parents = {box.candidate.ids: box for box in boxes if box.candidate.fate == "goes on"}
     return {
-        "edges": [(parents[above], box) for box in drawn if (above := box.candidate.ids[:-1]) in parents],
-        "nodes": [(box, recorded.symbols[box.candidate.ids[-1]], _join(box.candidate, recorded)) for box in drawn],
-        "size": (COLUMN_PIXELS + max(box.corner[0] for box in drawn), ROW_PIXELS + max(box.corner[1] for box in drawn)),
+        "edges": [(parents[above], box) for box in boxes if (above := box.candidate.ids[:-1]) in parents],
+        "nodes": [(box, recorded.symbols[box.candidate.ids[-1]], _join(box.candidate, recorded)) for box in boxes],
+        "size": (COLUMN_PIXELS + max(box.corner[0] for box in boxes), ROW_PIXELS + max(box.corner[1] for box in boxes)),
         "box": BOX_PIXELS,
         "gap": COLUMN_PIXELS - BOX_PIXELS[0],
     }

@@ -138,13 +138,13 @@ def output_fields(
     values = _read_decoder(decoder, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
     scores = values.log_probabilities
     best = scores.topk(min(MAX_OPTIONS, scores.shape[1]), dim=1)
-    chosen = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
+    log_probabilities = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
     options = [
         [TokenOption(symbol(id), float(np.exp(log_p))) for id, log_p in zip(*row, strict=True) if log_p > -np.inf]
         for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     fields = {
-        "output": tuple(map(symbol, ids)), "log_probabilities": chosen, "options": options,
+        "output": tuple(map(symbol, ids)), "log_probabilities": log_probabilities, "options": options,
         "alignments": values.alignments, "copying": None,
     }  # fmt: skip
     return fields, values

@@ -223,8 +223,8 @@ class Writer(Predictor, Generic[ItemT]):
 
     def written(self, items: Sequence[ItemT]) -> list[Output]:
         """Return the outputs of sources, through all adapters. The output of an empty source is empty."""
-        texts = [[*self.texts_of(item)] for item in items]
-        if empty := {number for number, of_item in enumerate(texts) if of_item and not "".join(of_item).strip()}:
+        item_texts = [[*self.texts_of(item)] for item in items]
+        if empty := {number for number, texts in enumerate(item_texts) if texts and not "".join(texts).strip()}:
             others = [item for number, item in enumerate(items) if number not in empty]
             outputs = iter(self.written(others) if others else ())
             return [Output("", 0.0, 0.0) if number in empty else next(outputs) for number, _ in enumerate(items)]
@@ -256,8 +256,8 @@ class Writer(Predictor, Generic[ItemT]):
             sources, targets = self.encoded(chunk)
             nats = np.zeros(len(chunk))
             begin_id = self.target.begin_id
-            for rows, of_tokens in sequences.mean_surprisals(self.models, sources, targets, begin_id=begin_id):
-                nats[rows] = of_tokens.double().sum(1).cpu().numpy()
+            for rows, token_nats in sequences.mean_surprisals(self.models, sources, targets, begin_id=begin_id):
+                nats[rows] = token_nats.double().sum(1).cpu().numpy()
             for (item, target), total, tokens in zip(chunk, nats, targets.lengths, strict=True):
                 yield item, target, float(total), int(tokens)
 
@@ -288,7 +288,7 @@ class Writer(Predictor, Generic[ItemT]):
 
     def _choose_tokenization(self, references: Sequence[Sequence[str]]) -> str:
         """Return sacrebleu's tokenization: "char" if most texts have no spaces, "none" for words, else "13a"."""
-        texts = [reference for of_source in references for reference in of_source]
+        texts = [reference for source_references in references for reference in source_references]
         if are_unsplit(texts) or 2 * sum(" " in text for text in texts) < len(texts):
             return "char"
         return "none" if self.target.tokenizer.kind == "words" else "13a"
@@ -321,10 +321,10 @@ def output_lines(
     score and the text. Otherwise a line is a text.
     """
     chunks = ([pair] for pair in source) if is_interactive else [source]
-    chosen = shard.chunks(lambda: sequences.in_chunks(source))
-    n_best, number = writer.search.n_best, chosen.start * sequences.CHUNK_SOURCES
+    chunk_range = shard.chunks(lambda: sequences.in_chunks(source))
+    n_best, number = writer.search.n_best, chunk_range.start * sequences.CHUNK_SOURCES
     for chunk in chunks:
-        answers = writer.answers(chunk, chosen)
+        answers = writer.answers(chunk, chunk_range)
         if aligner is not None:
             objects = outputs_json(answers, aligner, n_best=n_best)
             yield from (json.dumps(content, ensure_ascii=False) + "\n" for content in objects)

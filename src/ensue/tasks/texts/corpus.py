@@ -229,9 +229,9 @@ class CorpusJob(Job[ModelT]):
     def notes_on_origin(self) -> Iterator[str]:
         """Yield a remark on the symbols whose vectors come from another run."""
         for origin in self.origins:
-            size, known = len(self._rows), int((self._rows >= 0).sum())
-            note = "" if known == size else ", other symbols begin at the mean"
-            yield f"begins from {origin.path}: {known:,} of {size:,} symbols have vectors of that run{note}"
+            size, num_known = len(self._rows), int((self._rows >= 0).sum())
+            note = "" if num_known == size else ", other symbols begin at the mean"
+            yield f"begins from {origin.path}: {num_known:,} of {size:,} symbols have vectors of that run{note}"
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:

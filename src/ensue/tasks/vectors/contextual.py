@@ -254,10 +254,10 @@ class LayeredPipeline(ContextualPipeline):
         windows = [w for index, text in enumerate(texts) if (n := len(text.ids)) for w in framing.windows(n, index)]
         num_framing = len(framing.begin) + len(framing.end)
         for batch in batches_by_length(windows, [window.size + num_framing for window in windows], MAX_CALL_TOKENS):
-            of_windows = _read_windows(reader, [texts[window.text].ids[window.begin : window.end] for window in batch])
-            for window, vectors in zip(batch, of_windows, strict=True):
-                used = slice(window.first - window.begin, window.last - window.begin)
-                outputs[window.text][:, window.first : window.last] = vectors[:, used]
+            ids = [texts[window.text].ids[window.begin : window.end] for window in batch]
+            for window, vectors in zip(batch, _read_windows(reader, ids), strict=True):
+                used_positions = slice(window.first - window.begin, window.last - window.begin)
+                outputs[window.text][:, window.first : window.last] = vectors[:, used_positions]
         pairs = zip(outputs, texts, strict=True)
         return [pool_words(vectors[:, ~text.is_gap], text.counts, pool) for vectors, text in pairs]
 

@@ -50,9 +50,9 @@ class TeacherAnswer(NamedTuple):
     probabilities: Sequence[Distribution]
 
 
-def read_teacher_answers(path: str | Path, *, of_words: bool = False) -> Iterator[TeacherAnswer]:
-    """Yield the answers of a file of JSON lines. `of_words` is whether each word of a sentence has a distribution."""
-    expected = EXPECTED_WORDS if of_words else EXPECTED
+def read_teacher_answers(path: str | Path, *, by_word: bool = False) -> Iterator[TeacherAnswer]:
+    """Yield the answers of a file of JSON lines. `by_word` is whether each word of a sentence has a distribution."""
+    expected = EXPECTED_WORDS if by_word else EXPECTED
     for number, line in Lines.of(Path(path)):
         if is_blank(line):
             continue
@@ -61,16 +61,16 @@ def read_teacher_answers(path: str | Path, *, of_words: bool = False) -> Iterato
         except ParseError as error:
             raise DataError(str(error), path, number) from None
         record = record if isinstance(record, dict) else {}
-        rows: Any = record.get("probabilities") if of_words else [record.get("probabilities")]
-        if of_words:
+        rows: Any = record.get("probabilities") if by_word else [record.get("probabilities")]
+        if by_word:
             texts = record.get("tokens")
         elif "text1" in record:
             texts = [record["text1"], record.get("text2")]
         else:
             texts = record.get("texts", record.get("text"))
-        texts = tuple(texts) if isinstance(texts, list) else (None if of_words else texts,)
+        texts = tuple(texts) if isinstance(texts, list) else (None if by_word else texts,)
         is_valid = all(map(_is_text, texts)) and isinstance(rows, list)
-        if not is_valid or not (len(rows) == len(texts) if of_words else 1 <= len(texts) <= 2):
+        if not is_valid or not (len(rows) == len(texts) if by_word else 1 <= len(texts) <= 2):
             raise DataError(expected, path, number)
         yield TeacherAnswer(texts, [_check_distribution(row, expected, path, number) for row in rows])
 
@@ -92,9 +92,9 @@ def _check_distribution(row: Any, expected: str, path: str | Path, line: int) ->
 class TeacherLabels:
     """The mean probabilities of labels for each text of a file. `key` maps an answer of the teacher to its text."""
 
-    def __init__(self, path: str, key: Callable[[TeacherAnswer], Hashable], *, of_words: bool = False) -> None:
+    def __init__(self, path: str, key: Callable[[TeacherAnswer], Hashable], *, by_word: bool = False) -> None:
         by_text: dict[Hashable, list[Sequence[Distribution]]] = {}
-        for answer in read_teacher_answers(path, of_words=of_words):
+        for answer in read_teacher_answers(path, by_word=by_word):
             by_text.setdefault(key(answer), []).append(answer.probabilities)
         self.path = path
         self.means = {text: list(map(_average, zip(*rows, strict=True))) for text, rows in by_text.items()}

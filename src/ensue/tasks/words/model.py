@@ -141,8 +141,8 @@ class ExtendedModel:
     def lexicon(self, new: Lexicon) -> Lexicon:
         """Return the lexicon of the run, with the new words of another lexicon appended."""
         lexicon: Lexicon = copy(self.origin.run.parts.lexicon)
-        known = lexicon.words
-        lexicon.words = Vocabulary([*known.symbols, *(word for word in new.words.symbols if word not in known.ids)])
+        words = lexicon.words
+        lexicon.words = Vocabulary([*words.symbols, *(word for word in new.words.symbols if word not in words.ids)])
         return lexicon
 
     def labels(self, new: Any) -> Any:
@@ -164,7 +164,7 @@ class ExtendedModel:
         """Copy all weights of the run; rows of labels are matched by name. Return masks as in `Job.inherited`."""
         origin = self.origin.run.model(torch.device("cpu"))
         origin_rows = torch.from_numpy(shared_rows(labels.symbols, self.origin.run.parts.labels.symbols))
-        known, inherited = origin_rows >= 0, dict[str, Tensor | None]()
+        is_known, inherited = origin_rows >= 0, dict[str, Tensor | None]()
         if getattr(model, "bag", None) is not None:
             inherited |= _inherit_bag(model.bag, origin.bag, origin_rows)
         for name, parameter, source in paired_parameters(model, origin):
@@ -173,28 +173,28 @@ class ExtendedModel:
             if not name.startswith(model.label_prefix):
                 inherited[name] = copy_rows(parameter, source)
             elif parameter.requires_grad:
-                rows, inherited[name] = source[origin_rows[known]], known
+                rows, inherited[name] = source[origin_rows[is_known]], is_known
                 if name.endswith("transitions"):
-                    parameter[known.nonzero(), known.nonzero().T] = rows[:, origin_rows[known]]
+                    parameter[is_known.nonzero(), is_known.nonzero().T] = rows[:, origin_rows[is_known]]
                 else:
-                    parameter[known] = rows
+                    parameter[is_known] = rows
         return inherited
 
 
 def _inherit_bag(bag: NgramBag, origin: NgramBag, origin_rows: Tensor) -> dict[str, Tensor | None]:
     """Copy the weights of n-grams and labels that both bags have."""
-    known = origin_rows >= 0
+    is_known = origin_rows >= 0
     rows, old_rows = (torch.arange(b.num_rows) if b.place is None else b.place.long() for b in (bag, origin))
     is_shared = (rows > 0) & (old_rows > 0)
     new = bag.weight.new_zeros(len(bag.weight), len(origin.bias))
     new[rows[is_shared]] = origin.weight[old_rows[is_shared]]
-    bag.weight[:, known] = new[:, origin_rows[known]]
-    bag.bias[known] = origin.bias[origin_rows[known]]
+    bag.weight[:, is_known] = new[:, origin_rows[is_known]]
+    bag.bias[is_known] = origin.bias[origin_rows[is_known]]
     if isinstance(bag, PairBag) and isinstance(origin, PairBag):
-        bag.overlap[:, known] = origin.overlap[:, origin_rows[known]]
+        bag.overlap[:, is_known] = origin.overlap[:, origin_rows[is_known]]
     inherited = torch.zeros(len(bag.weight), dtype=torch.bool)
     inherited[rows[is_shared]] = True
-    return {"bag.weight": inherited, "bag.bias": known}
+    return {"bag.weight": inherited, "bag.bias": is_known}
 
 
 class ContextualConfig(Config):
@@ -285,12 +285,12 @@ def d_vectors(pretrained: Tensor | None) -> int:
 
 def with_vectors(parts: PartsT, run: RunDirectory, path: str) -> PartsT:
     """Return the parts of a resumed run. Before its first checkpoint, pretrained vectors are read from `path`."""
-    table, known = parts.pretrained, parts.lexicon.vectors
-    if table is None or known is None or complete_checkpoints(run.checkpoints):
+    table, vocabulary = parts.pretrained, parts.lexicon.vectors
+    if table is None or vocabulary is None or complete_checkpoints(run.checkpoints):
         return parts
     recipe, num_extra = cast("WordsRecipe", run.recipe), parts.lexicon.kept_vectors
-    data_words = known.symbols[: len(known) - num_extra]
+    data_words = vocabulary.symbols[: len(vocabulary) - num_extra]
     words, vectors, _ = pretrained_vectors(path, data_words, recipe.features.kept_vectors if num_extra else 0)
-    if (UNKNOWN, *words) != known.symbols or vectors.shape != table.shape:
+    if (UNKNOWN, *words) != vocabulary.symbols or vectors.shape != table.shape:
         raise RunError(f"{run.path}: {path} has changed since this run began; choose another --out")
     return replace(parts, pretrained=vectors)

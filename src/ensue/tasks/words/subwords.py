@@ -87,11 +87,11 @@ class SubwordReader:
     def batch(self, rows: Sequence[Sequence[Sequence[Ids]]], device: torch.device) -> Subwords:
         """Return the batch of rows. A row has one or two texts, and a text is a list of the subwords of its words."""
         windows_of_rows = [self._split_windows(texts) for texts in rows]
-        windows = [window for of_row in windows_of_rows for window in of_row]
+        windows = [window for row_windows in windows_of_rows for window in row_windows]
         extra = int(self.has_text_vector)
         counts = np.array([sum(map(len, texts)) + extra for texts in rows])
         num_slots = int(counts.max(initial=0))
-        window_rows = np.repeat(np.arange(len(rows)), [len(of_row) for of_row in windows_of_rows])
+        window_rows = np.repeat(np.arange(len(rows)), [len(row_windows) for row_windows in windows_of_rows])
         lengths = np.array([len(window.ids) for window in windows], np.int64)
         width = int(lengths.max(initial=0))
         mask, slot_mask = np.arange(width) < lengths[:, None], np.arange(num_slots) < counts[:, None]
