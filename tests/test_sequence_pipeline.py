@@ -99,7 +99,7 @@ def test_an_ensemble_decides_by_the_mean_of_probabilities(pipeline: SequencePipe
     with torch.no_grad():
         for parameter in other.model.parameters():
             parameter.mul_(0.5)
-    sources, targets = pipeline.encoded([(Pair(("the cat",)), "die Katze")])
+    sources, targets = pipeline.encode([(Pair(("the cat",)), "die Katze")])
     begin_id, rows = pipeline.target.begin_id, Sources(sources.rows)
     both = [next(mean_surprisals([each.model], rows, targets, begin_id=begin_id))[1] for each in (pipeline, other)]
     expected = -((-both[0]).exp() + (-both[1]).exp()).div(2).log().sum()

@@ -7,7 +7,7 @@ import torch
 from ensue.errors import EnsueError
 from ensue.tasks.classification import view as classifying
 from ensue.tasks.classification.pipeline import ClassificationPipeline
-from ensue.tasks.classification.view import ClassifierView, groups_of
+from ensue.tasks.classification.view import ClassifierView, group_words
 from ensue.text.labels import Classes
 from inspection.small import LSTM, TRANSFORMER, classifier
 from training.tiny import some_slow
@@ -104,8 +104,8 @@ def test_what_the_poolings_pick_gives_what_they_give(data: dict) -> None:  # typ
 
 
 def test_long_texts_are_occluded_a_few_words_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert groups_of(3) == [range(0, 1), range(1, 2), range(2, 3)]
-    groups = groups_of(2_000)
+    assert group_words(3) == [range(0, 1), range(1, 2), range(2, 3)]
+    groups = group_words(2_000)
     assert [place for group in groups for place in group] == list(range(2_000))
     assert len(groups) * 2_000 <= classifying.MAX_VARIANT_WORDS
     monkeypatch.setattr(classifying, "MAX_VARIANT_WORDS", 21)

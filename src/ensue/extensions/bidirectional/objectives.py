@@ -361,7 +361,7 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         self.reader = WordReader(self.corpus.tokenizer, recipe.words)
         self.text, train, self.objective = self._index_text(self.corpus.train), recipe.train, build_objective(recipe)
         sizes = {"batch_size": train.batch_size, "segment_length": train.segment_length}
-        valid = None if self.corpus.valid is None else self.encoded(self.corpus.valid)
+        valid = None if self.corpus.valid is None else self.encode(self.corpus.valid)
         self.task = self.objective.task(
             (Segments if train.carry_state else Blocks)(self.text.tokens, **sizes, seed=train.seed),
             BatchConverter(self.text, self.reader), self.counts, reset_state=train.reset_state, valid=valid
@@ -378,7 +378,7 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
     def text_tokenizer(self) -> WordTokenizer:
         return self.words
 
-    def encoded(self, data: TokenFile) -> Callable[[BidirectionalModel], Scores]:
+    def encode(self, data: TokenFile) -> Callable[[BidirectionalModel], Scores]:
         return partial(self.objective.score, text=self._index_text(data), reader=self.reader)
 
     def _index_text(self, tokens: TokenFile) -> WordText:

@@ -242,4 +242,4 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
 
     def __repr__(self) -> str:
         words = f"{self.tokenizer.vocabulary_size:,} words"
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", words)
+        return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", words)

@@ -36,7 +36,7 @@ from ensue.tasks.classification.job import ClassificationJob
 from ensue.tasks.classification.page import labels_section
 from ensue.tasks.classification.pipeline import Classified, ThresholdMixin
 from ensue.tasks.classification.task import ScoredLabels, probabilities_of, tally_of
-from ensue.tasks.classification.view import attention_weights, integrated_of, log_odds, maxima_of
+from ensue.tasks.classification.view import attention_weights, integrate_gradients, log_odds, max_shares
 from ensue.tasks.contract.description import ClassOutput, ModelDescription
 from ensue.text.labels import Classes
 
@@ -58,7 +58,7 @@ class ClassifiedSeriesData(LabeledSeriesData):
         """Return the parts of a new model."""
         return FrameClassifierParts(self.statistics(), labels)
 
-    def encoded(self, data: LabeledSeries, parts: "FrameClassifierParts") -> "ClassifiedFrames":
+    def encode(self, data: LabeledSeries, parts: "FrameClassifierParts") -> "ClassifiedFrames":
         """Return the series as input for the model."""
         return ClassifiedFrames(data.rows, data.labels)
 
@@ -215,11 +215,11 @@ def view_series(model: Classifier, series: SeriesView) -> FrameClassifierView:
     label = int(probabilities.argmax())
     gradients = _compute_gradients(model, reading, label)
     is_long = len(series.frames) > MAX_INTEGRATED_FRAMES
-    integrated = None if is_long else integrated_of(model, reading, [pooled], 0, label)
+    integrated = None if is_long else integrate_gradients(model, reading, [pooled], 0, label)
     with torch.inference_mode():
         return FrameClassifierView(
             **vars(series), label=label, probabilities=probabilities.cpu().numpy(), gradients=gradients,
-            integrated=integrated, attention=attention_weights(model, reading), maxima=maxima_of(model, reading),
+            integrated=integrated, attention=attention_weights(model, reading), maxima=max_shares(model, reading),
             traces=traces_of(model.layers, reading.x), heads=attention_of(model.layers, reading.x),
         )  # fmt: skip
 

@@ -64,7 +64,7 @@ class TaggedSeriesData(LabeledSeriesData):
         """Return the parts of a new model."""
         return FrameTaggerParts(self.statistics(), labels)
 
-    def encoded(self, data: LabeledSeries, parts: "FrameTaggerParts") -> "TaggedFrames":
+    def encode(self, data: LabeledSeries, parts: "FrameTaggerParts") -> "TaggedFrames":
         """Return the series as input for the model."""
         return TaggedFrames(data.rows, data.labels)
 
@@ -227,7 +227,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"
-        return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
+        return self._format_repr(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
 
 
 def _tag(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:

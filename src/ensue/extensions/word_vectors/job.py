@@ -71,7 +71,7 @@ class WordVectorsJob(Job[Any]):
         (origin,) = self.origins
         return make_coder(source, origin, self.recipe)
 
-    def encoded(self, data: SelectableList[Judgment]) -> Callable[[Any], TaskScores]:
+    def encode(self, data: SelectableList[Judgment]) -> Callable[[Any], TaskScores]:
         return lambda model: build_word_table(model, self.parts.tokenizer, self.recipe.vectors).score(data)
 
     def _read_questions(self, location: str) -> SelectableList[Judgment] | None:

@@ -362,7 +362,7 @@ class WordVectorsPipeline(TextVectors):
         return np.zeros(self.table.vectors.shape[1], np.float32)
 
     def __repr__(self) -> str:
-        return self._described(self.kind, f"{len(self.words):,} words")
+        return self._format_repr(self.kind, f"{len(self.words):,} words")
 
 
 @dataclass(frozen=True)

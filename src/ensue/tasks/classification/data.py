@@ -167,7 +167,7 @@ class DocumentData(WordsData[Documents]):
         shapes, is_pair = self.contextual.shapes, self.num_texts == 2
         return classification.ClassifierParts(lexicon, vectors, labels, is_pair, contextual=shapes, tuned=self.tuned)
 
-    def encoded(self, documents: Documents, parts: classification.ClassifierParts) -> ClassifiedTexts:
+    def encode(self, documents: Documents, parts: classification.ClassifierParts) -> ClassifiedTexts:
         """Return the encoded texts, the input of the model."""
         texts = [EncodedTexts(parts.lexicon, texts).with_contextual(self.contextual) for texts in documents.texts]
         subwords = None if self.subwords is None else SubwordTexts(self.subwords, documents.texts)

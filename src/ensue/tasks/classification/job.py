@@ -42,8 +42,8 @@ class ClassificationJob(LabelsJob[Classifier]):
         super().__init__(recipe, data := self.data_class(recipe, run))
         self.is_new = run is None
         self.parts = data.parts(self._collect_labels(data)) if run is None else data.resumed_parts(run)
-        train = self.encoded(self.split.train)
-        valid = self.encoded(self.split.valid) if self.split.valid else None
+        train = self.encode(self.split.train)
+        valid = self.encode(self.split.valid) if self.split.valid else None
         labels, balanced = self.parts.labels, recipe.head.class_weights == "balanced"
         soft = data.soft_targets(labels)
         sizes, folds = recipe.train, self._assign_folds() if recipe.is_gradient_free else None

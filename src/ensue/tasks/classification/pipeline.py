@@ -286,7 +286,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         return describe(self, self.labels, self.recipe.data, DocumentData)
 
     def __repr__(self) -> str:
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
+        return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
 def _by_side(chunk: list[SplitDocument]) -> list[list[list[str]]]:

@@ -109,7 +109,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         targets, folds = torch.from_numpy(self.targets), torch.from_numpy(self.folds)
         with evaluating(model):
             dense: Any = None if model.head is None else (self._head_inputs(model), model.head[-1])
-            keys = () if model.bag is None else keys_of(self.train)
+            keys = () if model.bag is None else iterate_keys(self.train)
             solution = solve(
                 model.bag, keys, targets, folds, weights=self.weights, multiple=self.labels.multiple, dense=dense
             )
@@ -197,7 +197,7 @@ def weigh_ngrams(
         bag.weigh_by_idf(present.squeeze(1), len(labels), min_texts=min_texts, power=idf_power)
 
 
-def keys_of(texts: ClassifiedTexts) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
+def iterate_keys(texts: ClassifiedTexts) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
     """Yield batches of similar length: the indices (B,) of texts, and for each text of a pair the word keys (B, T)."""
     for rows in by_length(texts.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
         yield torch.from_numpy(rows), tuple(encoded.keys(rows) for encoded in texts.texts)
@@ -206,7 +206,7 @@ def keys_of(texts: ClassifiedTexts) -> Iterator[tuple[Tensor, tuple[Tensor, ...]
 def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_]) -> Tensor:
     """Return the number of texts (G, K) that have both an n-gram and a label, for the G rows of the bag."""
     counts, width = torch.zeros(bag.num_rows, labels.shape[1], dtype=torch.int32), labels.shape[1]
-    for indices, keys in keys_of(texts):
+    for indices, keys in iterate_keys(texts):
         rows, rows_of_ngrams = indices.numpy(), bag.ngrams(*keys)
         for label in np.flatnonzero(labels[rows].any(0)):
             cells = width * rows_of_ngrams[torch.from_numpy(labels[rows, label])].flatten() + label

@@ -65,7 +65,7 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
         readings = [read.reading() for read in texts]
         pooled = [model.pooled(reading.x, reading.keys, None, reading.subwords) for reading in readings]
         label = int(model.probabilities(model.logits_of(pooled))[0].argmax())
-    integrated = [integrated_of(model, reading, pooled, side, label) for side, reading in enumerate(readings)]
+    integrated = [integrate_gradients(model, reading, pooled, side, label) for side, reading in enumerate(readings)]
     with torch.inference_mode():
         logits = model.logits_of(pooled)
         probabilities = model.probabilities(logits)[0]
@@ -73,7 +73,7 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
             ClassifierView(
                 words=read.words, is_known=read.is_known(), label=label, probabilities=probabilities.cpu().numpy(),
                 contributions=_measure_contributions(model, read, pooled, side=side, logits=logits, label=label),
-                attention=attention_weights(model, reading), maxima=maxima_of(model, reading),
+                attention=attention_weights(model, reading), maxima=max_shares(model, reading),
                 traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
                 heads=[] if model.pooling is None else attention_of(model.layers, reading.x),
                 integrated=integrated[side],
@@ -82,7 +82,7 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
         )  # fmt: skip
 
 
-def integrated_of(
+def integrate_gradients(
     model: Classifier, reading: ReadFeatures, pooled: Sequence[Pooled], side: int, label: int
 ) -> Integrated | None:
     """Return the integrated gradients of the log-odds of the label for the words of the text at `side`."""
@@ -99,7 +99,7 @@ def integrated_of(
     return integrated_gradients(output, reading.x, rows=rows_together(model.layers, length))
 
 
-def groups_of(length: int) -> list[range]:
+def group_words(length: int) -> list[range]:
     """Return groups of words: single words, or larger groups for long texts (`MAX_VARIANT_WORDS`)."""
     size = max(1, -(-length * length // MAX_VARIANT_WORDS))
     return [range(start, min(start + size, length)) for start in range(0, length, size)]
@@ -108,7 +108,7 @@ def groups_of(length: int) -> list[range]:
 def _measure_contributions(
     model: Classifier, read: ReadWords, pooled: Sequence[Pooled], *, side: int, logits: Tensor, label: int
 ) -> list[Contribution]:
-    groups, contributions = groups_of(len(read)), list[Contribution]()
+    groups, contributions = group_words(len(read)), list[Contribution]()
     before = float(log_odds(model, logits, label)[0])
     rows = max(1, MAX_BATCH_WORDS // len(read))
     for start in range(0, len(groups), rows):
@@ -154,7 +154,7 @@ def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.fl
     return weights[word_slice]
 
 
-def maxima_of(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
+def max_shares(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
     """Return the share (T,) of features whose first maximum is at each word; None as in `ClassifierView`."""
     if _find_pooling(model, MaxPooling) is None or model.is_joint:
         return None

@@ -358,8 +358,8 @@ class LabelsJob(DataSetJob[ModelT, Any]):
                 notes.append(f"validation has no {listed(missing[::-1])}: no score measures these labels")
         return notes
 
-    def encoded(self, data: Any) -> Any:
-        return self.data_set.encoded(data, self.parts)
+    def encode(self, data: Any) -> Any:
+        return self.data_set.encode(data, self.parts)
 
     def label_counts(self, data: Any) -> Counter[str]:
         """Return the number of occurrences of each label in `data`, such as the training data."""

@@ -251,12 +251,12 @@ def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = N
     def leaf_tensor(leaf: Tensor) -> Tensor:
         return tensors[next(names)]
 
-    def shared(memory: Shared) -> Shared:
+    def share_memory(memory: Shared) -> Shared:
         content = Shared.of(map_state(leaf_tensor, memory.content))
         rows = torch.arange(count or content.num_texts, device=content.rows.device)
         return content if count is None else Shared(content.content, rows // max(1, count // max(1, content.num_texts)))
 
-    return map_state(leaf_tensor, like, shared=shared)
+    return map_state(leaf_tensor, like, shared=share_memory)
 
 
 def _iterate_leaves(state: State, path: str, dynamic: str | None = None) -> Iterator[tuple[str, Tensor, str | None]]:

@@ -174,9 +174,9 @@ class Job(ABC, Generic[ModelT]):
     def test(self, model: ModelT) -> TaskScores | None:
         """Return the scores on the test data; None without test data."""
         data = self.held_out("test")
-        return None if data is None else self.task.score(model, self.encoded(data))
+        return None if data is None else self.task.score(model, self.encode(data))
 
-    def encoded(self, data: Any) -> Any:
+    def encode(self, data: Any) -> Any:
         """Return held-out data as the argument of `Task.score`."""
         return data
 
@@ -198,7 +198,7 @@ class Job(ABC, Generic[ModelT]):
 
     def validate_on(self, data: Any) -> None:
         """Make `data` the data of later validations."""
-        self.task.valid = self.encoded(data)
+        self.task.valid = self.encode(data)
 
     def finish(self, run: RunDirectory, model: ModelT) -> None:
         """Write the files of a finished run that depend on the task, from the best weights `model`."""

@@ -173,7 +173,7 @@ class Pipeline(Shown, ABC):
             sections += scores_section(best[-1]["scores"], name) if best else []
         return [*sections, *([Section("", "inspection/card.html", {"card": run.card})] if run.card else [])]
 
-    def _described(self, *facts: str) -> str:
+    def _format_repr(self, *facts: str) -> str:
         """Return the `repr` from facts about the model, such as the name of its layers."""
         run = [] if self.run is None else [f"run={str(self.run)!r}"]
         return f"{type(self).__name__}({', '.join([*facts, *run])})"
@@ -234,7 +234,7 @@ class Predictor(Pipeline):
                 (answer,) = self.predict_json([text]) if as_json else self.predict([text])
             except EnsueError as error:
                 raise DataError(str(error), stream_name(location), number) from None
-            yield (json.dumps(answer, ensure_ascii=False) if as_json else self.line_of(text, answer)) + "\n"
+            yield (json.dumps(answer, ensure_ascii=False) if as_json else self.format_line(text, answer)) + "\n"
 
     def _open_source(self, location: str, *, format: str | None, encoding: str, is_labeled: bool = False) -> Any:
         if not is_stream(location):
@@ -242,6 +242,6 @@ class Predictor(Pipeline):
         format = format or (self.terminal_format if is_typed(location) and not is_labeled else None)
         return self.source(stream_lines(location, encoding), format=format, is_labeled=is_labeled)
 
-    def line_of(self, text: str, answer: Any) -> str:
+    def format_line(self, text: str, answer: Any) -> str:
         """Return the line of `ensue predict` for a text and its prediction."""
         return f"{text}\t{answer}"

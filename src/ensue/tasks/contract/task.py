@@ -126,7 +126,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
     """The metric for selecting the best checkpoint, a key of `TaskScores.as_json`."""
     less_is_better = False
     valid: Any = None
-    """The validation data, as `Job.encoded` returns them; None without such data."""
+    """The validation data, as `Job.encode` returns them; None without such data."""
 
     @abstractmethod
     def batch(self, step: int, device: torch.device) -> BatchT:

@@ -413,7 +413,7 @@ class SentenceData(WordsData[Sentences]):
         lexicon, vectors = self.lexicon(self.recipe, train.texts.words.counts(), columns=columns)
         return TaggerParts(lexicon, vectors, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
-    def encoded(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
+    def encode(self, sentences: Sentences, parts: TaggerParts) -> LabeledTexts:
         """Return the encoded sentences, the input of the model."""
         values = {name: column.words for name, column in sentences.input_columns.items()}
         encoded = EncodedTexts(parts.lexicon, sentences.texts, values)

@@ -34,8 +34,8 @@ class LabelingJob(LabelsJob[Tagger]):
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
         super().__init__(recipe, data := self.data_class(recipe, run))
         self.parts = data.parts(data.labels()) if run is None else data.resumed_parts(run)
-        valid = self.encoded(self.split.valid) if self.split.valid else None
-        train = self.encoded(self.split.train)
+        valid = self.encode(self.split.valid) if self.split.valid else None
+        train = self.encode(self.split.train)
         soft = data.soft_targets(self.parts.labels)
         folds, num_words = None, len(self.split.train.texts.words) if recipe.is_gradient_free else 0
         if num_words > MAX_SOLVED_WORDS:

@@ -338,7 +338,7 @@ class LabelingPipeline(WordPipeline):
             texts = [[word for sentence in passage for word in sentence.words] for passage in passages]
         candidates = (sentence.words for sentence in chunk if max(map(len, sentence.words), default=0) > MAX_SPLIT)
         unsplit = sum(count_without_blanks(word) > MAX_SPLIT for text in candidates for word in text)
-        self.reader.lacking.add(UNSPLIT, unsplit, len(words.values))
+        self.reader.unknown_counts.add(UNSPLIT, unsplit, len(words.values))
         contextual = self.contextual.vectors_on_demand(texts) if self.contextual.origins else ()
         subwords = None if self.subwords is None else self.subwords.texts(texts)
         if len(chunk) == 1 and len(chunk[0].words):
@@ -416,10 +416,10 @@ class LabelingPipeline(WordPipeline):
                 column.extend(sentence.column(name) if sentence.words else ())
             ids = self.reader.lexicon.encode_column(name, column.values)[column.ids]
             predicate = f'have a value of the column "{name}" that the training data do not have'
-            self.reader.lacking.add(predicate, int(np.count_nonzero(ids == 0)), len(ids))
+            self.reader.unknown_counts.add(predicate, int(np.count_nonzero(ids == 0)), len(ids))
             values.append(Ragged(ids, words.starts))
         return values
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"
-        return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
+        return self._format_repr(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))

@@ -277,14 +277,14 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
 def encode_tags(data: Any, labels: TaggerLabels, key: str) -> Ragged:
     """Return the ids of the tags of all sentences. With a cache `key` they are in a memory-mapped file."""
 
-    def encoded() -> CachedColumns:
+    def encode() -> CachedColumns:
         ids = Numbers("i")
         for chunk in batched(zip(data.labels, data.words, strict=True), CHUNK_SENTENCES):
             tags = [tag for names, words in chunk for tag in labels.encode(names, words)]
             ids.add(np.array(tags, np.int32).ravel())
         return CachedColumns({"train": Columns({"tags": ids})}, {})
 
-    columns = (cache_columns(["tags", key, labels.to_json()], encoded) if key else encoded()).splits["train"]
+    columns = (cache_columns(["tags", key, labels.to_json()], encode) if key else encode()).splits["train"]
     assert columns is not None
     tags, sentences = columns.columns["tags"], data.passages.sentences
     values = tags.array if isinstance(labels, Labels) else tags.array.reshape(-1, len(labels.learned))

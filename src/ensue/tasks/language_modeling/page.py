@@ -65,7 +65,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, toke
     def log_probability(h: Tensor) -> Tensor:
         return -model.head.nats(h[:, -1], target.expand(len(h)))
 
-    def integrated(last: int) -> Integrated:
+    def integrate(last: int) -> Integrated:
         before = _read_state(model, x[:, :-last])
 
         def output(x: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, toke
     gradients, state_gradients = gradients_of(model.layers, x[:, -num_before:], log_probability, state)
     products = (gradients * x[0, -num_before:].double().cpu().numpy()).sum(1)
     for last in dict.fromkeys(min(num_before, count) for count in INTEGRATED_TOKENS):
-        attribution = integrated(last)
+        attribution = integrate(last)
         if attribution.is_exact:
             break
     norms = np.linalg.norm(gradients, axis=1)

@@ -256,7 +256,7 @@ class LanguagePipeline(LayeredPipeline, ScoringPipeline):
     def __repr__(self) -> str:
         encoder = [self.encoder] if self.encoder else []
         tokens = f"{self.tokenizer.kind} ({self.tokenizer.vocabulary_size:,})"
-        return self._described(*encoder, f"{self.num_parameters:,} parameters", tokens)
+        return self._format_repr(*encoder, f"{self.num_parameters:,} parameters", tokens)
 
 
 def _run_model(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:

@@ -47,14 +47,14 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         self.read_corpus(recipe, run)
         coder, corpus = self.parts.coder, self.corpus
         self.masking = masked.masking_of(recipe, coder)
-        valid = None if corpus.valid is None else self.encoded(corpus.valid)
+        valid = None if corpus.valid is None else self.encode(corpus.valid)
         examples = masked.examples_of(recipe, corpus.train, coder, recipe.data.train, are_scored=False)
         self.task = masked.MaskedLanguageModeling(
             examples, self.masking, batch_size=recipe.train.batch_size, block_tokens=recipe.block_tokens, valid=valid,
             sample=lambda model, seed: masked.predict_sample(model, coder, corpus.valid or corpus.train, seed=seed),
         )  # fmt: skip
 
-    def encoded(self, data: TokenFile) -> partial[MaskedScores]:
+    def encode(self, data: TokenFile) -> partial[MaskedScores]:
         table = self.recipe.data
         path = table.test if data is self.corpus.test else table.valid or table.train
         examples = masked.examples_of(self.recipe, data, self.parts.coder, path, are_scored=True)
@@ -125,7 +125,7 @@ class SentenceVectorsJob(CorpusJob[MaskedLanguageModel]):
 
     draw = Job.draw  # draws pairs; `CorpusJob.draw` draws a passage of a text
 
-    def encoded(self, data: SelectableList[Judgment] | Pairs) -> Callable[[MaskedLanguageModel], TaskScores]:
+    def encode(self, data: SelectableList[Judgment] | Pairs) -> Callable[[MaskedLanguageModel], TaskScores]:
         def score(model: MaskedLanguageModel) -> TaskScores:
             pipeline = SentenceVectorsPipeline(model, self.parts.coder, self.recipe)
             return pipeline.partner_accuracy(data) if isinstance(data, Pairs) else pipeline.similarity_scores(data)

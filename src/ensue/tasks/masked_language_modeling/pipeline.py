@@ -174,7 +174,7 @@ class MaskedVectors(contextual.ContextualPipeline, contextual.TextVectors):
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
+        return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
 
 
 class SentenceVectorsPipeline(MaskedVectors):
@@ -232,7 +232,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
         )
         return FilledText(self.coder.filled(pieces, ids[:, 0].tolist()), masks)
 
-    def line_of(self, text: str, answer: FilledText) -> str:
+    def format_line(self, text: str, answer: FilledText) -> str:
         return answer.text
 
     def inspect(self, text: str) -> Inspection:

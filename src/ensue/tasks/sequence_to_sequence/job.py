@@ -61,10 +61,10 @@ class SequenceToSequenceJob(Job[TextModel]):
         sequences.search_of(recipe.search, coder.target)  # raises EnsueError for invalid settings before the encoding
         key = ["pairs", self.fingerprint, coder.to_json(), sequences.max_lengths(recipe), bool(self.contextual.origins)]
         self.split = split = Split.cached(Columns, data, key, lambda: self._encode_split(read()))
-        train = self.encoded(split.train)
+        train = self.encode(split.train)
         self.left_out, self.ratio = split.facts["left_out"], split.facts["ratio"]
         self.valid_pairs: Sequence[Pair] = Pairs() if split.valid is None else stored_pairs(split.valid)
-        valid = None if split.valid is None else self.encoded(split.valid)
+        valid = None if split.valid is None else self.encode(split.valid)
         self.task = sequences.SequenceToSequence(
             train, valid, begin_id=coder.target.begin_id, sizes=recipe.train, sampler=self._sample_outputs
         )
@@ -147,7 +147,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         columns = {"sources": sources, "targets": targets}
         return Columns({**columns, "words": words} if self.contextual.origins else columns)
 
-    def encoded(self, data: Columns) -> sequences.EncodedPairs:
+    def encode(self, data: Columns) -> sequences.EncodedPairs:
         words = data.columns.get("words")
         layers = () if words is None else self.contextual.lazy_vectors(words.ragged, words.words.values)
         return self._join_sides(data, layers)

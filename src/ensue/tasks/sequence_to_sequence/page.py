@@ -150,7 +150,7 @@ def inspect_output(
         check_type("the target", target, str, "a string")
         search, text, ids = None, target, targets[0].tolist()
         _check_length("target", len(ids))
-        writer.encoded([(Pair(columns), target)])  # raises DataError for a target that is too long
+        writer.encode([(Pair(columns), target)])  # raises DataError for a target that is too long
     if not ids:
         raise EnsueError("nothing to inspect: the output has no tokens")
     view = view_output(writer.models, coder, columns, sources, ids, text=text, search=search)

@@ -130,7 +130,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     def sources(self, pairs: Sequence[Pair]) -> sequences.Sources:
         return self._encode([(pair, []) for pair in pairs])[0]
 
-    def encoded(self, pairs: Sequence[tuple[Pair, str]]) -> tuple[sequences.Sources, Ragged]:
+    def encode(self, pairs: Sequence[tuple[Pair, str]]) -> tuple[sequences.Sources, Ragged]:
         sources, targets = self._encode([(pair, [target]) for pair, target in pairs])
         return sources, Ragged.of(targets)
 
@@ -147,7 +147,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
     def texts_of(self, pair: Pair) -> Sequence[str]:
         return pair.sources
 
-    def decoded(self, ids: Sequence[int], item: Pair) -> str:
+    def decode(self, ids: Sequence[int], item: Pair) -> str:
         return self.coder.decode(ids, item.sources)
 
     def inspect(self, source: str | Sequence[str], target: str | None = None) -> Inspection:
@@ -215,7 +215,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.source.vocabulary_size:,} → {self.coder.target.vocabulary_size:,} symbols"
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
+        return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
 
 
 def _make_pair(source: str | Sequence[str]) -> Pair:

@@ -140,7 +140,7 @@ class WriterAdapter(ABC):
         return item
 
     @abstractmethod
-    def written(self, writer: Any, items: Sequence[Any]) -> list[Output]:
+    def write_outputs(self, writer: Any, items: Sequence[Any]) -> list[Output]:
         """Return the outputs of sources; `writer` is the writer without this adapter."""
 
     def warning(self) -> str:
@@ -180,14 +180,14 @@ class Writer(Predictor, Generic[ItemT]):
         """Return the encoded sources. Raise DataError for a source that is too long."""
 
     @abstractmethod
-    def encoded(self, items: Sequence[tuple[ItemT, str]]) -> tuple[Sources, Ragged]:
+    def encode(self, items: Sequence[tuple[ItemT, str]]) -> tuple[Sources, Ragged]:
         """Return the encoded sources, and a target of each source. Raise DataError for a text that is too long."""
 
     def texts_of(self, item: ItemT) -> Sequence[str]:
         """Return the texts of a source; empty for a source that is not a text."""
         return ()
 
-    def decoded(self, ids: Sequence[int], item: ItemT) -> str:
+    def decode(self, ids: Sequence[int], item: ItemT) -> str:
         """Return the text of output ids."""
         return self.target.decode(ids)
 
@@ -219,18 +219,18 @@ class Writer(Predictor, Generic[ItemT]):
         """Yield each source with its output, in order and in constant memory. `chosen` are the chunks of a shard."""
         indices = ALL_CHUNKS if chosen is None else chosen
         for chunk in islice(sequences.in_chunks(items), indices.start, indices.stop):
-            yield from zip(chunk, self.written(chunk), strict=True)
+            yield from zip(chunk, self.write_outputs(chunk), strict=True)
 
-    def written(self, items: Sequence[ItemT]) -> list[Output]:
+    def write_outputs(self, items: Sequence[ItemT]) -> list[Output]:
         """Return the outputs of sources, through all adapters. The output of an empty source is empty."""
         item_texts = [[*self.texts_of(item)] for item in items]
         if empty := {number for number, texts in enumerate(item_texts) if texts and not "".join(texts).strip()}:
             others = [item for number, item in enumerate(items) if number not in empty]
-            outputs = iter(self.written(others) if others else ())
+            outputs = iter(self.write_outputs(others) if others else ())
             return [Output("", 0.0, 0.0) if number in empty else next(outputs) for number, _ in enumerate(items)]
         if self.adapters:
             *inner, outermost = self.adapters
-            return outermost.written(changed(self, adapters=tuple(inner)), items)
+            return outermost.write_outputs(changed(self, adapters=tuple(inner)), items)
         return list(map(self.output, items, self.hypotheses(self.sources(items))))
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
@@ -245,7 +245,7 @@ class Writer(Predictor, Generic[ItemT]):
     def output(self, item: ItemT, hypotheses: Sequence[Hypothesis]) -> Output:
         """Return the output of the best hypothesis, with the outputs of other hypotheses in `others`."""
         best, *others = (
-            Output(self.decoded(ids, item), score, log_probability, is_complete, ids=ids)
+            Output(self.decode(ids, item), score, log_probability, is_complete, ids=ids)
             for ids, score, log_probability, is_complete, _ in hypotheses
         )
         return replace(best, others=tuple(others))
@@ -253,7 +253,7 @@ class Writer(Predictor, Generic[ItemT]):
     def surprisal(self, items: Iterable[ItemT]) -> Iterator[tuple[ItemT, str, float, int]]:
         """Yield (source, target, surprisal in nats, number of tokens) for each target of each source, in order."""
         for chunk in sequences.in_chunks((item, target) for item in items for target in item.targets):
-            sources, targets = self.encoded(chunk)
+            sources, targets = self.encode(chunk)
             nats = np.zeros(len(chunk))
             begin_id = self.target.begin_id
             for rows, token_nats in sequences.mean_surprisals(self.models, sources, targets, begin_id=begin_id):

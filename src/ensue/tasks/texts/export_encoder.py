@@ -53,7 +53,7 @@ class ExportEncoder(ABC):
     def read(self, model: Any, inputs: Mapping[str, Tensor]) -> Sequence[Tensor]:
         """Return the vectors (W, S, d) of pieces in each layer."""
 
-    def named(self, number: int) -> Self:
+    def with_number(self, number: int) -> Self:
         """Return the encoder with the prefix for its index in a graph, from 0."""
         return replace(self, prefix=f"{number + 1}." if number else "")
 

@@ -30,7 +30,7 @@ class OriginExportInputs:
     def __init__(self, contextual: ContextualFeatures, *, start: int = 0) -> None:
         self.contextual = contextual
         encoders = [origin.pipeline.export_encoder(origin.pooling) for origin in contextual.origins]
-        self.encoders: list[ExportEncoder] = [encoder.named(number) for number, encoder in enumerate(encoders, start)]
+        self.encoders: list[ExportEncoder] = [e.with_number(number) for number, e in enumerate(encoders, start)]
 
     def layers(self, module: ModelWithOrigins, inputs: Mapping[str, Tensor], suffix: str = "") -> list[Tensor]:
         """Return the vectors (B, T, L, d) of words in the layers of each run."""

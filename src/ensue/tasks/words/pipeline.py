@@ -355,7 +355,7 @@ class WordPipeline(Predictor):
                 yield from answers(chunk, forms, numbers)
 
     def lacking(self, *, least: int = 0) -> str:
-        return self.reader.lacking.line(min_words=least)
+        return self.reader.unknown_counts.line(min_words=least)
 
     def with_vectors(self, file: str | Path) -> Self:
         """Return a copy of the model that looks up unknown words in `file`, the pretrained vectors of training."""
@@ -401,12 +401,12 @@ class WordPipeline(Predictor):
     def _unknown_batcher(
         self, texts: Sequence[Sequence[str]], side: int
     ) -> Callable[[Sequence[Sequence[str | None]]], Subwords] | None:
-        """Return a function from versions of text number `side` to batches; None without fine-tuned layers."""
+        """Return a function from variants of the text at `side` to batches; None without fine-tuned layers."""
         reader, device = self.subwords, device_of(self.model)
         if reader is None:
             return None
         before, after = texts[:side], texts[side + 1 :]
-        return lambda versions: reader.batch_with_unknown([[*before, text, *after] for text in versions], device)
+        return lambda variants: reader.batch_with_unknown([[*before, text, *after] for text in variants], device)
 
 
 class FeatureReader:
@@ -417,7 +417,7 @@ class FeatureReader:
     def __init__(
         self, features: WordFeatures, lexicon: Lexicon, device: torch.device, *, has_bag: bool = False
     ) -> None:
-        self.features, self.lexicon, self.lacking = features, lexicon, UnknownCounts()
+        self.features, self.lexicon, self.unknown_counts = features, lexicon, UnknownCounts()
         self.memory = FormCache(features, lexicon, device)
         self._uses_words = has_bag or features.words is not None
 
@@ -435,7 +435,7 @@ class FeatureReader:
         if index.dimension != expected:
             raise EnsueError(f"{file}: vectors of {index.dimension} numbers; the model has {expected}")
         memory = FormCache(self.features, self.lexicon, self.memory.device, vectors=index)
-        return changed(self, memory=memory, lacking=UnknownCounts())
+        return changed(self, memory=memory, unknown_counts=UnknownCounts())
 
     def _count(self, table: FormTable, numbers: NDArray[np.int32]) -> None:
         """Count the words that lack a pretrained vector, a known character or an entry in the vocabulary."""
@@ -446,4 +446,4 @@ class FeatureReader:
             (NEW_WORDS, word_features.NEW_WORD, self._uses_words),
         ):
             if is_used:
-                self.lacking.add(name, int(np.count_nonzero(lacks & bit)), len(numbers))
+                self.unknown_counts.add(name, int(np.count_nonzero(lacks & bit)), len(numbers))

@@ -146,7 +146,7 @@ def check_answers(
 
 def log_probability(pipeline: SequencePipeline, source: tuple[str, ...], text: str, *, is_complete: bool) -> float:
     """That of a text, without its end if it is not complete."""
-    sources, written = pipeline.encoded([(Pair(source), text)])
+    sources, written = pipeline.encode([(Pair(source), text)])
     ((_, nats),) = mean_surprisals(pipeline.models, sources, written, begin_id=pipeline.target.begin_id)
     return -float(nats[0].double()[: None if is_complete else -1].sum())
 

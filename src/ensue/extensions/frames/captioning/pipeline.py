@@ -119,7 +119,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
     def sources(self, items: Sequence[captioning.Captioned]) -> Sources:
         return Sources(FrameRows.of_series([item.series for item in items]), tuple(() for _ in self.models))
 
-    def encoded(self, items: Sequence[tuple[captioning.Captioned, str]]) -> tuple[Sources, Ragged]:
+    def encode(self, items: Sequence[tuple[captioning.Captioned, str]]) -> tuple[Sources, Ragged]:
         ids = [np.append(self.target.encode(text), self.target.end_id) for _, text in items]
         for (item, _), target in zip(items, ids, strict=True):
             for recipe in self.recipes:
@@ -221,7 +221,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
 
     def __repr__(self) -> str:
         tokens = f"{self.target.vocabulary_size:,} symbols"
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
+        return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
 
 
 class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
@@ -241,8 +241,8 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         target = self.parts.target
         check_scorable()
         search_of(recipe.search, target)  # raises errors of the search before training
-        train = self.encoded(self.split.train)
-        valid = None if self.split.valid is None else self.encoded(self.split.valid)
+        train = self.encode(self.split.train)
+        valid = None if self.split.valid is None else self.encode(self.split.valid)
         self.parts = replace(self.parts, ratio=length_ratio(train))
         begin_id, sizes = target.begin_id, recipe.train
         self.task = SequenceToSequence(train, valid, begin_id=begin_id, sizes=sizes, sampler=self._sample_captions)
@@ -253,7 +253,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         tokenizer = train_tokenizer(chunks=texts, **self.recipe.tokenizer.model_dump())
         return captioning.CaptionerParts(statistics, TokenizerWithSpecials(tokenizer), rows)
 
-    def encoded(self, data: LabeledSeries) -> EncodedPairs:
+    def encode(self, data: LabeledSeries) -> EncodedPairs:
         rows = np.repeat(np.arange(len(data)), [len(captions) for captions in data.labels])
         sources = data.rows if len(rows) == len(data) else data.rows.select(rows)
         target, captions = self.parts.target, (caption for captions in data.labels for caption in captions)

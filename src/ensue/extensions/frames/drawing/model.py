@@ -410,7 +410,7 @@ class DrawingJob(Job[Painter]):
         self.size = images.size
         return images
 
-    def encoded(self, data: Images) -> Images:
+    def encode(self, data: Images) -> Images:
         return binarize(data, self.recipe.data.binarize)
 
     @torch.no_grad()

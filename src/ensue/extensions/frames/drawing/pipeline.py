@@ -242,7 +242,7 @@ class DrawingPipeline(Pipeline):
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"
-        return self._described(self.recipe.describe(), parameters, f"images of {self.model.size}")
+        return self._format_repr(self.recipe.describe(), parameters, f"images of {self.model.size}")
 
 
 STILL = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tiff")

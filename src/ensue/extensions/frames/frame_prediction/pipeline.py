@@ -301,7 +301,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     def __repr__(self) -> str:
         kind = self.recipe.latent.kind
         latent = [] if kind == "none" else [f"{kind} {self.recipe.latent.size}"]
-        return self._described(self.recipe.describe(), *latent, f"{self.num_parameters:,} parameters")
+        return self._format_repr(self.recipe.describe(), *latent, f"{self.num_parameters:,} parameters")
 
 
 def _predict_mixture(model: frame_prediction.FramePredictor, frames: Tensor, **state: Any) -> dict[str, Tensor]:

@@ -388,7 +388,7 @@ class GlimpsesJob(LabelsJob[GlimpseReader]):
     recipe: GlimpsesRecipe
     parts: GlimpseParts
     task: ReadingInGlimpses
-    encoded = DataSetJob.encoded
+    encode = DataSetJob.encode
 
     def __init__(self, recipe: GlimpsesRecipe, run: RunDirectory | None = None) -> None:
         check = partial(check_glimpsed, recipe=recipe)

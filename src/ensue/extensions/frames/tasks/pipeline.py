@@ -255,7 +255,7 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
         return self.parts.labels
 
     def __repr__(self) -> str:
-        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
+        return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
 def frames_from(frames: Tensor, lengths: Tensor) -> Frames:
