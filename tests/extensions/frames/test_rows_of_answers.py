@@ -47,5 +47,5 @@ def test_other_answers_are_a_row(model: Any, two: str) -> None:
     header, *rows = write_predictions(model, two, to="csv")
     assert header in ("series,label,probability\n", "series,mean,deviation\n")
     assert [row.partition(",")[0] for row in rows] == ["two.npz[0]", "two.npz[1]"]
-    with pytest.raises(EnsueError, match="csv or jsonl for models of frames; use json > FILE"):
+    with pytest.raises(EnsueError, match="csv or jsonl also for models of frames; other models have json"):
         write_predictions(model, two, to="conll")

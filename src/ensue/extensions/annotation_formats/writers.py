@@ -427,7 +427,7 @@ def write_predictions(
         return _write_text(row_lines(to, pipeline.answer_rows(location, encoding)), out, output_encoding)
     if isinstance(pipeline, CutterPipeline) or not isinstance(pipeline, ClassificationPipeline | LabelingPipeline):
         raise EnsueError(
-            "--to is for taggers and classifiers, and --to csv or jsonl for models of frames; use --json > FILE"
+            "--to is for taggers and classifiers, --to csv or jsonl also for models of frames; other models have --json"
         )
     if to in ("brat", "conll", "conllu") and isinstance(pipeline, ClassificationPipeline):
         raise EnsueError(f"--to {to} is for taggers; expected csv, jsonl, doccano or label-studio for a classifier")

@@ -335,7 +335,7 @@ class GlossaryAdapter(WriterAdapter):
 def _search(writer: Writer[Any], items: Sequence[Any], constraints: Sequence[Constraints]) -> list[list[Hypothesis]]:
     """Return the best hypotheses of each source. The search is repeated for sources whose constraints have changed."""
     best: list[list[Hypothesis]] = [[] for _ in items]
-    decodes = [partial(writer.decoded, item=item) for item in items]
+    decodes = [partial(writer.decode, item=item) for item in items]
     rows, search = list(range(len(items))), writer.search
     for _ in range(MAX_SEARCHES):
         widths = {row: constraints[row].width(search.width, MAX_BEAM_WIDTH) for row in rows}
