@@ -294,14 +294,14 @@ def test_a_linear_classifier_is_continued_with_the_old_data_alone(linear: Path, 
     texts = [tiny_texts.Topical(f"bow string {n}", ["archery"]) for n in range(12)] + tiny_texts.documents(4)
     (tmp_path / "new.tsv").write_text(tiny_texts.tsv(texts))
     (tmp_path / "only.tsv").write_text(tiny_texts.tsv([*texts[:12], tiny_texts.Topical("a bar of gold", ["metals"])]))
-    with pytest.warns(Notice, match="is read again"):
+    with pytest.warns(Notice, match="are read again"):
         recipe = continuing_recipe(linear, None, [], train=tmp_path / "new.tsv")
     run_tiny(recipe, tmp_path / "run")
     pipeline = load(tmp_path / "run", kind=ClassificationPipeline)
     old = tiny_texts.documents(40)
     answers = pipeline.predict([*(d.text for d in old), "bow string"])
     assert [[answer.label] for answer in answers] == [*(d.labels for d in old), ["archery"]]
-    with pytest.warns(Notice, match="is not read again"):
+    with pytest.warns(Notice, match="are not read again"):
         alone = continuing_recipe(linear, None, ["tuning.rehearse=false"], train=tmp_path / "only.tsv")
     with pytest.raises(RecipeError, match="no text has the label cooking, music, sports"):
         run_tiny(alone, tmp_path / "alone")

@@ -306,7 +306,7 @@ def test_next_month_runs(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     ]
     assert [line[1] for line in lines] == ["train", "doubt", "train", "compare", "serve"]
     for _, *arguments in lines[:-1]:
-        with pytest.warns(Notice, match="is read again") if "--from" in arguments else nullcontext():
+        with pytest.warns(Notice, match="are read again") if "--from" in arguments else nullcontext():
             command_line()(arguments, standalone_mode=False)
     assert "became wrong" in capsys.readouterr().out
     assert "mixed" in load(lines[-1][2]).labels.names

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import MAX_MESSAGE_CHARACTERS as MAX
-from ensue.errors import DataError, EnsueError, RecipeError, counted, distinct_names, listed
+from ensue.errors import DataError, EnsueError, RecipeError, distinct_names, list_names, pluralize
 from ensue.notices import Notice, warn_once
 from source_imports import SOURCE
 
@@ -53,8 +53,8 @@ def test_names_are_cut_at_the_end_or_in_the_middle() -> None:
     assert distinct_names(["aaaaa-one", "aaaaa-two"], 8) == ["aa...ne", "aa...wo"]
     assert distinct_names(["aaaaa-one", "aaaaa-ane"], 8) == ["aaaaa-one", "aaaaa-ane"]
     assert distinct_names(["a\nb", "a\nb"]) == [r"a\nb"] * 2
-    assert listed(["a", "b", "c" * 50], 3) == f"a, b, {'c' * 37}..."
-    assert listed(list("abcdefgh")) == "a, b, c, d, e, f, ..."
+    assert list_names(["a", "b", "c" * 50], 3) == f"a, b, {'c' * 37}..."
+    assert list_names(list("abcdefgh")) == "a, b, c, d, e, f, ..."
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_count_that_may_be_one_agrees_with_its_verb() -> None:
     assert [text for text in found if not text.startswith((*AT_LEAST_TWO,))] == []
     assert len(found) == len(AT_LEAST_TWO)
     assert plural.search("X recordings have several channels")
-    assert [counted(count, "pair is", "pairs are") for count in (1, 2)] == ["1 pair is", "2 pairs are"]
-    assert [counted(count, "column") for count in (0, 1, 1000)] == ["0 columns", "1 column", "1,000 columns"]
+    assert [pluralize(count, "pair is", "pairs are") for count in (1, 2)] == ["1 pair is", "2 pairs are"]
+    assert [pluralize(count, "column") for count in (0, 1, 1000)] == ["0 columns", "1 column", "1,000 columns"]
 
 
 def test_a_notice_names_the_line_that_called_the_library() -> None:

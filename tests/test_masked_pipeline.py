@@ -89,7 +89,7 @@ def test_pseudo_likelihood_is_one_token_at_a_time(pipeline: MaskedLanguagePipeli
     text = "the dog sees a cat"
     scores = pipeline.score(text)
     coder, model = pipeline.coder, pipeline.model
-    ids = torch.from_numpy(coder.framed(coder.encode(text)))
+    ids = torch.from_numpy(coder.add_frame(coder.encode(text)))
     for place, (symbol, nats) in enumerate(scores, start=1):
         hidden = ids.clone()
         hidden[place] = coder.mask_id
@@ -123,7 +123,7 @@ def test_nothing_depends_on_the_batch(pipeline: MaskedLanguagePipeline, monkeypa
 
 def test_poolings_and_layers_are_those_of_the_model(pipeline: MaskedLanguagePipeline) -> None:
     coder, model = pipeline.coder, pipeline.model
-    ids = torch.from_numpy(coder.framed(coder.encode("the cat runs")))[None]
+    ids = torch.from_numpy(coder.add_frame(coder.encode("the cat runs")))[None]
     with torch.no_grad():
         layers = [layer[0].numpy() for layer in model.layers_of(ids)]
     for layer in (0, 1, 2, -1):

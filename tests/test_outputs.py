@@ -24,13 +24,13 @@ from ensue.extensions.frames.drawing.pipeline import DrawingPipeline
 from ensue.extensions.frames.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.extensions.word_vectors.pipeline import WordVectorsPipeline
 from ensue.inspection.page import Inspection
-from ensue.outputs import check_new, check_outputs, written
+from ensue.outputs import atomic_output, check_new, check_outputs
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from pages import named, public
 
 
 def write_half(path: Path, error: type[BaseException]) -> None:
-    with written(path) as new:
+    with atomic_output(path) as new:
         new.write_text("half")
         raise error
 
@@ -39,7 +39,7 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     path.chmod(0o640)
-    with written(path) as new:
+    with atomic_output(path) as new:
         new.write_text("new")
         assert (path.read_text(), new.suffix, new.parent) == ("old", ".txt", tmp_path)
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o640)
@@ -52,7 +52,7 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
 def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        with written(tmp_path / "a") as new:
+        with atomic_output(tmp_path / "a") as new:
             new.write_text("a")
     finally:
         os.umask(before)
@@ -63,7 +63,7 @@ def test_links_lead_to_the_file_and_other_names_keep_the_old_one(tmp_path: Path)
     (tmp_path / "data").write_text("old")
     os.link(tmp_path / "data", tmp_path / "hard")
     (tmp_path / "soft").symlink_to("data")
-    with written(tmp_path / "soft") as new:
+    with atomic_output(tmp_path / "soft") as new:
         new.write_text("new")
     assert (tmp_path / "soft").is_symlink()
     assert [(tmp_path / name).read_text() for name in ("data", "soft", "hard")] == ["new", "new", "old"]
@@ -76,18 +76,18 @@ def test_pipes_devices_and_descriptors_are_written_to_as_they_are(tmp_path: Path
     reader.start()
     for path in (tmp_path / "pipe", Path("/dev/null")):
         check_new(path, overwrite=False)
-        with written(path) as new:
+        with atomic_output(path) as new:
             assert new == path
             new.write_text("text")
     reader.join()
     assert read == ["text"]
-    program = "from ensue.outputs import *\nwith written('/dev/stdout') as path: path.write_text('b')"
+    program = "from ensue.outputs import *\nwith atomic_output('/dev/stdout') as path: path.write_text('b')"
     with (tmp_path / "log").open("a") as log:
         log.write("a")
         log.flush()
         subprocess.run([sys.executable, "-c", program], stdout=log, check=True)
     assert (tmp_path / "log").read_text() == "ab"
-    with pytest.raises(DataError, match=r"/dev/full: cannot be written \(No space"), written("/dev/full") as path:
+    with pytest.raises(DataError, match=r"/dev/full: cannot be written \(No space"), atomic_output("/dev/full") as path:
         path.write_text("text")
 
 
@@ -95,10 +95,10 @@ def test_a_file_of_ones_own_is_replaced_until_somebody_changes_it(tmp_path: Path
     path = tmp_path / "a"
     for text in ("one", "two"):
         check_new(path, overwrite=False)
-        with written(path) as new:
+        with atomic_output(path) as new:
             new.write_text(text)
     path.write_text("mine")
-    with pytest.raises(EnsueError, match=r"a: is there already; overwrite=True replaces it$"):
+    with pytest.raises(EnsueError, match=r"a: exists; overwrite=True replaces it$"):
         check_new(path, overwrite=False)
     check_new(path, overwrite=True)
     path.write_text("")

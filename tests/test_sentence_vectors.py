@@ -83,7 +83,7 @@ def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
     encoded = EncodedTextPairs(triples, coder, 18)
     batch = encoded.batch(np.array([1, 0]), torch.device("cpu"))
     texts = ["one dog", "a red cat", "a single dog", "a crimson cat", "one dog"]
-    expected = [coder.framed(coder.encode(text)).tolist() for text in texts]
+    expected = [coder.add_frame(coder.encode(text)).tolist() for text in texts]
     assert batch.mask is not None
     assert [row[real].tolist() for row, real in zip(batch.ids, batch.mask, strict=True)] == expected
     assert batch.excluded.tolist() == [[False, False, True], [False, False, False]]

@@ -156,7 +156,7 @@ def letters_and_digits(text: str) -> str:
 T = TypeVar("T")
 
 
-def entry(table: Mapping[str, T], name: str, what: str) -> T:
+def look_up(table: Mapping[str, T], name: str, what: str) -> T:
     """Return an entry of a table of `what`. Raises RecipeError, with the known names, for an unknown name."""
     if name not in table:
         raise RecipeError(f'unknown {what} "{name}"; expected one of {", ".join(table)}{nearest(name, table)}')
@@ -169,12 +169,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f'; did you mean "{close[0]}"?' if close else ""
 
 
-def listed(names: Sequence[str], max_names: int = 6) -> str:
+def list_names(names: Sequence[str], max_names: int = 6) -> str:
     """Join the first `max_names` names with commas, and append `...` if there are more. Long names are shortened."""
     return ", ".join(distinct_names(names[:max_names])) + (", ..." if len(names) > max_names else "")
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
+def pluralize(count: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun; the default of the plural is the singular and an s."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
@@ -206,13 +206,13 @@ def check_texts(value: Any, expected: str) -> None:
         raise EnsueError("predict takes a list of texts; for a single text: predict([text])")
     names = () if hasattr(value, "collect") else getattr(value, "columns", getattr(value, "column_names", None))
     if isinstance(names, Iterable) and (names := [*names]):
-        remedy = f"expected the column of its texts, predict(table[COLUMN]); columns: {listed([*map(str, names)])}"
+        remedy = f"expected the column of its texts, predict(table[COLUMN]); columns: {list_names([*map(str, names)])}"
         raise TypeError(f"predict takes a list of {expected}; found a table; {remedy}")
     if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError(f"predict takes a list of {expected}; found {quote(value)}")
 
 
-def checked_texts(value: Any, expected: str, *, are_lists: bool = True) -> list[Any]:
+def check_text_list(value: Any, expected: str, *, are_lists: bool = True) -> list[Any]:
     """Return a list of texts, or of lists of words if `are_lists`. Raises like `check_texts`, and for other items."""
     check_texts(value, expected)
     texts = [text.tolist() if hasattr(text, "tolist") else text for text in value]

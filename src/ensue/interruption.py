@@ -9,17 +9,13 @@ class Interrupted(Exception):
     """The computation was canceled."""
 
 
-class _ThreadState(local):
-    is_canceled: Callable[[], bool] | None = None
-
-
-_state = _ThreadState()
+_state = local()
 
 
 @contextmanager
 def interruptible(is_canceled: Callable[[], bool]) -> Iterator[None]:
     """Let `check_interrupted` raise Interrupted in this thread during a `with` block, once `is_canceled` is True."""
-    before, _state.is_canceled = _state.is_canceled, is_canceled
+    before, _state.is_canceled = getattr(_state, "is_canceled", None), is_canceled
     try:
         yield
     finally:
@@ -28,5 +24,6 @@ def interruptible(is_canceled: Callable[[], bool]) -> Iterator[None]:
 
 def check_interrupted() -> None:
     """Raise Interrupted if the computation was canceled. Long loops call this function in each iteration."""
-    if _state.is_canceled is not None and _state.is_canceled():
+    is_canceled = getattr(_state, "is_canceled", None)
+    if is_canceled is not None and is_canceled():
         raise Interrupted

@@ -166,7 +166,7 @@ def train(
     check_type("the device", device, str, "its name")
     if threads is not None:
         check_integer("threads", threads, 1, MAX_THREADS)
-    chosen = checked_recipe(recipe, settings, from_run, train=train, valid=valid, test=test)
+    chosen = resolve_recipe(recipe, settings, from_run, train=train, valid=valid, test=test)
     entry = task_entry(chosen.task)
     if not issubclass(entry.pipeline_class, kind):
         raise EnsueError(f"the recipe trains a {entry.pipeline_class.__name__}; expected a {kind.__name__}")
@@ -177,7 +177,7 @@ def train(
     return load(out, device=device)
 
 
-def checked_recipe(
+def resolve_recipe(
     recipe: str | Path | Recipe | None, settings: Mapping[str, Any] | Sequence[str], from_run: str | Path | None = None,
     **paths: Data,
 ) -> Recipe:  # fmt: skip

@@ -11,7 +11,7 @@ from ensue.errors import UserMessage
 
 
 class Notice(UserMessage, UserWarning):
-    """A warning of one line, such as one about slow execution or unreliable results."""
+    """A warning of one line, such as a warning about slow execution or unreliable results."""
 
 
 MAX_TOPICS = 1 << 12
@@ -33,7 +33,10 @@ def warn_once(topic: str, message: str) -> None:
 
 
 def warn_of_texts(count: int, location: str, states: tuple[str, str], quality: str) -> None:
-    """Warn that predictions are of the `quality`; `states` are the predicate for one text and for several texts."""
+    """Warn that the predictions for `count` texts are "unreliable" or "meaningless" (`quality`).
+
+    `states` is the reason: a predicate for a single text, such as "is empty", and a predicate for several texts.
+    """
     if count:
         texts = f"a text {states[0]}" if count == 1 else f"{count:,} texts {states[1]}"
         warn_once(f"{quality} {location}", f"{location}: {texts}; predictions for them are {quality}")

@@ -51,9 +51,9 @@ def check_outputs(
     """Check the files and folders that will be written, before anything is opened.
 
     `inputs` are files, folders and globs that are read; "-" is stdin, and texts that are not paths are ignored. With
-    `overwrite`, existing folders, and files that ensue did not write, may be replaced; without, an existing folder is
-    an error if `are_new`. Raises EnsueError for an output that is an input, is inside of one or contains one, for two
-    equal outputs, a missing folder, and a file that may not be replaced.
+    `overwrite`, existing folders, and files that ensue did not write, may be replaced; without `overwrite`, an existing
+    folder is an error if `are_new`. Raises EnsueError for an output that is an input, is inside of an input or contains
+    an input, for two equal outputs, a missing folder, and a file that may not be replaced.
     """
     names = [name for location in inputs for name in _split(location)]
     out_folders, out_files = [*map(Path, folders)], [*map(Path, files)]
@@ -67,7 +67,7 @@ def check_outputs(
         check_new(out, overwrite=overwrite, makes_folder=bool(out_folders))
     for out in out_folders:
         if are_new and not overwrite and out.exists():
-            raise EnsueError(f"{out}: is there already; --overwrite replaces it")
+            raise EnsueError(f"{out}: exists; --overwrite replaces it")
 
 
 def check_streams(inputs: Iterable[Location | Sequence[Location]]) -> None:
@@ -89,11 +89,11 @@ def check_new(out: Location, *, overwrite: bool, makes_folder: bool = False) -> 
     status = _stat(path)
     is_foreign = status is not None and status.st_size > 0 and not (cache_directory() / _record_name(path)).exists()
     if not overwrite and _is_replaceable(path) and is_foreign:
-        raise EnsueError(f"{path}: is there already; --overwrite replaces it")
+        raise EnsueError(f"{path}: exists; --overwrite replaces it")
 
 
 @contextmanager
-def written(out: Location) -> Iterator[Path]:
+def atomic_output(out: Location) -> Iterator[Path]:
     """Yield the path of a temporary file, which replaces `out` at the end of a `with` block unless an error is raised.
 
     If `out` is a pipe or a device, yield `out` itself. If `out` is an open descriptor, such as `/dev/stdout`, append
@@ -133,7 +133,7 @@ def written(out: Location) -> Iterator[Path]:
 
 def write_text(out: Location, text: str) -> None:
     """Write a text file like `written`. Lone surrogates are escaped as in JSON."""
-    with written(out) as partial:
+    with atomic_output(out) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
@@ -190,7 +190,7 @@ def _split(location: Location | Sequence[Location]) -> list[str]:
 
 
 def _conflict(out: Path, name: str, *, is_folder: bool) -> str:
-    """Return how an output and an input overlap, as a predicate; "" if they do not."""
+    """Return how an output and an input overlap, as a predicate; "" if they do not overlap."""
     path, out_status = Path(os.path.expanduser(name)), _stat(out)
     status = _stat(0) if name == "-" else _stat(path)
     if status is None:

@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
 T = TypeVar("T")
 
 
-def changed(value: T, **attributes: Any) -> T:
+def copy_with(value: T, **attributes: Any) -> T:
     """Return a copy of an object with new values of `attributes`."""
     result = copy(value)
     vars(result).update(attributes)

@@ -157,7 +157,7 @@ def select_rows(state: State, rows: Tensor) -> State:
     return map_state(lambda leaf: leaf[rows], state, shared=select)
 
 
-def compacted(state: State) -> State:
+def compact(state: State) -> State:
     """Return the state without shared texts that no row reads."""
 
     def compact(old: Shared) -> Shared:
@@ -194,13 +194,13 @@ class Growing(Protocol):
         """Return the number of positions on the left that are padding in all rows."""
 
 
-def narrowed(state: State) -> State:
+def narrow(state: State) -> State:
     """Return the state without positions that are padding in all of the remaining rows."""
     if hasattr(state, "num_positions"):
         return state.resized(state.num_positions - state.num_unused())
     if state is None or isinstance(state, Tensor | Shared):
         return state
-    return _tuple_like(state, map(narrowed, state))
+    return _tuple_like(state, map(narrow, state))
 
 
 def _pad_growing(states: Sequence[State]) -> Sequence[State]:
@@ -236,10 +236,10 @@ def _join_texts(states: Sequence[Shared]) -> tuple[State, list[Tensor]]:
 
 def detach(state: State) -> State:
     """Return the state without its autograd history, to truncate back-propagation through time."""
-    return owned(map_state(Tensor.detach, state))
+    return copy_views(map_state(Tensor.detach, state))
 
 
-def owned(state: State, *, with_room: bool = True) -> State:
+def copy_views(state: State, *, with_room: bool = True) -> State:
     """Return the state with views of larger tensors replaced by copies, so that the larger tensors can be freed.
 
     With `with_room`, leaves may keep the free buffer of `ensue.engine.storage.appended`.
@@ -266,11 +266,11 @@ def hold(mask_t: Tensor, new: State, old: State) -> State:
     return map_state(choose, new, old, shared=choose_shared)
 
 
-def widest(device: torch.device) -> torch.dtype:
+def widest_float(device: torch.device) -> torch.dtype:
     """Return the widest floating-point type of a device: float64, or float32 if the device has no float64."""
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
-def exact(tensor: Tensor) -> Tensor:
+def to_float64(tensor: Tensor) -> Tensor:
     """Return the tensor in float64, on the CPU if its device has no float64."""
     return (tensor.cpu() if tensor.device.type in WITHOUT_FLOAT64 else tensor).double()

@@ -45,7 +45,7 @@ def is_wide(value: object) -> bool:
 def called_by_exact() -> bool:
     frame = sys._getframe()
     while frame := frame.f_back:  # type: ignore[assignment]
-        if frame.f_code is types.exact.__code__:
+        if frame.f_code is types.to_float64.__code__:
             return True
     return False
 
@@ -107,5 +107,5 @@ def test_what_fails_there_is_noticed(wrong: Callable[[torch.Tensor], Any], witho
 
 
 def test_sums_where_there_is_more() -> None:
-    assert types.widest(torch.device("cpu")) == types.exact(torch.ones(1)).dtype == torch.float64
-    assert types.widest(torch.device("mps")) == torch.float32
+    assert types.widest_float(torch.device("cpu")) == types.to_float64(torch.ones(1)).dtype == torch.float64
+    assert types.widest_float(torch.device("mps")) == torch.float32

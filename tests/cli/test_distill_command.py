@@ -236,7 +236,7 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
         ),
         ([own, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"], "own: is the same as own"),
         (["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"], "train.jsonl: no such run"),
-        ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: is there already"),
+        ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: exists"),
         (["none", "classify-bag", "--train", "data.tsv"], "none"),
         (["told.jsonl", "classify-bag", "--train", "data.tsv", "--test", "no.tsv"], "no.tsv: no such file"),
         (["told.jsonl", "classify-bag", "--train", "data.tsv", "--out", "."], ".: contains data.tsv, which is read"),
@@ -323,7 +323,7 @@ def test_begin_trains_a_classifier_on_propagated_labels(ensue: Ensue, refused: R
     Path("again.txt").write_text(f"{words[4]}\n")
     with pytest.raises(DataError, match=r"again\.txt: all texts of the pool are empty or examples"):
         list(propagate_labels("vectors-skipgram", recipe, "again.txt"))
-    assert "out: is there already; --overwrite replaces it" in refused(*begin)
+    assert "out: exists; --overwrite replaces it" in refused(*begin)
     assert "/: contains few.tsv, which is read" in refused(*begin[:6], "/", *begin[7:])
     others = [*begin[:4], "out", "--out", "other", *begin[7:]]
     assert "out: this model has no text embeddings" in refused(*others)
@@ -374,7 +374,7 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
     again = package.distill("vectors-skipgram", "vectors-static", train="pool.txt", out="again", settings=make[-1:])
     assert isinstance(again, WordVectorsPipeline)
     assert np.array_equal(again.table.vectors, student.table.vectors)
-    assert "out: is there already; --overwrite replaces it" in refused(*make)
+    assert "out: exists; --overwrite replaces it" in refused(*make)
     other = [*make[:6], "other", *make[7:]]
     assert "need exactly one teacher and one text" in refused(*other, "--train", "pool.txt")
     assert "need exactly one teacher and one text" in refused(*other[:2], "out", *other[2:])

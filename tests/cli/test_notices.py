@@ -9,7 +9,7 @@ import pytest
 from command_fixtures import Ensue, Said
 from ensue import notices
 from ensue.console import output
-from ensue.console.output import notices_shown
+from ensue.console.output import show_notices_as_lines
 from ensue.errors import EnsueError
 from ensue.notices import warn_once
 
@@ -65,7 +65,7 @@ def test_another_warning_is_shown_as_python_does() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = lambda *of: shown.append(of[:2])
-        with notices_shown():
+        with show_notices_as_lines():
             warnings.warn("something else", stacklevel=1)
     assert [(str(message), category) for message, category in shown] == [("something else", UserWarning)]
 

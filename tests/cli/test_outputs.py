@@ -170,8 +170,8 @@ def test_a_file_of_others_is_replaced_only_if_that_is_asked_for(
     (tmp_path / "mine.tsv").write_text("mine")
     for output in (name for name, access in accesses(command).items() if access is Access.OUT_FILE):
         arguments = [each for each in line(command, {output: f"{tmp_path}/mine.tsv"}) if each != "--overwrite"]
-        assert refused(*arguments) == f"{tmp_path}/mine.tsv: is there already; --overwrite replaces it"
-        assert "is there already" not in refused(*arguments, "--overwrite")
+        assert refused(*arguments) == f"{tmp_path}/mine.tsv: exists; --overwrite replaces it"
+        assert "exists;" not in refused(*arguments, "--overwrite")
     assert (tmp_path / "mine.tsv").read_text() == "mine"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from command_fixtures import Ensue
-from ensue.console.tables import shortened, show_rows
+from ensue.console.tables import shorten_text, show_rows
 from ensue.recipe import read_recipe, recipe_names
 from kept_runs.make import unpacked
 
@@ -49,7 +49,7 @@ def test_a_table_without_room_for_texts(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("width", [*range(12, 40), 97])
 def test_a_text_is_cut_between_words(width: int) -> None:
-    cut = shortened(LONG, width)
+    cut = shorten_text(LONG, width)
     assert len(cut) <= width
     assert (LONG + " ").startswith(cut.removesuffix("…").strip() + " ")
 

@@ -18,7 +18,7 @@ from ensue.data.examples import DocumentSource, PairSource
 from ensue.data.files import as_location
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
-from ensue.errors import DataError, EnsueError, check_texts, checked_texts
+from ensue.errors import DataError, EnsueError, check_text_list, check_texts
 from ensue.inspection.notebook import Answers, ShownScores
 from ensue.notices import Notice
 from ensue.recipe import read_recipe
@@ -260,8 +260,8 @@ def test_a_table_is_no_running_text() -> None:
 @pytest.mark.parametrize("text", [None, float("nan"), 5, ["a", None], {"text": "a"}, np.array([1.5])])
 def test_texts_of_other_types_are_named(text: Any) -> None:
     with pytest.raises(EnsueError, match=r"predict takes a list of texts; text 2 \(\[1\]\) is "):
-        checked_texts(["a", text], "texts")
-    assert checked_texts([np.array(["a", "b"]), ("c",)], "texts") == [["a", "b"], ("c",)]
+        check_text_list(["a", text], "texts")
+    assert check_text_list([np.array(["a", "b"]), ("c",)], "texts") == [["a", "b"], ("c",)]
 
 
 MANY = [(f"a {label} day {number}", label) for number in range(6) for label in ("good", "bad")]

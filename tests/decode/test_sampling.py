@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ensue.decode.generation import draw, filtered, next_ids, penalized
+from ensue.decode.generation import draw, filter_logits, next_ids, penalize
 from ensue.decode.sampling import Sampling, SamplingOptions
 from ensue.decode.search import BeamSearch, SearchOptions
 from ensue.errors import EnsueError
@@ -30,42 +30,42 @@ def test_a_random_number_of_zero_draws_nothing_impossible(monkeypatch: pytest.Mo
 
 
 def test_top_p_is_reached_by_a_sum_that_equals_it_and_by_the_most_probable_wherever_they_stand() -> None:
-    assert support(filtered(torch.zeros(1, 2), Sampling(top_p=0.5))) == [0]
-    assert support(filtered(HALVES.flip(1), Sampling(top_p=0.7))) == [2, 3]
+    assert support(filter_logits(torch.zeros(1, 2), Sampling(top_p=0.5))) == [0]
+    assert support(filter_logits(HALVES.flip(1), Sampling(top_p=0.7))) == [2, 3]
 
 
 def test_top_k_keeps_exactly_k_also_among_equals() -> None:
-    assert support(filtered(HALVES, Sampling(top_k=2))) == [0, 1]
-    assert len(support(filtered(HALVES, Sampling(top_k=3)))) == 3
-    assert support(filtered(HALVES, Sampling(top_k=9))) == [0, 1, 2, 3]
+    assert support(filter_logits(HALVES, Sampling(top_k=2))) == [0, 1]
+    assert len(support(filter_logits(HALVES, Sampling(top_k=3)))) == 3
+    assert support(filter_logits(HALVES, Sampling(top_k=9))) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("p", "kept"), [(0.1, 1), (0.49, 1), (0.51, 2), (0.74, 2), (0.76, 3), (1.0, 4)])
 def test_top_p_keeps_the_fewest_tokens_that_reach_p(p: float, kept: int) -> None:
-    assert support(filtered(HALVES, Sampling(top_p=p))) == list(range(kept))
+    assert support(filter_logits(HALVES, Sampling(top_p=p))) == list(range(kept))
 
 
 @pytest.mark.parametrize(("p", "kept"), [(0.0, 4), (0.24, 4), (0.26, 2), (0.49, 2), (0.51, 1), (1.0, 1)])
 def test_min_p_is_relative_to_the_most_probable(p: float, kept: int) -> None:
-    assert support(filtered(HALVES, Sampling(min_p=p))) == list(range(kept))
+    assert support(filter_logits(HALVES, Sampling(min_p=p))) == list(range(kept))
 
 
 def test_temperature_divides_the_logits() -> None:
-    squared = filtered(HALVES, Sampling(temperature=0.5)).softmax(-1)
+    squared = filter_logits(HALVES, Sampling(temperature=0.5)).softmax(-1)
     expected = torch.tensor([[0.25, 0.0625, 1 / 64, 1 / 64]])
     torch.testing.assert_close(squared, expected / expected.sum())
 
 
 def test_temperature_comes_before_top_p_and_top_k_before_top_p() -> None:
     # at temperature 2 the probabilities even out: 0.36, 0.26, 0.18, 0.18; at 1 two tokens would do
-    assert support(filtered(HALVES, Sampling(temperature=2.0, top_p=0.7))) == [0, 1, 2]
+    assert support(filter_logits(HALVES, Sampling(temperature=2.0, top_p=0.7))) == [0, 1, 2]
     # of the two that top-k leaves, the first has 2/3
-    assert support(filtered(HALVES, Sampling(top_k=2, top_p=0.6))) == [0]
+    assert support(filter_logits(HALVES, Sampling(top_k=2, top_p=0.6))) == [0]
 
 
 def test_penalty_makes_seen_tokens_less_probable_whatever_their_sign() -> None:
     logits, seen = torch.tensor([[2.0, -2.0, 2.0, -2.0]]), torch.tensor([[True, True, False, False]])
-    assert penalized(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0, -2.0]]
+    assert penalize(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0, -2.0]]
 
 
 def test_penalty_can_turn_the_greedy_choice() -> None:
@@ -130,8 +130,8 @@ def test_there_is_always_a_token_and_it_is_one_that_was_left(
     row = torch.tensor([logits])
     seen = torch.zeros_like(row, dtype=torch.bool)
     seen[0, ::2] = True
-    left = filtered(penalized(row, seen, penalty), sampling)
-    whole = filtered(penalized(row, seen, penalty), Sampling(temperature))
+    left = filter_logits(penalize(row, seen, penalty), sampling)
+    whole = filter_logits(penalize(row, seen, penalty), Sampling(temperature))
     assert bool(((whole == whole.max()) & left.isfinite()).any()), "one of the most probable tokens"
     assert int(next_ids(row, sampling, generator(seed), seen=seen)) in support(left)
 

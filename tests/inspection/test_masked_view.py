@@ -45,7 +45,7 @@ def test_what_is_expected_where_one_token_is_hidden() -> None:
     pipeline = masked()
     view, _ = viewed(pipeline, TEXT)
     model, coder = pipeline.model.eval(), pipeline.coder
-    ids = coder.framed(coder.encode(TEXT))
+    ids = coder.add_frame(coder.encode(TEXT))
     for place in range(view.length):
         hidden = torch.tensor(ids)
         hidden[place + 1] = coder.mask_id
@@ -79,7 +79,7 @@ def test_masks_are_filled_as_by_predict() -> None:
 def test_attention_of_each_head() -> None:
     pipeline = masked()
     view, page = viewed(pipeline, TEXT)
-    ids = torch.tensor(pipeline.coder.framed(view.ids))[None]
+    ids = torch.tensor(pipeline.coder.add_frame(view.ids))[None]
     with watch(pipeline.model, "*.weights") as seen:
         pipeline.model(ids)
     for layer, tensors in zip(view.attention, seen.values(), strict=True):

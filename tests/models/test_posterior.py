@@ -14,7 +14,7 @@ from ensue.nn import ChainScores, LegalTags, Posterior, k_best, log_partition
 from ensue.tasks.labeling.tagged_sentence import Confidence
 from ensue.text.label_columns import LabelHead, NestedLabels
 from ensue.text.labels import Labels
-from ensue.text.schemes import SCHEMES, Scheme, encode, overlapping, spans, tag_set
+from ensue.text.schemes import SCHEMES, Scheme, encode, encode_overlapping, spans, tag_set
 
 LENGTHS = [3, 0, 1, 2]
 
@@ -22,7 +22,7 @@ LENGTHS = [3, 0, 1, 2]
 def heads(labels: Labels) -> Iterator[TagHead]:
     """One of each kind, with other scores for each pair of tags."""
     torch.manual_seed(len(labels))
-    legality = labels.legal()
+    legality = labels.legal_transitions()
     legal = None if legality is None else LegalTags(*map(torch.from_numpy, legality))
     crf, free, bigrams = (
         CRFTagHead(4, len(labels), legal=legal),
@@ -147,7 +147,7 @@ def test_spans_that_overlap_have_the_share_of_all_paths_of_all_heads() -> None:
             expected[span] = expected.get(span, 0.0) + share
     asked = sorted(expected, key=str)
     for span in asked:
-        found = Confidence.of(labels, overlapping([span], T, "bio"), one.posterior)
+        found = Confidence.of(labels, encode_overlapping([span], T, "bio"), one.posterior)
         assert found.spans == pytest.approx([expected[span]], abs=1e-5)
     empty = model.decode_sentence(np.zeros((0, 9), np.float32), with_posterior=True).posterior
     assert empty is not None

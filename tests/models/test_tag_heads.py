@@ -26,7 +26,7 @@ LEGAL_NEXT = {"<": [0, 1, 4], 0: [0, 1, 4, ">"], 1: [2, 3], 2: [0, 1, 4, ">"], 3
 
 
 def legality() -> LegalTags:
-    found = LABELS.legal()
+    found = LABELS.legal_transitions()
     assert found is not None
     return LegalTags(*map(torch.from_numpy, found))
 

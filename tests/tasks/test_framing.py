@@ -28,7 +28,7 @@ def test_words_without_tokens_shift_no_others(kind: str) -> None:
     assert split.counts[1] == 0
     assert split.ids[-split.counts[-1] :].tolist() == coder.encode("dog").tolist()
     assert framing.split([]).ids.shape == (0,)
-    assert framing.framed(split.ids).tolist() == coder.framed(split.ids).tolist()
+    assert framing.add_frame(split.ids).tolist() == coder.add_frame(split.ids).tolist()
 
 
 @pytest.mark.parametrize("coder", [*CODERS.values(), PUBLISHED], ids=[*CODERS, "published"])
@@ -40,7 +40,7 @@ def test_words_are_read_as_their_text_is(coder: MaskedTokenizer) -> None:
 def test_windows_leave_room_for_the_signs() -> None:
     tokenizer = CODERS["bpe"].tokenizer
     framing = Framing(tokenizer=tokenizer, begin=(1,), end=(2, 3), max_positions=8)
-    assert max(len(framing.framed(np.arange(20)[w.begin : w.end])) for w in framing.windows(20)) == 8
+    assert max(len(framing.add_frame(np.arange(20)[w.begin : w.end])) for w in framing.windows(20)) == 8
     assert [(w.begin, w.end) for w in Framing(tokenizer=tokenizer, begin=(1,)).windows(20)] == [(0, 20)]
 
 

@@ -21,9 +21,9 @@ def probabilities(*numbers: float) -> np.ndarray[Any, Any]:
 
 def test_the_most_probable_label() -> None:
     classes = Classes(NAMES)
-    assert classes.chosen(probabilities(0.2, 0.5, 0.3)) == ("dog",)
-    assert classes.chosen(probabilities(0.4, 0.2, 0.4)) == ("cat",)
-    assert classes.chosen(probabilities(0.0, 0.0, 0.1)) == ("owl",)
+    assert classes.choose(probabilities(0.2, 0.5, 0.3)) == ("dog",)
+    assert classes.choose(probabilities(0.4, 0.2, 0.4)) == ("cat",)
+    assert classes.choose(probabilities(0.0, 0.0, 0.1)) == ("owl",)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_most_probable_label() -> None:
 )  # fmt: skip
 def test_all_labels_from_the_threshold_on_the_most_probable_first(threshold: float, expected: tuple[str, ...]) -> None:
     classes = Classes(NAMES, multiple=True, threshold=threshold)
-    assert classes.chosen(probabilities(0.25, 0.5, 0.75)) == expected
+    assert classes.choose(probabilities(0.25, 0.5, 0.75)) == expected
 
 
 def test_a_threshold_that_is_one_of_the_probabilities_survives_being_saved() -> None:
@@ -43,8 +43,8 @@ def test_a_threshold_that_is_one_of_the_probabilities_survives_being_saved() -> 
     for probability in probabilities(0.1, 1 / 3, 0.7, np.nextafter(np.float32(0.5), np.float32(1))):
         classes = Classes(["x"], multiple=True, threshold=float(probability))
         again = Classes.from_json(json.loads(json.dumps(classes.to_json())))
-        assert again.chosen(probabilities(probability)) == ("x",)
-        assert again.chosen(probabilities(np.nextafter(probability, np.float32(0)))) == ()
+        assert again.choose(probabilities(probability)) == ("x",)
+        assert again.choose(probabilities(np.nextafter(probability, np.float32(0)))) == ()
 
 
 def test_targets() -> None:
@@ -117,4 +117,4 @@ def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
 
 
 def test_equally_probable_labels_come_in_their_order() -> None:
-    assert Classes(NAMES, multiple=True).chosen(probabilities(0.6, 0.9, 0.6)) == ("dog", "cat", "owl")
+    assert Classes(NAMES, multiple=True).choose(probabilities(0.6, 0.9, 0.6)) == ("dog", "cat", "owl")

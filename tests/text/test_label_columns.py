@@ -110,7 +110,7 @@ def test_spans_that_overlap_are_read_as_written(
     sentence: tuple[list[schemes.Span], int], scheme: schemes.Scheme
 ) -> None:
     result, length = sentence
-    labels = schemes.overlapping(result, length, scheme)
+    labels = schemes.encode_overlapping(result, length, scheme)
     assert len(labels) == length
     assert set(schemes.overlapping_spans(labels)) == set(result)
     if all(a.end <= b.start or b.end <= a.start for a, b in itertools.combinations(result, 2)):
@@ -129,7 +129,7 @@ def test_layers_have_one_sign_for_a_gap() -> None:
 def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
     start, count = time.process_time(), 50_000
     result = [schemes.Span(f"c{place}", place, place + 1) for place in range(count)]
-    labels = schemes.overlapping(result, count, "bio")
+    labels = schemes.encode_overlapping(result, count, "bio")
     assert labels[-1] == f"B-c{count - 1}"
     assert schemes.overlapping_spans(labels) == result
     assert time.process_time() - start < 10
@@ -139,13 +139,13 @@ def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
 def test_a_word_with_too_many_spans_is_refused_at_once() -> None:
     most = [schemes.Span("NP", 0, end) for end in range(2, schemes.MAX_SPANS_OF_WORD + 2)]
     assert (
-        len(schemes.overlapping_spans(schemes.overlapping(most, schemes.MAX_SPANS_OF_WORD + 1, "bio")))
+        len(schemes.overlapping_spans(schemes.encode_overlapping(most, schemes.MAX_SPANS_OF_WORD + 1, "bio")))
         == schemes.MAX_SPANS_OF_WORD
     )
     for name in ("NP", "{}"):
         start, many = time.process_time(), [schemes.Span(name.format(n), n, 100_000) for n in range(50_000)]
         with pytest.raises(ValueError, match="a word has more than 256 spans"):
-            schemes.overlapping(many, 100_000, "bio")
+            schemes.encode_overlapping(many, 100_000, "bio")
         assert time.process_time() - start < 5
 
 
@@ -161,7 +161,7 @@ def nested_labels(*sentences: Sequence[str]) -> NestedLabels:
 
 def test_each_class_and_each_layer_is_learned_by_itself() -> None:
     result = [schemes.Span("NP", 0, 4), schemes.Span("NP", 2, 4), schemes.Span("PER", 0, 1)]
-    output = schemes.overlapping(result, 5, "bio")
+    output = schemes.encode_overlapping(result, 5, "bio")
     assert output == ["B-NP|B-PER", "I-NP", "I-NP|B-NP+", "I-NP|I-NP+", "O"]
     labels = nested_labels(output, ["O"])
     assert [part.key for part in labels.learned] == ["NP", "NP+", "PER"]
@@ -182,4 +182,4 @@ def test_each_class_and_each_layer_is_learned_by_itself() -> None:
 @pytest.mark.parametrize("name", ["A|B", "NP+"])
 def test_a_class_with_a_sign_of_overlaps_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be written where spans overlap"):
-        schemes.overlapping([schemes.Span(name, 0, 1)], 1, "bio")
+        schemes.encode_overlapping([schemes.Span(name, 0, 1)], 1, "bio")

@@ -121,7 +121,7 @@ def test_plain_labels_are_their_own_tags() -> None:
     assert labels.tags.symbols == tuple(PLAIN)
     assert labels.encode(["VERB", "X", "noun", "ADJ"]) == [3, -1, -1, 0]
     assert labels.decode([3, 0]) == ["VERB", "ADJ"]
-    assert labels.legal() is None
+    assert labels.legal_transitions() is None
     shares = np.array([[0.1, 0.2, 0.3, 0.4]]).repeat(3, 0)
     assert labels.confidence(["O", "ADJ", "X"], shares) == [0.3, 0.1, 0.0]
     assert not labels.has_spans
@@ -133,7 +133,7 @@ def test_plain_labels_are_their_own_tags() -> None:
 def test_what_is_learned_is_legal(pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]) -> None:
     scheme, tag_scheme = pair
     labels = labels_of(scheme, tag_scheme)
-    legal = labels.legal()
+    legal = labels.legal_transitions()
     assert legal is not None
     start, pairs, end = legal
     assert start.shape == end.shape == (len(labels),)

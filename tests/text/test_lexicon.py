@@ -72,7 +72,7 @@ def test_equal_words_have_equal_keys_be_they_known_or_not(
 @given(forms=st.lists(st.text()), lowercase=st.booleans())
 def test_forms_are_folded_together_as_one_by_one(forms: list[str], lowercase: bool) -> None:
     lexicon = Lexicon.train({"a": 2}, lowercase=lowercase)
-    assert [*lexicon.all_normalized(forms)] == [lexicon.normalized(form) for form in forms]
+    assert [*lexicon.normalize_all(forms)] == [lexicon.normalize(form) for form in forms]
 
 
 def test_the_key_of_an_unknown_word_is_the_same_on_every_machine() -> None:

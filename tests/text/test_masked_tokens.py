@@ -32,7 +32,7 @@ def test_no_text_has_a_special_token(kind: str, text: str) -> None:
     ids = coder.encode(text)
     assert not set(ids.tolist()) & set(coder.special_ids)
     assert coder.encode_with_offsets(text)[0].tolist() == ids.tolist()
-    assert coder.decode(coder.framed(ids)) == coder.decode(ids)
+    assert coder.decode(coder.add_frame(ids)) == coder.decode(ids)
 
 
 @pytest.mark.parametrize("kind", CODERS)
@@ -40,8 +40,8 @@ def test_a_frame_around_one_text_or_two(kind: str) -> None:
     coder = CODERS[kind]
     a, b = coder.encode("the cat"), coder.encode("dog")
     begin, end = [coder.begin_id], [coder.separator_id]
-    assert coder.framed(a).tolist() == [*begin, *a, *end]
-    assert coder.framed(a, b).tolist() == [*begin, *a, *end, *b, *end]
+    assert coder.add_frame(a).tolist() == [*begin, *a, *end]
+    assert coder.add_frame(a, b).tolist() == [*begin, *a, *end, *b, *end]
 
 
 @pytest.mark.parametrize("kind", CODERS)
@@ -51,13 +51,13 @@ def test_masks_stand_for_tokens_and_are_filled(kind: str) -> None:
     ids, parts = coder.encode_masked(text)
     places = np.flatnonzero(ids == coder.mask_id)
     fills = [ids_of(coder, "cat"), ids_of(coder, "dog")]
-    assert coder.filled(parts, fills) == "the cat saw dog."
+    assert coder.fill(parts, fills) == "the cat saw dog."
     ids[places] = fills
     assert ids.tolist() == coder.encode("the cat saw dog.").tolist()
-    assert coder.filled(*(("", " saw"), [ids_of(coder, "the")])) == "the saw"
+    assert coder.fill(*(("", " saw"), [ids_of(coder, "the")])) == "the saw"
     inside = coder.encode("cats")[-1]
     if len(coder.encode("cats")) == 2:
-        assert coder.filled(("the cat ", " saw"), [int(inside)]) == "the cats saw"
+        assert coder.fill(("the cat ", " saw"), [int(inside)]) == "the cats saw"
 
 
 @pytest.mark.parametrize("kind", CODERS)

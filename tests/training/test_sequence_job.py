@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ensue
-from ensue.console.reporter import shortened
+from ensue.console.reporter import first_lines
 from ensue.data.examples import Pair
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.recipe import read_recipe
@@ -196,7 +196,7 @@ def test_pairs_in_another_encoding_are_learned_from(tmp_path: Path) -> None:
 
 def test_all_samples_are_shown(corpus: Path) -> None:
     job = SequenceToSequenceJob(pair_recipe(corpus, train={"samples": 3}))
-    shown = shortened(job.task.sample(job.build_model().eval(), 0))
+    shown = first_lines(job.task.sample(job.build_model().eval(), 0))
     for line, pair in zip(shown, job.valid_pairs[:3], strict=True):
         assert re.fullmatch(f"{pair.sources[0]} → .*\\({pair.targets[0]}\\)", line)
 

@@ -204,7 +204,7 @@ def test_a_pair_has_segments_and_signs(origins: dict[str, Path]) -> None:
     coder = tuned.origin.run.parts.coder
     batch = tuned.reader(has_text_vector=True).texts([["Janet"]], [["back", "the"]]).batch(np.zeros(1, np.int64), CPU)
     a, b = coder.encode("Janet"), coder.encode("back the")
-    assert batch.ids[0].tolist() == coder.framed(a, b).tolist()
+    assert batch.ids[0].tolist() == coder.add_frame(a, b).tolist()
     assert batch.segments is not None
     assert batch.segments[0].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
     assert batch.size == (1, 4)

@@ -32,4 +32,4 @@ def pack(
         run, wheel, out, license=license, license_file=license_file, tagger=tagger, precision=precision, test=test,
         version=version, overwrite=overwrite,
     )  # fmt: skip
-    cli.notify(f"wrote {file}; try\n  pip install {cli.quoted(file)}")
+    cli.notify(f"wrote {file}; try\n  pip install {cli.quote_path(file)}")

@@ -16,7 +16,7 @@ from torch import Tensor
 from ensue.errors import EnsueError, RunError, check_path, check_type, quote
 from ensue.extensions.hub.pushing import card_of, copy_without_paths, final_records, license_of, make_card_text
 from ensue.library import load
-from ensue.outputs import check_outputs, written
+from ensue.outputs import atomic_output, check_outputs
 from ensue.runs.directory import RunDirectory, list_origin
 from ensue.runs.reporter import MetricsLog
 from ensue.runs.schema import ManifestContent
@@ -103,7 +103,7 @@ def pack(
     files[f"{facts}/entry_points.txt"] = f"[ensue.models]\n{wheel} = {package}\n".encode()
     record = "".join(f"{name},sha256={_digest(content)},{len(content)}\n" for name, content in files.items())
     files[f"{facts}/RECORD"] = f"{record}{facts}/RECORD,,\n".encode()
-    with written(file) as partial, zipfile.ZipFile(partial, "w") as archive:
+    with atomic_output(file) as partial, zipfile.ZipFile(partial, "w") as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name, _ZIP_DATE), content, zipfile.ZIP_DEFLATED)
     return file

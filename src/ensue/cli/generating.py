@@ -9,7 +9,7 @@ from typer import Argument, Option
 from ensue.cli import options as cli
 from ensue.data.files import as_location
 from ensue.decode.sampling import Sampling
-from ensue.errors import EnsueError, counted, numeric_settings
+from ensue.errors import EnsueError, numeric_settings, pluralize
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access
 
@@ -61,9 +61,9 @@ def generate(
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, **sampling}
     begin = prompt
     if prompt == "-":
-        from ensue.data.sources import load_text
+        from ensue.data.sources import read_stream
 
-        begin = load_text("-")
+        begin = read_stream("-")
     if beams is not None:
         show_hypotheses(
             begin,
@@ -129,7 +129,7 @@ def embed(
     rows = embed_lines(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **arguments)
     if out is not None:
         converted = ((text, to_float16(text, vector)) for text, vector in rows) if half else rows
-        cli.notify(f"wrote {counted(write_vectors(out, converted), 'vector')} to {out}")
+        cli.notify(f"wrote {pluralize(write_vectors(out, converted), 'vector')} to {out}")
         return
     for text, vector in rows:
         line = json_line(text, vector) if as_json else f"{text}\t{' '.join(f'{number:.6g}' for number in vector)}"

@@ -59,7 +59,7 @@ SettingsOption = Annotated[list[str] | None, Access.SETTINGS, Option(
     "--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ...; may be repeated."
 )]  # fmt: skip
 Columns = Mapping[str, str] | None
-"""The chosen columns of data that a run reads, by the names of `DATA_OPTIONS`, which are the options of a command."""
+"""The columns of the data that the user has chosen, by the names of `DATA_OPTIONS`."""
 FormatOption = Annotated[str | None, Option(help="The format of labeled data; default: by name and first lines.")]
 EncodingOption = Annotated[str | None, Option(help="The encoding of the text; default: that of the training data.")]
 DATA_OPTIONS = {
@@ -71,7 +71,7 @@ DATA_OPTIONS = {
     "targets": ("--targets", "For pairs: the columns, keys or language of the target."),
 }
 """The flags and the help of options that set the keys `data.NAME` of a recipe, or choose the columns that a run reads.
-Commands with `--set` or with a parameter `columns` have them all.
+Commands with `--set` or with a parameter `columns` have all of these options.
 """
 
 
@@ -103,8 +103,8 @@ def signature_of(command: Callable[..., Any]) -> inspect.Signature:
     added += (_make_parameter(name, *option) for name, option in extended.items())
     before, parameters = receiver or ADDED_BEFORE, list(signature.parameters.values())
     index = [*signature.parameters, before].index(before)
-    rest = parameters[index + (before == "columns") :]
-    return signature.replace(parameters=[*parameters[:index], *added, *rest])
+    following = parameters[index + (before == "columns") :]
+    return signature.replace(parameters=[*parameters[:index], *added, *following])
 
 
 def _find_added_options(command: str) -> dict[str, tuple[type, str, Access]]:
@@ -127,7 +127,7 @@ def _make_parameter(name: str, kind: Any, help: str, access: Access) -> inspect.
 
 
 def pop_options(command: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Remove from `options` those that extensions add to a command, and return the removed options with a value."""
+    """Remove the options of extensions for a command from `options`, and return the removed options with a value."""
     values = {name: options.pop(name) for name in _find_added_options(command)}
     return {name: value for name, value in values.items() if value is not None and value is not False}
 
@@ -217,7 +217,7 @@ def _make_option(name: str, setting: NumericSetting, *, of_run: bool) -> inspect
 
 
 def pop_adaptation(options: dict[str, Any]) -> dict[str, Any]:
-    """Remove the options of `Adaptation` from `options`, and return those that differ from the default."""
+    """Remove the options of `Adaptation` from `options`, and return the removed options that differ from defaults."""
     values = {name: (options.pop(name), setting.default) for name, setting in numeric_settings(Adaptation).items()}
     return {name: value for name, (value, default) in values.items() if value != default}
 
@@ -293,7 +293,7 @@ def with_tagger(
     return pipeline if run is None else pipeline.before(load_for(command, run, device, threads, precision))
 
 
-def quoted(path: Path | str) -> str:
+def quote_path(path: Path | str) -> str:
     """Return a path, quoted for a shell."""
     return shlex.quote(str(path))
 

@@ -16,7 +16,7 @@ from ensue.cli.generating import embed, generate, neighbors
 from ensue.cli.options import StrictCommand, notify, with_checked_outputs
 from ensue.cli.training import cache, machine, prepare, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
-from ensue.console.output import drop_notices, notices_shown, streams, user_message
+from ensue.console.output import drop_notices, show_notices_as_lines, streams, user_message
 from ensue.errors import ReportedError, in_one_line
 from ensue.extension import loadable_entries
 from ensue.version import VERSION
@@ -31,7 +31,7 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 
 def main() -> None:
     """Run the `ensue` command and exit."""
-    with streams(), notices_shown():
+    with streams(), show_notices_as_lines():
         sys.exit(_run_command())
 
 

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from ensue.cli import options as cli
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
-from ensue.errors import EnsueError, counted
+from ensue.errors import EnsueError, pluralize
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
@@ -59,9 +59,9 @@ def quickstart(
     curve = f"The learning curve is {run / 'curve.png'}, the" if (run / "curve.png").exists() else "The"
     cli.notify(
         f"\n{curve} model card {run / 'README.md'}. Try next:\n"
-        f'  ensue generate {cli.quoted(run)} --prompt "The " --temperature 0.7\n'
-        f"  ensue score {cli.quoted(run)} {cli.quoted(source)}\n"
-        f"  ensue train char-lstm --train {cli.quoted(source)}{option} --out longer"
+        f'  ensue generate {cli.quote_path(run)} --prompt "The " --temperature 0.7\n'
+        f"  ensue score {cli.quote_path(run)} {cli.quote_path(source)}\n"
+        f"  ensue train char-lstm --train {cli.quote_path(source)}{option} --out longer"
     )
 
 
@@ -114,7 +114,7 @@ def train(
         recipe = str(out / "recipe.toml") if settings or train or valid or test else None
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
     paths = {"train": train, "valid": valid, "test": test}
-    with process_group(processes, timeout) as is_first:
+    with join_processes(processes, timeout) as is_first:
         chosen = None if recipe is None or from_run else read_recipe(recipe, settings or [], **paths)
         if from_run is not None:
             with importing_torch():
@@ -152,7 +152,7 @@ def first_use(task: str, run: Path) -> str:
         file = " --out FILE" if pipeline.generates_files else ""
     else:
         file = " FILE" if pipeline.reads_vectors else ""
-    return f"ensue {command} {cli.quoted(run)}{file}"
+    return f"ensue {command} {cli.quote_path(run)}{file}"
 
 
 def recipes(
@@ -192,7 +192,7 @@ def train_recipe(recipe: "Recipe | None", out: Path, *, track: Sequence[str] = (
 def exit_if_interrupted(outcome: "Outcome", run: Path) -> None:
     """Exit with status 130 and a message with the commands to resume, if the run was interrupted."""
     if outcome.reason == "interrupted":
-        command = f"ensue train --resume --out {cli.quoted(run)}"
+        command = f"ensue train --resume --out {cli.quote_path(run)}"
         cli.notify(f"saved at step {outcome.step:,}; resume with\n  {command}")
         if steps := outcome.steps_with_decay:
             seconds = outcome.seconds * (steps / outcome.step - 1)
@@ -204,7 +204,7 @@ def exit_if_interrupted(outcome: "Outcome", run: Path) -> None:
 
 
 @contextmanager
-def process_group(count: int | None, timeout: float) -> Iterator[bool]:
+def join_processes(count: int | None, timeout: float) -> Iterator[bool]:
     """Join the process group of a run in a `with` block, and yield whether this process has rank 0.
 
     Without torchrun and with a `count` above 1, start `count` processes, wait for them, and exit with their status.
@@ -267,7 +267,7 @@ def prepare(
             raise EnsueError("--check needs --out, the folder of the ids")
         from ensue.data.corpus.prepared import Prepared
 
-        cli.notify(f"{out}: {counted(Prepared(out).verify(), 'shard')} with correct checksums")
+        cli.notify(f"{out}: {pluralize(Prepared(out).verify(), 'shard')} with correct checksums")
         return
     if recipe is None:
         raise EnsueError("expected a recipe; `ensue recipes` lists them; only --check works without one")
@@ -286,7 +286,8 @@ def prepare(
     if out is None:
         raise EnsueError("--out names the folder of the ids")
     prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, notify=cli.notify)
-    cli.notify(f"{out} is complete; try\n  ensue train {cli.quoted(recipe)} --train {cli.quoted(out)} --out run")
+    command = f"ensue train {cli.quote_path(recipe)} --train {cli.quote_path(out)} --out run"
+    cli.notify(f"{out} is complete; try\n  {command}")
 
 
 def cache(

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ensue.data.sources import load_text
+from ensue.data.sources import read_stream
 from ensue.errors import EnsueError, RunError
 from ensue.notices import warn_once
 from ensue.runs.directory import RunDirectory
@@ -47,9 +47,9 @@ def write_inspection(
 def _read_text(argument: str, pipeline: Any, encoding: str | None) -> str:
     """Return the text of stdin for "-", else the text of the file with this name (with a notice), else the argument."""
     if argument == "-":
-        return load_text("-", pipeline.reading("-", encoding)["encoding"]).strip()
+        return read_stream("-", pipeline.reading("-", encoding)["encoding"]).strip()
     with suppress(OSError, ValueError):  # a text may be an invalid path
         if Path(argument).is_file():
             warn_once(f"inspect {argument}", f"{argument}: reading the text from this file")
-            return load_text(argument, pipeline.reading(argument, encoding)["encoding"]).strip()
+            return read_stream(argument, pipeline.reading(argument, encoding)["encoding"]).strip()
     return argument

@@ -121,7 +121,7 @@ def drop_notices() -> None:
 
 
 @contextmanager
-def notices_shown() -> Iterator[None]:
+def show_notices_as_lines() -> Iterator[None]:
     """Show each notice as a line in a `with` block. Python shows other warnings."""
     original = warnings.showwarning
 

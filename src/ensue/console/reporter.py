@@ -98,7 +98,7 @@ class ConsoleReporter(Reporter):
             f"[bold]step {validation.step:,}[/bold]  validation: {validation.summary}"
             f"{'  best so far' if validation.best else ''}"
         )
-        for line in shortened(validation.sample):
+        for line in first_lines(validation.sample):
             self.console.print(Text(f"  {line}", style="dim"))
 
     def finished(self, outcome: Outcome) -> None:
@@ -117,7 +117,7 @@ def _smooth(old: float, new: float) -> float:
     return new if old == 0 else 0.95 * old + 0.05 * new
 
 
-def shortened(sample: str) -> list[str]:
+def first_lines(sample: str) -> list[str]:
     """Return the first non-blank lines of a sample, without control characters."""
     lines = "".join(c if c.isprintable() or c == "\n" else "�" for c in sample).split("\n")
     return [line for line in lines if line.strip()][:MAX_SAMPLE_LINES]

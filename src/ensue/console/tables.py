@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ensue.errors import EnsueError, counted, distinct_names, listed
+from ensue.errors import EnsueError, distinct_names, list_names, pluralize
 from ensue.outputs import delimited_line
 from ensue.recipe import Recipe, TrainRecipe
 from ensue.tasks import TASKS, task_entry
@@ -47,13 +47,13 @@ def show_rows(rows: Sequence[Sequence[str]]) -> None:
     for *cells, text in rows:
         start = "".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True))
         if room >= MIN_TEXT_WIDTH:
-            console.print(start + shortened(text, room), soft_wrap=True)
+            console.print(start + shorten_text(text, room), soft_wrap=True)
         else:
             console.print(Text("  ".join(cells)))
-            console.print("  " + shortened(text, console.width - 2), soft_wrap=True)
+            console.print("  " + shorten_text(text, console.width - 2), soft_wrap=True)
 
 
-def shortened(text: str, width: int) -> str:
+def shorten_text(text: str, width: int) -> str:
     """Return the first words of a text in `width` cells. A text without a blank is cut within the word."""
     if cell_len(text) <= width:
         return text
@@ -71,8 +71,8 @@ def show_scores(scores: "TaskScores", tables: Iterable[Table | str] = ()) -> Non
             table.add_row(Text(name.replace("_", " ")), _format_number(value))
     Console(highlight=False).print(table)
     if unknown := content.get("unknown_labels"):
-        noun = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
-        print(f"the model does not know the {noun} {listed(list(unknown))}: {counted(sum(unknown.values()), 'error')}")
+        labels = ("label " if len(unknown) == 1 else f"{len(unknown):,} labels ") + list_names(list(unknown))
+        print(f"the model does not know the {labels}: {pluralize(sum(unknown.values()), 'error')}")
     if misaligned := content.get("misaligned"):
         from ensue.data.sentences.span_borders import MIN_FRACTION, misaligned_spans  # noqa: PLC0415 (it imports numpy)
 
@@ -107,9 +107,10 @@ def show_pairs(result: Any) -> None:
 
 def show_recipes(recipes: Mapping[str, Recipe]) -> None:
     """Print the name, the budget and the description of each recipe, by task."""
-    groups: dict[tuple[str, str], dict[str, Recipe]] = {_heading_of(task_entry(task).recipe): {} for task in TASKS}
+    classes = [task_entry(task).recipe for task in TASKS]
+    groups: dict[tuple[str, str], dict[str, Recipe]] = {(recipe.what, recipe.reads): {} for recipe in classes}
     for name, recipe in recipes.items():
-        groups.setdefault(_heading_of(type(recipe)), {})[name] = recipe
+        groups.setdefault((recipe.what, recipe.reads), {})[name] = recipe
     width = max(map(len, recipes), default=0)
     console = Console(highlight=False, markup=False)
     for heading, group in groups.items():
@@ -124,10 +125,6 @@ def show_recipes(recipes: Mapping[str, Recipe]) -> None:
         console.print()
     console.print("s, min, h: the time of training; epochs: the number of passes over the training data.")
     console.print("`ensue recipes NAME` shows a recipe: source, measured scores, all keys.")
-
-
-def _heading_of(recipe: type[Recipe]) -> tuple[str, str]:
-    return recipe.what, recipe.reads
 
 
 def _format_budget(train: TrainRecipe) -> str:

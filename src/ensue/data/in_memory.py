@@ -13,7 +13,7 @@ from typing import Any
 
 from ensue.cache import atomic_file, cache_directory, make_room, mark_used, temporary_directory
 from ensue.data.row_files import as_lines, class_namer
-from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, counted, in_one_line, listed, quote
+from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, in_one_line, list_names, pluralize, quote
 from ensue.notices import warn_once
 
 MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
@@ -67,7 +67,7 @@ def _check_paths(texts: list[str], name: str) -> None:
         return
     if path := next((text for text in texts if "\0" not in text and os.path.exists(text)), ""):
         raise TypeError(f"{name}: {path} is a file or folder; expected a list or tuple of paths, or other texts")
-    warn_once(f"texts {name}", f"{name}: read as {counted(len(texts), 'text')}, since no file has such a name")
+    warn_once(f"texts {name}", f"{name}: read as {pluralize(len(texts), 'text')}, since no file has such a name")
 
 
 def _name_of_row(name: str, row: int, data: Any = ()) -> str:
@@ -86,7 +86,7 @@ def _iterate_rows(data: Any, name: str) -> Iterator[Any]:
     is_arrow = hasattr(data, "to_pylist")
     names = list(getattr(data, "column_names", ())) if is_arrow else column_names(data)
     if len({*names}) < len(names):
-        raise EnsueError(f"{name}: two columns have the same name; columns: {listed(names)}")
+        raise EnsueError(f"{name}: two columns have the same name; columns: {list_names(names)}")
     if is_arrow:
         data, names = data.to_pylist(), []
     if isinstance(data, Mapping) and data and all(isinstance(column, list | tuple) for column in data.values()):

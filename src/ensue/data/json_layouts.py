@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, join_chunks, split_lines
 from ensue.data.json_array import array_chunks, begins_array, split_part
 from ensue.data.row_files import BLOCK_ROWS, as_lines, in_blocks
-from ensue.errors import DataError, listed
+from ensue.errors import DataError, list_names
 from ensue.extension import loadable_entries
 from ensue.parsing import EXACT_FLOATS, MAX_DEPTH, ParseError, parse_json
 
@@ -211,7 +211,7 @@ def _convert(value: Any, name: str, text: str, numbers: deque[int]) -> Iterable[
                         if _element_layout(_first_value(items), name) or _has_text(_first_value(items))]  # fmt: skip
         lists = {key: lists[key] for key in example_keys or lists}
     if len(lists) > 1:
-        names = listed([f'"{key}"' for key in lists])
+        names = list_names([f'"{key}"' for key in lists])
         raise DataError(f"an object with several lists of examples, {names}; expected one list in a file", name)
     if len(lists) == 1 and not _has_text(value):
         return _convert_list(next(iter(lists.values())), name, text, numbers)

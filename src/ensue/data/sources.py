@@ -171,7 +171,7 @@ def stream_text(path: str, encoding: str = "utf-8", *, marked: bool = False) -> 
     return decode_blocks(_blocks(path), stream_name(path), check_encoding(encoding), marked=marked)
 
 
-def load_text(path: str, encoding: str = "utf-8") -> str:
+def read_stream(path: str, encoding: str = "utf-8") -> str:
     """Return the text of a stream. Raises DataError above `MAX_CHARACTERS`."""
     return join_chunks(stream_text(path, encoding), stream_name(path))
 

@@ -27,7 +27,7 @@ from ensue.data.decoding import COMPRESSED, read_blocks
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest, quote
 from ensue.extension import installed_models
-from ensue.outputs import written
+from ensue.outputs import atomic_output
 from ensue.stored import Copyable
 from ensue.text.boundaries import BLANKS
 
@@ -437,7 +437,7 @@ def _write_words(path: Path, rows: Iterable[Row]) -> int:
 
 @contextmanager
 def _open_output(path: Path) -> Iterator[IO[bytes]]:
-    with written(path) as partial, partial.open("wb") as file:
+    with atomic_output(path) as partial, partial.open("wb") as file:
         yield file
 
 

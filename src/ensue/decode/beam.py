@@ -26,15 +26,17 @@ from ensue.models.modules import evaluating
 from ensue.nn import CopyingHead
 from ensue.nn.attention.cross import CrossAttention, sources_in
 from ensue.nn.taps import watch
-from ensue.types import State, at_least_float32, compacted, select_rows
+from ensue.types import State, at_least_float32, compact, select_rows
 
 MIN_ATTENTION = 1e-38
 """The lower bound of attention weights before the logarithm."""
 
 
 class Coverage:
-    """A wrapper of a model that accumulates the attention of each row to the positions of its source. The attention of
-    a step is the mean over all heads of all `CrossAttention` layers and models. Raises EnsueError without such layers.
+    """A wrapper of a model that accumulates the attention of each row to the positions of its source.
+
+    The attention of a step is the mean over all heads of all `CrossAttention` layers and models. Raises EnsueError
+    without such layers.
     """
 
     def __init__(self, model: Any) -> None:
@@ -130,7 +132,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
             return
         state, attention = select_rows((state, attention), rows)
         if len(frontier.live.inputs) < inputs:
-            state = compacted(state)  # frees the memory of sources whose input is done
+            state = compact(state)  # frees the memory of sources whose input is done
 
 
 def _block_tokens(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
@@ -162,8 +164,9 @@ are 10 times as fast as `topk` over all scores.
 
 
 def best_ids(scores: Float[Tensor, "R V"], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the ids (R, k) of the `k` largest scores of each row, in ascending order of ids, and these scores. A
-    vocabulary with fewer than `k` tokens is returned completely.
+    """Return the ids (R, k) of the `k` largest scores of each row, in ascending order of ids, and these scores.
+
+    A vocabulary with fewer than `k` tokens is returned completely.
     """
     size = scores.shape[1]
     if size <= k:
@@ -185,8 +188,10 @@ def best_ids(scores: Float[Tensor, "R V"], k: int) -> tuple[NDArray[np.int64], N
 def continuations(
     log_p: Float[Tensor, "R V"], k: int, required: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the candidates (R, M) of each row, in ascending order of ids, and their log-probabilities. The candidates
-    are all `required` ids (R, A), which may be padded with -1, and the `k` best other ids. `log_p` is changed in place.
+    """Return the candidates (R, M) of each row, in ascending order of ids, and their log-probabilities.
+
+    The candidates are all `required` ids (R, A), which may be padded with -1, and the `k` best other ids. `log_p` is
+    changed in place.
     """
     if not required.shape[1]:
         return best_ids(log_p, k)

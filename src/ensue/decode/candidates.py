@@ -56,15 +56,16 @@ class Candidate(NamedTuple):
     """All ids including the last one, which may be the end symbol."""
     log_probability: float
     fate: Fate
-    """The outcome of the candidate."""
 
 
 def candidates_of(
     live: Live, ids: Ids, totals: NDArray[np.float64], chosen: Chosen, ended: NDArray[np.bool_],
     goes_on: NDArray[np.bool_], inputs_after: Ids,
 ) -> Iterator[Candidate]:  # fmt: skip
-    """Yield the candidates of a step from `ids` and `totals` (B, S, M) with their outcomes. The masks `ended` and
-    `goes_on` (B, K) mark the complete and the live hypotheses of `chosen`; `inputs_after` the inputs that go on.
+    """Yield the candidates of a step from `ids` and `totals` (B, S, M) with their outcomes.
+
+    The masks `ended` and `goes_on` (B, K) mark the complete and the live hypotheses of `chosen`. `inputs_after` are the
+    inputs that are not done after the step.
     """
     fates: dict[tuple[int, int, int], Fate] = {}
     is_done = ~np.isin(live.inputs, inputs_after)
@@ -82,8 +83,9 @@ def candidates_of(
 
 def best_places(totals: NDArray[np.float64], k: int, banks: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Return the indices (B, k) of the `k` largest `totals` (B, M) of each input, the best first; ties stay in order.
+
     `banks` (B, M) are the numbers of required tokens that candidates have (dynamic beam allocation, Post & Vilar 2018).
-    The result then begins with the best candidate of each bank, in descending order of banks; then the second ones.
+    The result then has the best candidate of each bank, in descending order of banks, then the second-best candidates.
     """
     order = (-totals).argsort(1, kind="stable")
     if banks is not None:

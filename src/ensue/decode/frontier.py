@@ -15,8 +15,10 @@ from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints, NBest,
 
 
 class Requirements:
-    """The required phrases of B inputs as automata: C phrases of up to L tokens, with A distinct tokens. The state of a
-    phrase is the length of its longest prefix with which the hypothesis ends (Knuth, Morris & Pratt 1977).
+    """The required phrases of B inputs as automata: C phrases of up to L tokens, with A distinct tokens.
+
+    The state of a phrase is the length of the longest prefix of the phrase with which the hypothesis ends (Knuth,
+    Morris & Pratt 1977).
     """
 
     def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
@@ -89,7 +91,7 @@ class Forbidden:
         return completions
 
 
-def repeated(history: NDArray[np.int64], n: int) -> Blocked:
+def find_repeats(history: NDArray[np.int64], n: int) -> Blocked:
     """Return the tokens that would repeat an n-gram of `history` (R, t) (Paulus et al. 2018)."""
     if history.shape[1] < n:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -142,7 +144,7 @@ class Frontier:
         history = self.live.history.reshape(self.live.totals.size, -1)
         blocked = self.forbidden.blocked(self._repeat_for_slots(self.live.inputs), history)
         if self.search.no_repeat_ngram:
-            blocked.append(repeated(history, self.search.no_repeat_ngram))
+            blocked.append(find_repeats(history, self.search.no_repeat_ngram))
         if self.end_id is not None and (self.required.count or self.length <= self.search.min_tokens):
             lengths = self.required.lengths[self.live.inputs, None]
             must_continue = (self.live.progress < lengths).any(2) | (self.length <= self.search.min_tokens)

@@ -26,7 +26,7 @@ from ensue.errors import ContextError, EnsueError, check_integer
 from ensue.interruption import check_interrupted
 from ensue.models.language_model import padded, read_prefixes
 from ensue.models.modules import count_parameters, device_of, evaluating
-from ensue.types import State, select_rows, widest
+from ensue.types import State, select_rows, widest_float
 
 MIN_FORWARD_ROWS, MAX_FORWARD_PARAMETERS = 32, 1 << 20
 """From this number of rows and up to this number of parameters, `forward` of one token is faster than `step`, measured
@@ -103,8 +103,10 @@ def _fill(like: Tensor, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tens
 
 
 class Ensemble(nn.Module):
-    """An ensemble of M models with a `step`: `P(w) = 1/M Σ_m P_m(w)` at every step. The state is a tuple of the states
-    of the models. The caller checks that their vocabularies are equal. Raises EnsueError if the sizes of these differ.
+    """An ensemble of M models with a `step`: `P(w) = 1/M Σ_m P_m(w)` at every step.
+
+    The state is a tuple of the states of the models. The caller checks that the vocabularies are equal. Raises
+    EnsueError if the sizes of the vocabularies differ.
     """
 
     def __init__(self, models: Sequence[Any]) -> None:
@@ -132,16 +134,16 @@ def next_ids(
     if not logits.amax(-1).isfinite().all():
         raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
     if seen is not None and sampling.repetition_penalty != 1:
-        logits = penalized(logits, seen, sampling.repetition_penalty)
-    return logits.argmax(-1) if sampling.is_greedy else draw(filtered(logits, sampling), generator)
+        logits = penalize(logits, seen, sampling.repetition_penalty)
+    return logits.argmax(-1) if sampling.is_greedy else draw(filter_logits(logits, sampling), generator)
 
 
-def penalized(logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float) -> Float[Tensor, "B V"]:
+def penalize(logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float) -> Float[Tensor, "B V"]:
     """Return the logits with the repetition penalty on `seen` tokens; a penalty below 1 raises their logits."""
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
-def filtered(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
+def filter_logits(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
     """Return the logits after temperature and filters; removed tokens have -∞. The temperature must not be 0."""
     if sampling.temperature != 1:
         # the largest logit becomes 0, so that division by a small temperature cannot overflow
@@ -160,21 +162,23 @@ def filtered(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, 
 def keep_top_p(logits: Float[Tensor, "B V"], p: float | Float[Tensor, "B 1"]) -> Float[Tensor, "B V"]:
     """Keep the smallest set of most probable tokens whose probabilities reach `p`; set other logits to -∞."""
     values, ids = logits.sort(dim=-1, descending=True, stable=True)
-    probabilities = values.softmax(-1, dtype=widest(values.device))
+    probabilities = values.softmax(-1, dtype=widest_float(values.device))
     is_cut = (probabilities.cumsum(-1) - probabilities) >= p
     is_cut[..., 0] = False  # neither rounding nor a p near 0 may remove the most probable token
     return torch.empty_like(logits).scatter_(-1, ids, values.masked_fill(is_cut, -math.inf))
 
 
 def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor, " B"]:
-    """Draw an id for each row from `softmax(logits)`, by inversion. The result is the first id at which the cumulative
-    probability reaches u times the total, for one random u in (0, 1] for each row, so never an id of probability 0.
+    """Draw an id for each row from `softmax(logits)`, by inversion.
+
+    The result is the first id at which the cumulative probability reaches u times the total, with a random u in (0, 1]
+    for each row. So an id of probability 0 is never drawn.
     """
-    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=widest(logits.device), device=logits.device)
-    return drawn(logits, u)
+    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=widest_float(logits.device), device=logits.device)
+    return draw_with(logits, u)
 
 
-def drawn(logits: Float[Tensor, "B V"], u: Float[Tensor, "B 1"]) -> Int[Tensor, " B"]:
+def draw_with(logits: Float[Tensor, "B V"], u: Float[Tensor, "B 1"]) -> Int[Tensor, " B"]:
     """Return the ids of `draw` for random numbers `u` in (0, 1]."""
     sums = logits.softmax(-1).cumsum(-1, dtype=u.dtype)
     return torch.searchsorted(sums, u * sums[:, -1:]).squeeze(1)
@@ -188,13 +192,18 @@ def generate_ids(
     model: Any, prompts: Sequence[ArrayLike], *, max_tokens: int, start_id: int, sampling: Sampling | None = None,
     seed: int | None = None, end_id: int | None = None, state: State = None,
 ) -> Iterator[Int[Tensor, " B"]]:  # fmt: skip
-    """Yield a sampled token for each of B prompts at a time; after `end_id`, only `end_id`. A `seed` repeats them."""
+    """Yield the next sampled token of each of B prompts; after `end_id`, only `end_id`. A seed makes it repeatable."""
     assert len(prompts) > 0, "no prompt"
     check_integer("max_tokens", max_tokens, 0, MAX_TOKENS)
     if seed is not None:
         check_integer("seed", seed, 0, (1 << 63) - 1)
     rows = with_start(model, prompts, start_id)
-    seen = _mask_of_tokens(model, prompts) if sampling is not None and sampling.repetition_penalty != 1 else None
+    seen = None
+    if sampling is not None and sampling.repetition_penalty != 1:
+        seen = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
+        for row, prompt in zip(seen, prompts, strict=True):
+            row[torch.from_numpy(np.asarray(prompt, np.int64).reshape(-1))] = True
+        seen = seen.to(device_of(model))
     generator = torch.Generator(device_of(model))
     generator.seed() if seed is None else generator.manual_seed(int(seed))
     return islice(_sample_tokens(model, rows, state, sampling or Sampling(), generator, seen, end_id), max_tokens)
@@ -211,8 +220,9 @@ def search_ids(
 
 
 def with_start(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> list[NDArray[np.int64]]:
-    """Return the prompts with `start_id` before each prompt that is shorter than the context. Raises ContextError for a
-    prompt that is longer than the context.
+    """Return the prompts with `start_id` before each prompt that is shorter than the context.
+
+    Raises ContextError for a prompt that is longer than the context.
     """
     context = getattr(model, "context", None)
     rows = [np.asarray(prompt, np.int64).reshape(-1) for prompt in prompts]
@@ -241,10 +251,3 @@ def _sample_tokens(
             yield ids
             if seen is not None:
                 seen.scatter_(1, ids.unsqueeze(1), True)
-
-
-def _mask_of_tokens(model: Any, prompts: Sequence[ArrayLike]) -> Tensor:
-    seen = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
-    for row, prompt in zip(seen, prompts, strict=True):
-        row[torch.from_numpy(np.asarray(prompt, np.int64).reshape(-1))] = True
-    return seen.to(device_of(model))

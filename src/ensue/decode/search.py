@@ -162,7 +162,7 @@ class NBest:
 
     @property
     def last_score(self) -> float:
-        """The score that a new hypothesis with equally many missing phrases must exceed; -∞ for an incomplete list."""
+        """The score of the last hypothesis of a full list, which a new complete hypothesis must exceed; else -∞."""
         return self.hypotheses[-1].score if len(self.hypotheses) == self.size else float("-inf")
 
     def add(self, hypothesis: Hypothesis) -> None:

@@ -23,7 +23,7 @@ from ensue.inspection.encoder import over_text
 from ensue.inspection.units import Units, named, unit_taps
 from ensue.interruption import check_interrupted
 from ensue.nn import SequenceLayer, watch
-from ensue.types import State, exact
+from ensue.types import State, to_float64
 
 STATES = {"hidden", "cell", "h", "c", "neurons"}
 """The taps with gradients: states of recurrent layers, and neurons of Transformers."""
@@ -167,4 +167,4 @@ def rows_together(model: nn.Module, length: int) -> int:
 
 
 def _to_array(values: Tensor) -> Array:
-    return exact(values.detach()).cpu().numpy()
+    return to_float64(values.detach()).cpu().numpy()

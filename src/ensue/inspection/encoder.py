@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer, tap_names, watch
-from ensue.types import exact
+from ensue.types import to_float64
 
 MAX_ATTENTION_WORDS = 2_048
 """The maximum length of a text whose attention weights are recorded, in words."""
@@ -56,7 +56,7 @@ def traces_of(layers: nn.Module, x: Tensor) -> list[LayerTrace]:
     for name, tensors in values_at.items():
         tap = name.rpartition(".")[2]
         values = over_text(tensors)
-        by_position = exact(values.abs() if tap in SIGNED else values).mean(-1).cpu().numpy()
+        by_position = to_float64(values.abs() if tap in SIGNED else values).mean(-1).cpu().numpy()
         means.setdefault(place_of(name), {})[tap] = by_position[::-1] if "leftward" in name else by_position
     numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for layer, _ in means), start=1)}
     return [LayerTrace(numbers[layer], direction, by_tap) for (layer, direction), by_tap in means.items()]

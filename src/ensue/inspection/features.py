@@ -17,7 +17,7 @@ from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import EncodedForms, WordFeatures
 from ensue.nn import CharacterCNN, CharacterLSTM, watch
 from ensue.text.lexicon import Lexicon, WordForms, characters_read, shape
-from ensue.types import exact
+from ensue.types import to_float64
 
 
 class InputField(NamedTuple):
@@ -156,7 +156,7 @@ class ReadWords:
         features, lexicon, forms = self.features, self.lexicon, self.forms
         words, on_device = list(dict.fromkeys(self.words)), EncodedForms.of(forms, self.device)
         if features.words is not None:
-            texts = [*map(lexicon.normalized, words)]
+            texts = [*map(lexicon.normalize, words)]
             yield "word", texts, forms.words > 0, features.words(on_device.words), InputField("words")
         if features.characters is not None:
             real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
@@ -220,7 +220,7 @@ def _lstm_effects(layer: CharacterLSTM, ids: torch.Tensor) -> dict[str, NDArray[
     rightward, leftward = values_at["rightward.hidden"], values_at["leftward.hidden"]
 
     def changes(states: list[torch.Tensor]) -> NDArray[np.float64]:
-        return exact(torch.cat([torch.zeros_like(states[0]), *states])).diff(dim=0).norm(dim=-1).cpu().numpy()
+        return to_float64(torch.cat([torch.zeros_like(states[0]), *states])).diff(dim=0).norm(dim=-1).cpu().numpy()
 
     return {"left to right": changes(rightward), "right to left": changes(leftward)[::-1]}
 

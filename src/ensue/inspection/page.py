@@ -20,10 +20,10 @@ from markupsafe import Markup, escape
 from rich.console import Console
 from rich.text import Text
 
-from ensue.errors import EnsueError, listed
+from ensue.errors import EnsueError, list_names
 from ensue.extension import loadable_entries
 from ensue.interruption import check_interrupted
-from ensue.outputs import check_new, written
+from ensue.outputs import atomic_output, check_new
 from ensue.runs.pictures import HeatMap, LinePlot
 from ensue.text.boundaries import is_boundary
 from ensue.version import VERSION, package_text
@@ -370,11 +370,11 @@ class Inspection:
             for kind, by_name in section.pictures.items():
                 pictures.setdefault(kind, {}).update(by_name)
         if what not in pictures:
-            known = listed(list(pictures)) if pictures else "nothing"
+            known = list_names(list(pictures)) if pictures else "nothing"
             raise EnsueError(f'there is no picture "{what}"; expected {known}')
         name = which or next(iter(pictures[what]))
         if name not in pictures[what]:
-            raise EnsueError(f'there is no {what} of "{name}"; expected {listed(list(pictures[what]))}')
+            raise EnsueError(f'there is no {what} of "{name}"; expected {list_names(list(pictures[what]))}')
         return pictures[what][name].draw(ax, name)
 
     def as_json(self) -> Any:
@@ -384,7 +384,7 @@ class Inspection:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the page. Raises EnsueError if the file cannot be written, or exists and may not be replaced."""
         check_new(path, overwrite=overwrite)
-        with written(path) as partial:
+        with atomic_output(path) as partial:
             partial.write_text(self.page, encoding="utf-8", newline="\n")
         return Path(path)
 

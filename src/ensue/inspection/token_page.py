@@ -13,7 +13,7 @@ from torch import Tensor
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Section, clipped, cut
 from ensue.inspection.texts import MAX_COLOR_PERCENT
 from ensue.inspection.units import Units
-from ensue.types import exact
+from ensue.types import to_float64
 
 NO_TOKEN = -1
 """The target of a position without a token: the end of a text, or a mask."""
@@ -37,7 +37,7 @@ class Predictions(NamedTuple):
     @classmethod
     def of(cls, logits: Tensor, targets: NDArray[np.int64]) -> Self:
         """Return the predictions of logits (T, V) for targets (T,), which may be `NO_TOKEN`."""
-        log_p = exact(logits).log_softmax(-1)
+        log_p = to_float64(logits).log_softmax(-1)
         has_token = torch.from_numpy(targets != NO_TOKEN).to(log_p.device)
         chosen = log_p.gather(1, torch.from_numpy(np.maximum(targets, 0)).to(log_p.device)[:, None])
         best = log_p.topk(min(MAX_OPTIONS, log_p.shape[1]), dim=1)

@@ -203,7 +203,7 @@ class AdaptiveModel(nn.Module):
         h, values = (torch.cat(tensors, 1).detach() for tensors in zip(*results, strict=True))
         if cache is not None:
             cache, values = self._mix_with_cache(quantity, cache, ids, targets, h, values)
-        return values, AdaptiveState(types.owned(inner), cache, adapted)
+        return values, AdaptiveState(types.copy_views(inner), cache, adapted)
 
     def _start_segment(self, weights: Tensor, segment_start: types.State, segment: Tensor) -> AdaptedWeights:
         ids = F.pad(segment, (0, self.adaptation.dynamic_segment - len(segment)), value=PADDING)
@@ -273,7 +273,7 @@ def _remove_padding(ids: Tensor) -> Tensor:
 def _split_rows(state: AdaptiveState, rows: int) -> Iterator[AdaptiveState]:
     """Yield the state of each row, which does not keep the tensors of other rows in memory."""
     for row in torch.arange(rows):
-        yield state if rows == 1 else types.narrowed(types.compacted(types.select_rows(state, row[None])))
+        yield state if rows == 1 else types.narrow(types.compact(types.select_rows(state, row[None])))
 
 
 class _AdaptedCopy:

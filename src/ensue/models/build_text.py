@@ -104,7 +104,7 @@ def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Tagg
         return TagHeads(
             [build_tag_head(table_of.get(column.kind, softmax), d_in, column.labels) for column in labels.learned]
         )
-    tables = labels.legal() if specification.legal else None
+    tables = labels.legal_transitions() if specification.legal else None
     legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
     match specification.kind:
         case "crf":

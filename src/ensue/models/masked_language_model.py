@@ -13,7 +13,7 @@ from ensue.models.layer_outputs import layer_outputs
 from ensue.nn import LearnedPositions, Pointwise, PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
 from ensue.nn.border import weight_of
 from ensue.nn.taps import is_watched
-from ensue.types import exact
+from ensue.types import to_float64
 
 
 class MaskedNats(NamedTuple):
@@ -122,7 +122,7 @@ class MaskedLanguageModel(nn.Module):
         """Return the surprisals of the masked tokens, whose targets are not `NOT_HIDDEN`, from the features."""
         is_masked = targets != NOT_HIDDEN
         masked_ids, logits = targets[is_masked], self._head(h[is_masked])
-        nats = exact(F.cross_entropy(logits, masked_ids, reduction="none"))
+        nats = to_float64(F.cross_entropy(logits, masked_ids, reduction="none"))
         return MaskedNats(nats, logits.argmax(1) == masked_ids)
 
     def total_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.engine.storage import is_transformed
-from ensue.types import Memory, Shared, State, change_temporarily, detach, leaves, owned
+from ensue.types import Memory, Shared, State, change_temporarily, copy_views, detach, leaves
 
 Sizes = Sequence[int | str | EllipsisType]
 """The sizes of a tensor; a string matches any size, and is the name of the dimension in messages."""
@@ -184,7 +184,7 @@ def guarded_sequence(name: str, function: Callable[..., Any], known: Any = None)
             y, state = function(self, x, state, mask=mask)
         finally:
             _checked.is_inside = False
-        return y, state if torch.is_grad_enabled() else owned(state)
+        return y, state if torch.is_grad_enabled() else copy_views(state)
 
     return sequence
 

@@ -219,7 +219,7 @@ class Recipe(Table):
     begins: ClassVar[bool] = False
     """Whether `encoder.from` may name another run of the task, whose layers are copied."""
     rehearses: ClassVar[bool] = False
-    """Whether the task adds spans that the origin predicts to the data (`tuning.rehearse`)."""
+    """Whether the task adds spans that the origin predicts in the new data (`tuning.rehearse`)."""
 
     about: str = ""
     """A description of the recipe."""

@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,18 +70,13 @@ class RunDirectory:
     def foreign_file(self) -> str:
         """Return the name of a file in the directory that does not belong to a run, or ""."""
         if self.exists:
-            return "" if self._has_config_of_run() else "config.json"
+            with suppress(ParseError, OSError):  # a damaged config.json may belong to a run
+                config = parse_json(read_bounded(self.path / "config.json", MAX_CONFIG_BYTES))
+                return "" if isinstance(config, dict) and "format_version" in config else "config.json"
+            return ""
         names = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
         known = {*schema.file_names(), "checkpoints", "origins", "tensorboard"} if ".lock" in names else set()
         return next((name for name in names if name not in known | {".lock"} and not name.endswith(".partial")), "")
-
-    def _has_config_of_run(self) -> bool:
-        """Return whether config.json may belong to a run. A damaged file may; a file of another program does not."""
-        try:
-            config = parse_json(read_bounded(self.path / "config.json", MAX_CONFIG_BYTES))
-        except (ParseError, OSError):
-            return True
-        return isinstance(config, dict) and "format_version" in config
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -240,7 +235,7 @@ class RunDirectory:
 
 @dataclass(frozen=True)
 class Origin:
-    """A run whose weights or layers another run takes: its directory, path in the recipe, and checksum of weights."""
+    """A run that provides initial weights or layers: its directory, path in the recipe, and checksum of weights."""
 
     run: RunDirectory
     path: str
@@ -280,12 +275,12 @@ def continuing_recipe(
     if (rehearses := chosen.tuning.rehearse) and adds_spans and run.parts.labels.has_spans:
         return chosen
     problem = _explain_no_rehearsal(run, chosen.data.train) if rehearses else "tuning.rehearse is off"
-    learned = f"{join_locations(old)}, from which {path} learned, is"
+    data = f"the training data of {path}, {join_locations(old)}, are"
     if not problem:
         chosen = read_recipe(chosen, train=[*locations_in(old), *locations_in(chosen.data.train)])
-        warn_once(f"again {path}", f"{learned} read again; --set tuning.rehearse=false leaves it out")
+        warn_once(f"again {path}", f"{data} read again; --set tuning.rehearse=false leaves them out")
     elif chosen.data.train and problem != NEW_HAS_OLD:
-        warn_once(f"forgets {path}", f"{learned} not read again and may be forgotten ({problem})")
+        warn_once(f"forgets {path}", f"{data} not read again and may be forgotten ({problem})")
     return read_recipe(chosen, {"tuning.rehearse": False}) if rehearses else chosen
 
 

@@ -136,7 +136,7 @@ def axes_of(ax: Any, width: float, height: float) -> Any:
     return plt.subplots(figsize=(min(width, MAX_INCHES), height), layout="constrained")[1]
 
 
-def literal_text() -> dict[str, Any]:
+def literal_text_options() -> dict[str, Any]:
     """Return matplotlib's options for text in which a `$` does not begin a formula."""
     return {"parse_math": False, "fontfamily": _find_fonts()}
 
@@ -155,7 +155,7 @@ class LinePlot(NamedTuple):
             color = LINE_COLORS[index % len(LINE_COLORS)]
             axes.plot(range(len(values)), values, marker="o", markersize=3, linewidth=1.3, color=color, label=name)
         _label_words(axes, self.words)
-        axes.set_title(title, **literal_text())
+        axes.set_title(title, **literal_text_options())
         axes.set_ylabel(self.label)
         axes.grid(axis="y", alpha=0.25)
         if len(self.values) > 1:
@@ -178,8 +178,8 @@ class HeatMap(NamedTuple):
         axes.figure.colorbar(image, ax=axes, label="attention")
         axes.set(xlabel="to", ylabel="from")
         _label_words(axes, self.columns)
-        axes.set_yticks(range(len(self.rows)), _shorten(self.rows), fontsize=9, **literal_text())
-        axes.set_title(title, **literal_text())
+        axes.set_yticks(range(len(self.rows)), _shorten(self.rows), fontsize=9, **literal_text_options())
+        axes.set_title(title, **literal_text_options())
         return axes
 
 
@@ -187,7 +187,7 @@ def _label_words(axes: Any, words: Sequence[str]) -> None:
     """Label the horizontal axis with words, at a slant if a word has more than two characters."""
     labels = _shorten(words)
     slanted = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if max(map(len, labels), default=0) > 2 else {}
-    axes.set_xticks(range(len(words)), labels, fontsize=9, **slanted, **literal_text())
+    axes.set_xticks(range(len(words)), labels, fontsize=9, **slanted, **literal_text_options())
 
 
 def _shorten(words: Sequence[str]) -> list[str]:

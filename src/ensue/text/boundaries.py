@@ -36,18 +36,19 @@ def last_boundary(text: str) -> int | None:
 def cut_at_boundaries(chunks: Iterable[str], *, min_length: int = 0, max_length: int = 0) -> Iterator[str]:
     """Yield the text of `chunks`, which may end anywhere, in chunks that end at boundaries.
 
-    All but the last have at least `min_length` characters; more than `max_length` without a boundary are yielded.
+    All chunks except the last have at least `min_length` characters. Text without a boundary is collected until it has
+    more than `max_length` characters, and is then yielded.
     """
-    rest = ""
+    pending = ""
     for chunk in chunks:
-        rest += chunk
-        if len(rest) >= min_length:
-            end = last_boundary(rest) or (len(rest) if len(rest) > max_length else 0)
+        pending += chunk
+        if len(pending) >= min_length:
+            end = last_boundary(pending) or (len(pending) if len(pending) > max_length else 0)
             if end:
-                yield rest[:end]
-                rest = rest[end:]
-    if rest:
-        yield rest
+                yield pending[:end]
+                pending = pending[end:]
+    if pending:
+        yield pending
 
 
 _JOINER = "\u200d"
@@ -56,7 +57,7 @@ _MARKS = ("Mn", "Me", "Mc")
 
 
 def is_boundary(text: str, index: int, start: int = 0) -> bool:
-    """Return whether a grapheme cluster starts at `index`, given that one starts at the lower index `start`."""
+    """Return whether a grapheme cluster starts at `index`. Another cluster must start at the lower index `start`."""
     before, after = text[index - 1], text[index]
     if after < "\u0300":  # the first combining mark
         return before != _JOINER

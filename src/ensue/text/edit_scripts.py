@@ -1,7 +1,7 @@
 """Edit scripts: the shortest change of prefix, suffix and case that turns a word form into a result, such as its lemma.
 
-Many pairs share a script: "dogs" → "dog" and "Books" → "book" have the same one. So a tagger can predict scripts as
-labels and apply them to get lemmas (Chrupała et al. 2008; Straka 2018).
+Many pairs have the same script, such as "dogs" → "dog" and "Books" → "book". So a tagger can predict scripts as labels
+and apply the scripts to get lemmas (Chrupała et al. 2008; Straka 2018).
 """
 
 import re
@@ -12,7 +12,7 @@ CASES = {
     "lower": str.lower, "keep": lambda form: form, "title": lambda form: form[:1].upper() + form[1:].lower(),
     "upper": str.upper,
 }  # fmt: skip
-"""Changes of case before the edits. Among equally short scripts, the one whose case is listed first is used."""
+"""Changes of case before the edits. Among equally short scripts, the script with the first case in this table wins."""
 _SCRIPT = re.compile(rf"({'|'.join(CASES)})-([0-9]{{1,4}})\+(?:(.*)-)?([0-9]{{1,4}})(?:\+([^-]*))?", re.DOTALL)
 RESULT_PREFIX = "="
 """The prefix of a script that contains the entire result."""

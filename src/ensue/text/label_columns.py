@@ -16,7 +16,7 @@ import numpy as np
 from ensue.stored import FORMAT_VERSION, Stored, arguments
 from ensue.text.edit_scripts import apply_script, edit_script
 from ensue.text.labels import Floats, Labels
-from ensue.text.schemes import OUTSIDE, Scheme, Span, join_tags, overlapping, overlapping_spans, tags_of
+from ensue.text.schemes import OUTSIDE, Scheme, Span, encode_overlapping, join_tags, overlapping_spans, tags_of
 
 Row = tuple[str, ...]
 """The values of a word, one for each column."""
@@ -132,7 +132,7 @@ class NestedLabels(Stored):
     def in_scheme(self, labels: Sequence[str]) -> Sequence[str]:
         """Convert the labels of a sentence in another file to the label scheme of the training file."""
         assert self.scheme is not None
-        return overlapping(overlapping_spans(labels), len(labels), self.scheme)
+        return encode_overlapping(overlapping_spans(labels), len(labels), self.scheme)
 
     def encode(self, labels: Sequence[str], words: Sequence[str] = ()) -> list[list[int]]:
         """Return the tag ids of each word, one for each head."""

@@ -52,7 +52,7 @@ class Classes(Stored):
         self.names, self.multiple, self.threshold, self.temperature = tuple(names), multiple, threshold, temperature
         self.ids = {name: id for id, name in enumerate(self.names)}
 
-    def chosen(self, probabilities: Floats, *, at_least: float = 0.0) -> tuple[str, ...]:
+    def choose(self, probabilities: Floats, *, at_least: float = 0.0) -> tuple[str, ...]:
         """Return the predicted labels with a probability of at least `at_least`, the most probable first.
 
         `probabilities` (K,) has the probability of each label.
@@ -182,13 +182,13 @@ class Labels(Stored):
         return [self._groups.get(self._group_key(label), -1) for label in labels]
 
     def spans(self, labels: Sequence[str]) -> list[schemes.Span]:
-        """Return the spans of a sentence, which is an empty list for plain labels."""
+        """Return the spans of a sentence; an empty list for plain labels."""
         return schemes.spans(labels) if self.has_spans else []
 
     def tags_of_spans(self, spans: Sequence[schemes.Span]) -> SpanTags:
         """Return the borders of N spans, whether each tag has the class of each span (N, K), and continuations (K, K).
 
-        The last array is whether the tag of a column can continue a span after the tag of a row.
+        Entry (i, j) of the continuations is whether tag j can continue a span after tag i.
         """
         classes, can_continue = self._span_tags
         has_class = np.array([classes == span.label for span in spans], bool).reshape(-1, len(classes))
@@ -211,7 +211,7 @@ class Labels(Stored):
             kind = kind if scheme is None else schemes.distinguished_place(scheme, kind)
         return kind, name
 
-    def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
+    def legal_transitions(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
         """Return the `legal_transitions` between tags; None for plain labels, whose transitions are all legal."""
         return None if self.tag_scheme is None else schemes.legal_transitions(self.tags.symbols, self.tag_scheme)
 

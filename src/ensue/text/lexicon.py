@@ -99,7 +99,7 @@ class Lexicon(Stored):
         """Return a lexicon of the training data, given the frequency of each word form and the values of columns."""
         lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
         lexicon.longest_affix, lexicon.character_ngrams = longest_affix, character_ngrams
-        normalized = zip(lexicon.all_normalized([*counts]), counts.values(), strict=True)
+        normalized = zip(lexicon.normalize_all([*counts]), counts.values(), strict=True)
         lexicon.words = _count_vocabulary(normalized, min_count=min_count, limit=max_size)
         if characters:
             letters = ((letter, count) for form, count in counts.items() for letter in form)
@@ -113,20 +113,20 @@ class Lexicon(Stored):
         lexicon.vectors, lexicon.kept_vectors = None if vectors is None else _make_vocabulary(vectors), kept_vectors
         return lexicon
 
-    def normalized(self, form: str) -> str:
+    def normalize(self, form: str) -> str:
         """Return the form under which a word is looked up: lowercased and with digits replaced by 0, as configured."""
         form = form.lower() if self.lowercase else form
         return _DIGIT.sub("0", form) if self.fold_digits else form
 
-    def all_normalized(self, forms: Sequence[str]) -> Sequence[str]:
-        """Return `normalized` of each form."""
+    def normalize_all(self, forms: Sequence[str]) -> Sequence[str]:
+        """Return `normalize` of each form."""
         # one call on the joined forms is faster than many calls
-        normalized = self.normalized("\n".join(forms)).split("\n")
-        return normalized if len(normalized) == len(forms) else [*map(self.normalized, forms)]
+        normalized = self.normalize("\n".join(forms)).split("\n")
+        return normalized if len(normalized) == len(forms) else [*map(self.normalize, forms)]
 
     def affixes_of(self, form: str) -> list[str]:
         """Return the prefixes and suffixes of a word up to `longest_affix`, such as `u-`, `un-`, `-d` and `-ed`."""
-        form = self.normalized(form)
+        form = self.normalize(form)
         lengths = range(1, self.longest_affix + 1)
         return [f"{form[:n]}-" for n in lengths] + [f"-{form[-n:]}" for n in lengths]
 
@@ -139,7 +139,7 @@ class Lexicon(Stored):
         lengths = np.array([len(row) for row in rows], np.int64)
         characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
         characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for row in rows for id in row]
-        normalized = self.all_normalized(forms)
+        normalized = self.normalize_all(forms)
         keys = self._hash_forms(normalized)
         all_keys = np.column_stack([keys, self._hash_ngrams(normalized)]) if self.character_ngrams else keys
         shapes, vectors = _ids(self.shapes, map(shape, forms), len(forms)), self._vector_ids(forms)
@@ -172,14 +172,14 @@ class Lexicon(Stored):
         return np.array(rows, np.int64).reshape(len(forms), 2 * self.longest_affix)
 
     def _vector_ids(self, forms: Sequence[str]) -> NDArray[np.int64]:
-        """Return the id of the pretrained vector of each word, or if it has none, of its lowercase form."""
+        """Return the id of the pretrained vector of each word, or of its lowercase form if the word has no vector."""
         if self.vectors is None:
             return np.zeros(len(forms), np.int64)
         ids = ChainMap(self.vectors.ids, self.added_vector_ids) if self.added_vector_ids else self.vectors.ids
         return np.array([ids.get(form) or ids.get(form.lower(), 0) for form in forms], np.int64)
 
     def with_vectors(self, words: Sequence[str]) -> "Lexicon":
-        """Return a copy in which these words have vectors, too, with ids after the ids of other vectors."""
+        """Return a copy with vectors for these words, whose ids follow the ids of all other vectors."""
         assert self.vectors is not None
         other = copy(self)
         other.added_vector_ids = {word: len(self.vectors) + row for row, word in enumerate(words)}
@@ -190,13 +190,13 @@ class Lexicon(Stored):
 
 
 def characters_read(form: str) -> str:
-    """Return the characters of a word that the character layer reads, which are the start and end of a long word."""
+    """Return the characters of a word that the character layer reads: all, or the start and the end of a long word."""
     half = MAX_CHARACTERS_READ // 2
     return form if len(form) <= MAX_CHARACTERS_READ else form[:half] + form[-half:]
 
 
 def shape(form: str) -> str:
-    """Return the shape of a word: `Xxxx` for Janet, `dd-dd` for 10-12. Runs of a sign are cut after the third."""
+    """Return the shape of a word: `Xxxx` for Janet, `dd-dd` for 10-12. At most three equal characters are adjacent."""
     for pattern, replacement in _SHAPES:
         form = pattern.sub(replacement, form[:MAX_CHARACTERS_READ])  # type: ignore[arg-type]
     return form
@@ -238,17 +238,18 @@ class UnknownCounts(Copyable):
             self._unknown[predicate] += unknown
             self._all[predicate] += words
 
-    def line(self, *, max_fraction: float = MAX_UNKNOWN_FRACTION, min_words: int = 0) -> str:
-        """Describe in one line the predicates that hold for more than `max_fraction` of the words.
+    def line(self, *, min_words: int = 0) -> str:
+        """Describe in one line the predicates that hold for too many words; "" if there are none.
 
-        The line is empty if there is no such predicate, or if there are less than `min_words` words.
+        Predicates about fewer than `min_words` words are left out.
         """
         with self._lock:
             counts = [(predicate, count, self._all[predicate]) for predicate, count in self._unknown.items()]
         return "; ".join(
             f"{count:,} of {words:,} words ({count / words:.0%}) {predicate}"
             for predicate, count, words in counts
-            if words >= min_words and count > (MAX_NEW_FRACTION if predicate == NEW_WORDS else max_fraction) * words
+            if words >= min_words
+            and count > (MAX_NEW_FRACTION if predicate == NEW_WORDS else MAX_UNKNOWN_FRACTION) * words
         )
 
 

@@ -15,7 +15,7 @@ FRAME_TOKENS = (PADDING, BEGIN, SEPARATOR, MASK)
 
 
 class MaskedTokenizer(ExtendedTokenizer):
-    """A tokenizer with the special tokens of masked language models. Those that `tokenizer` lacks get new ids.
+    """A tokenizer with the special tokens of masked language models. Tokens that `tokenizer` lacks get new ids.
 
     A model reads `begin_id` before a text and `separator_id` after the text.
     """
@@ -36,7 +36,7 @@ class MaskedTokenizer(ExtendedTokenizer):
         self.begins_word = np.array(begins)
         """Whether each token begins a word, (V,)."""
 
-    def framed(self, *texts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def add_frame(self, *texts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return `[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`, as ids."""
         segments = [ids for text in texts for ids in (text, [self.separator_id])]
         return np.concatenate([[self.begin_id], *segments]).astype(np.int64)
@@ -61,7 +61,7 @@ class MaskedTokenizer(ExtendedTokenizer):
             ids += [np.array([self.mask_id]), self.tokenizer.encode(string).astype(np.int64)]
         return np.concatenate(ids), strings
 
-    def filled(self, strings: Sequence[str], fills: Sequence[int]) -> str:
+    def fill(self, strings: Sequence[str], fills: Sequence[int]) -> str:
         """Return the text with its masks replaced by the tokens `fills`. No blank precedes a token inside a word."""
         text = strings[0]
         for id, string in zip(fills, strings[1:], strict=True):

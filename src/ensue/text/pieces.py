@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.text.tokenizer import without_surrogates
+from ensue.text.tokenizer import replace_surrogates
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
@@ -111,11 +111,11 @@ class PieceIds:
 
 
 def repeat_words(words: Mapping[str, int]) -> Iterator[str]:
-    """Yield training texts for the library in which each word occurs as often as its count says."""
+    """Yield training texts for the library. The frequency of each word in the texts is its count in `words`."""
     for word, count in words.items():
-        full, rest = divmod(count, MAX_REPETITIONS)
-        yield from [f"{word} " * MAX_REPETITIONS] * full
-        yield f"{word} " * rest
+        num_full, remainder = divmod(count, MAX_REPETITIONS)
+        yield from [f"{word} " * MAX_REPETITIONS] * num_full
+        yield f"{word} " * remainder
 
 
 def library_tokenizer(content: Any) -> LibraryTokenizer:
@@ -138,7 +138,7 @@ class LibraryBacked:
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """Return the ids (N,) of a text, and the start and end of each token in characters, (N, 2)."""
-        encoding: Any = self.library.encode(without_surrogates(text), add_special_tokens=False)
+        encoding: Any = self.library.encode(replace_surrogates(text), add_special_tokens=False)
         return np.array(encoding.ids, np.uint32), np.array(encoding.offsets, np.int64).reshape(-1, 2)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ensue.text.pieces import START, LibraryBacked, import_library, library_tokenizer, special_ids
 from ensue.text.tokenizer import UNKNOWN as UNKNOWN_WORD
-from ensue.text.tokenizer import Decoder, SymbolDecoder, Tokenizer, VocabularyTokenizer, without_surrogates
+from ensue.text.tokenizer import Decoder, SymbolDecoder, Tokenizer, VocabularyTokenizer, replace_surrogates
 from ensue.text.wordpiece import BEGIN, INSIDE
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PublishedTokenizer(LibraryBacked, Tokenizer):
         return cls(library_tokenizer(tokenizer), special=special)
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
-        return np.array(self.library.encode(without_surrogates(text), add_special_tokens=False).ids, np.uint32)
+        return np.array(self.library.encode(replace_surrogates(text), add_special_tokens=False).ids, np.uint32)
 
 
 class NumberedTokenizer(LibraryBacked, VocabularyTokenizer):
@@ -70,7 +70,7 @@ class NumberedTokenizer(LibraryBacked, VocabularyTokenizer):
     """
 
     kind = "numbered"
-    extended = Tokenizer.extended
+    extend = Tokenizer.extend
     joins_blanks = True
     before = " "
 
@@ -83,7 +83,7 @@ class NumberedTokenizer(LibraryBacked, VocabularyTokenizer):
         self.start_id = self.unknown_id
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        text, ids = without_surrogates(text), self.vocabulary.ids
+        text, ids = replace_surrogates(text), self.vocabulary.ids
         language = _LANGUAGE.match(text)
         start = language.end() if language and language[1] in ids else 0
         encoding: Any = self.library.encode(text[start:], add_special_tokens=False)

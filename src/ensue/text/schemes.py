@@ -32,7 +32,7 @@ OUTSIDE = "O"
 TAG_SEPARATOR, LAYER_SIGN = "|", "+"
 """The separator of the tags in a label, and the suffix of a class for each further overlapping span of that class."""
 MAX_SPANS_OF_WORD = 256
-"""Bounds the time to encode a word, which is quadratic in its number of spans."""
+"""The maximum number of spans of a word. The time to encode a word is quadratic in the number of its spans."""
 PLACES = "BIES"
 """The possible places of a token in a span: first (B), inside (I), last (E), or the only token (S)."""
 
@@ -128,7 +128,7 @@ def _encode(spans: Iterable[Span], length: int, scheme: Scheme) -> dict[int, str
         assert 0 <= start < end <= length, f"a span from {start} to {end} in {length} tokens"
         assert bio.keys().isdisjoint(range(start, end)), f"the span from {start} to {end} overlaps {bio}"
         bio |= {start: _label("B", name)} | dict.fromkeys(range(start + 1, end), _label("I", name))
-    return {place: _converted(scheme, bio.get(place - 1, OUTSIDE), label, bio.get(place + 1, OUTSIDE))
+    return {place: _convert_label(scheme, bio.get(place - 1, OUTSIDE), label, bio.get(place + 1, OUTSIDE))
             for place, label in bio.items()}  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def _label(prefix: str, name: str) -> str:
     return f"{prefix}-{name}" if name else prefix
 
 
-def overlapping(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+def encode_overlapping(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     """Return the labels of a sentence of `length` tokens with these `spans`, which may overlap.
 
     Raises ValueError for a class that contains "|" or ends with "+", and for a word with more than `MAX_SPANS_OF_WORD`
@@ -201,11 +201,11 @@ def _order_outer_first(span: Span) -> tuple[int, int, str]:
 
 def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
     """Convert labels to `scheme`. The labels may violate their own scheme; `spans` defines how they are read."""
-    return list(map(_converted, repeat(scheme), [OUTSIDE, *labels], labels, [*labels[1:], OUTSIDE]))
+    return list(map(_convert_label, repeat(scheme), [OUTSIDE, *labels], labels, [*labels[1:], OUTSIDE]))
 
 
 @lru_cache(maxsize=1 << 14)
-def _converted(scheme: Scheme, before: str, label: str, after: str) -> str:
+def _convert_label(scheme: Scheme, before: str, label: str, after: str) -> str:
     """Return the label of a token in `scheme`; `before` and `after` are the labels of its neighbors."""
     left, current, right = map(position, (before, label, after))
     begins, ends = not continues(left, current), not continues(current, right)
@@ -359,7 +359,7 @@ class SchemeDetector:
     def result(self, path: str | Path | None = None) -> Scheme | None:
         """Return the scheme; None for plain labels, such as parts of speech.
 
-        A label has a scheme if it consists of a prefix, a dash and a class. Some parts of speech look like that, so the
+        A label has a scheme if it consists of a prefix, a dash and a class. Some parts of speech have this form, so the
         labels are plain unless most labels other than `O` have a prefix. If every span begins with `B`, the scheme is
         bio; if `B` only separates adjacent spans, the scheme is iob1. `E` distinguishes ioe2 and ioe1 in the same way.
         If several schemes fit, the first one in `SCHEMES` is returned.

@@ -65,7 +65,7 @@ class TokenizerWithSpecials(ExtendedTokenizer, Stored):
         self.begin_id, self.end_id, self.padding_id, self.separator_id, self.unknown_name_id = range(first, first + 5)
 
     def rows_in(self, old: Self) -> NDArray[np.int64]:
-        """Return the id of each symbol in the tokenizer `old`, which this one extends, (V,); -1 for a new symbol."""
+        """Return the id of each symbol in the smaller tokenizer `old`, (V,); -1 for a symbol that `old` lacks."""
         rows, size = np.full(self.vocabulary_size, -1), old.tokenizer.vocabulary_size
         rows[:size], first = np.arange(size), self.tokenizer.vocabulary_size
         rows[first : first + len(old.added)] = np.arange(size, old.vocabulary_size)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ensue.errors import RecipeError
 from ensue.text import pieces
 from ensue.text.boundaries import BLANKS, last_boundary
-from ensue.text.tokenizer import MIN_NEW_COUNT, Decoder, Tokenizer, Utf8Decoder, shown, without_surrogates
+from ensue.text.tokenizer import MIN_NEW_COUNT, Decoder, Tokenizer, Utf8Decoder, display_bytes, replace_surrogates
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
@@ -83,10 +83,11 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
         tokenizer.train_from_iterator(_training_texts(chunks, lowercase=lowercase), trainer)
         return cls(tokenizer, lowercase=lowercase)
 
-    def extended(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
-        """Return a tokenizer with the merges of this one, followed by merges of pairs of its tokens that are frequent
-        in a text: their frequency is at least `MIN_NEW_COUNT` and at least a quarter of a token's mean frequency.
-        A text has the same tokens as before, except where new merges join them. `max_size` in `settings` is ignored.
+    def extend(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
+        """Return a tokenizer with additional merges of frequent pairs of tokens. `max_size` in `settings` is ignored.
+
+        A pair is frequent if it occurs at least `MIN_NEW_COUNT` times in the text, and at least a quarter as often as a
+        token on average. New merges are applied last, so a text has the same tokens as before, except for joined ones.
         """
         library, tokens = pieces.import_library(), sorted(self.library.get_vocab().items(), key=lambda item: item[1])
         splitter, model, content = self.library.pre_tokenizer, self.library.model, self.tokenizer
@@ -118,7 +119,7 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
         return Utf8Decoder(self.pieces)
 
     def symbol(self, id: int) -> str:
-        return shown(self.pieces[id])
+        return display_bytes(self.pieces[id])
 
     @classmethod
     def _restored(cls, tokenizer: dict[str, Any], lowercase: bool, special: dict[str, str] | None = None) -> Self:
@@ -137,7 +138,7 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
         return ids, offsets
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
-        return self._ids_of_pieces.ids(_PIECE.findall(without_surrogates(text)))
+        return self._ids_of_pieces.ids(_PIECE.findall(replace_surrogates(text)))
 
 
 def is_byte_level(content: Mapping[str, Any]) -> bool:
@@ -165,7 +166,7 @@ def byte_characters() -> list[str]:
 def _training_texts(chunks: Iterable[str], *, lowercase: bool) -> Iterator[str]:
     """Yield a text in chunks of at most `MAX_CHUNK_CHARACTERS`."""
     for chunk in chunks:
-        text = without_surrogates(chunk.lower() if lowercase else chunk)
+        text = replace_surrogates(chunk.lower() if lowercase else chunk)
         while len(text) > MAX_CHUNK_CHARACTERS:
             cut = last_boundary(text[:MAX_CHUNK_CHARACTERS]) or MAX_CHUNK_CHARACTERS
             yield text[:cut]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.errors import entry
+from ensue.errors import look_up
 from ensue.stored import Copyable, Stored
 from ensue.text.boundaries import BLANKS
 from ensue.text.vocabulary import Vocabulary, most_frequent
@@ -80,7 +80,7 @@ class Tokenizer(Stored, ABC):
         """
         raise NotImplementedError(f"{self.kind} have no offsets")
 
-    def written(self, text: str) -> list[str]:
+    def substrings(self, text: str) -> list[str]:
         """Return the substring of the text that each token represents."""
         return [text[start:end] for start, end in self.encode_with_offsets(text)[1].tolist()]
 
@@ -89,9 +89,10 @@ class Tokenizer(Stored, ABC):
         decoder = self.decoder()
         return "".join([decoder.feed(int(id)) for id in ids]) + decoder.flush()
 
-    def extended(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
-        """Return a tokenizer that adds new symbols of the text `chunks` after the symbols of this one, which keep their
-        ids. `settings` are further arguments of `train`. A tokenizer that is not trained has no new symbols.
+    def extend(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
+        """Return a tokenizer with the symbols of this tokenizer, which keep their ids, and then new symbols of a text.
+
+        `settings` are further arguments of `train`. Tokenizers without training, such as bytes, have no new symbols.
         """
         return self
 
@@ -124,7 +125,7 @@ class VocabularyTokenizer(Tokenizer):
         """The symbol of each id."""
         return self.vocabulary.symbols
 
-    def extended(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
+    def extend(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
         trained = type(self).train(chunks, min_count=min_count, **settings)  # type: ignore[attr-defined]
         new = [symbol for symbol in trained.symbols if symbol not in self.vocabulary.ids]
         return type(self).from_json({**self.to_json(), "symbols": [*self.symbols, *new]})
@@ -175,7 +176,7 @@ class CharacterTokenizer(Copyable, VocabularyTokenizer):
     def decoder(self) -> Decoder:
         return SymbolDecoder((REPLACEMENT, *self.symbols[1:]).__getitem__)
 
-    def written(self, text: str) -> list[str]:
+    def substrings(self, text: str) -> list[str]:
         lowered = text.lower() if self.lowercase else text
         return list(text if len(text) == len(lowered) else lowered)
 
@@ -283,7 +284,7 @@ class WordTokenizer(VocabularyTokenizer):
         """Return the words of a text, one for each id of `encode`."""
         return self._pattern.findall(text.lower() if self.lowercase else text)
 
-    def written(self, text: str) -> list[str]:
+    def substrings(self, text: str) -> list[str]:
         """Return the words as written in the text, or lowercased if lowercasing changes their number."""
         words, written = self.words(text), self._pattern.findall(text)
         return written if len(written) == len(words) else words
@@ -311,7 +312,7 @@ class WordTokenizer(VocabularyTokenizer):
 
 def splitter_pattern(splitter: str) -> re.Pattern[str]:
     """Return the regular expression of a splitter. Raises RecipeError for an unknown splitter."""
-    return re.compile(entry(SPLITTERS, splitter, "splitter"))
+    return re.compile(look_up(SPLITTERS, splitter, "splitter"))
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -332,10 +333,10 @@ class ByteTokenizer(Tokenizer):
         return Utf8Decoder([bytes([byte]) for byte in range(256)])
 
     def symbol(self, id: int) -> str:
-        return shown(bytes([id]))
+        return display_bytes(bytes([id]))
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
-        return np.frombuffer(without_surrogates(text).encode(), np.uint8).astype(np.uint32)
+        return np.frombuffer(replace_surrogates(text).encode(), np.uint8).astype(np.uint32)
 
 
 class Utf8Decoder(Decoder):
@@ -352,11 +353,11 @@ class Utf8Decoder(Decoder):
         return self._decoder.decode(b"", final=True)
 
 
-def without_surrogates(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-def shown(piece: bytes) -> str:
+def display_bytes(piece: bytes) -> str:
     """Decode the bytes of a token for display. Bytes of an incomplete character become escapes such as `\\xe9`."""
     return piece.decode("utf-8", "backslashreplace")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ensue.errors import RecipeError, RunError, entry
+from ensue.errors import RecipeError, RunError, look_up
 from ensue.parsing import parse_json, read_bounded
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer
@@ -33,7 +33,7 @@ def train_tokenizer(
         max_size: The maximum size of the vocabulary. Ignored for bytes.
         splitter: The splitter of the kind "words".
         lowercase: Whether to lowercase texts first.
-        base: A tokenizer of this kind to which new symbols of the text are added (`Tokenizer.extended`); None: none.
+        base: A tokenizer of this kind to which new symbols of the text are added (`Tokenizer.extend`); None: none.
 
     Raises:
         RecipeError: The kind or the splitter is unknown, or tokenizers of this kind cannot be trained.
@@ -42,10 +42,10 @@ def train_tokenizer(
         return ByteTokenizer(lowercase=lowercase)
     if kind == "published" and base is None:
         raise RecipeError('a tokenizer of the kind "published" is not trained: it comes with an imported model')
-    tokenizer_class: Any = entry(KINDS, kind, "tokenizer")
+    tokenizer_class: Any = look_up(KINDS, kind, "tokenizer")
     options: dict[str, Any] = {"min_count": min_count, "max_size": max_size, "lowercase": lowercase}
     options |= {"splitter": splitter} if kind == "words" else {}
-    return (tokenizer_class.train if base is None else base.extended)(chunks, **options)
+    return (tokenizer_class.train if base is None else base.extend)(chunks, **options)
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:

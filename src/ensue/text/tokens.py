@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from ensue.errors import entry
+from ensue.errors import look_up
 from ensue.text import tokenizer
 from ensue.text.boundaries import is_boundary
 
@@ -51,7 +51,7 @@ _LETTER = "\u0250"
 
 
 def treebank_between_marks(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each word like earlier versions, in which a combining mark ended a word."""
+    """Yield the start and end of each word. A combining mark ends a word, as in earlier versions of ensue."""
     return (match.span() for match in _WORD.finditer(text))
 
 
@@ -78,7 +78,7 @@ class Token(NamedTuple):
 
 def tokens(text: str, splitter: str = "simple") -> list[Token]:
     """Split a text into words with offsets. Raises RecipeError for a splitter that is not in `SPLITTERS`."""
-    spans = entry(SPLITTERS, splitter, "splitter")(text)
+    spans = look_up(SPLITTERS, splitter, "splitter")(text)
     aligned = spans if text.isascii() else _align_to_graphemes(text, spans)
     return [Token(text[start:end], start, end) for start, end in aligned]
 
@@ -86,7 +86,7 @@ def tokens(text: str, splitter: str = "simple") -> list[Token]:
 def words_in(text: str, splitter: str, *, blanks: str | None = None) -> list[str]:
     """Split a text into words.
 
-    With `blanks`, each word begins with the characters between it and the previous word; the first, with `blanks`.
+    With `blanks`, each word is preceded by the characters after the previous word, and the first word by `blanks`.
     """
     words = tokens(text, splitter)
     if blanks is None:
@@ -95,7 +95,7 @@ def words_in(text: str, splitter: str, *, blanks: str | None = None) -> list[str
     return first + [text[before.end : word.end] for before, word in pairwise(words)]
 
 
-def shortened(words: list[Word], max_words: int, keep: str) -> list[Word]:
+def truncate(words: list[Word], max_words: int, keep: str) -> list[Word]:
     """Return at most `max_words` words (0: all). `keep` is "start", "end", or "both" for a half from each side."""
     if not max_words or len(words) <= max_words:
         return words
@@ -147,7 +147,7 @@ _UNSPACED = re.compile(
 )
 """Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han."""
 MIN_SHARE = 0.3
-"""The minimum share of characters of these scripts in a text that is written in one of them."""
+"""The minimum share of characters of these scripts in a text in such a script."""
 MAX_MEAN_WORD_LENGTH = 5.0
 """The maximum mean length of words in a text whose words are separated by blanks."""
 MAX_SPLIT = 10

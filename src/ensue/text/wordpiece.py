@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.text.pieces import LibraryBacked, PieceIds, import_library, repeat_words
-from ensue.text.tokenizer import MIN_NEW_COUNT, Decoder, VocabularyTokenizer, without_surrogates
+from ensue.text.tokenizer import MIN_NEW_COUNT, Decoder, VocabularyTokenizer, replace_surrogates
 from ensue.text.vocabulary import Vocabulary, most_frequent
 
 PADDING, UNKNOWN, BEGIN, SEPARATOR, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -74,10 +74,10 @@ class WordPieceTokenizer(LibraryBacked, VocabularyTokenizer):
         first = [*SPECIAL, *sorted(alphabet), *(INSIDE + letter for letter in sorted(inside))]
         return cls(_train_vocabulary(words, first, size, min_count), lowercase=lowercase)
 
-    def extended(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
-        """Return a tokenizer with pieces for the words that are unknown to this one; other words keep their pieces."""
+    def extend(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
+        """Return a tokenizer with new pieces for words that this tokenizer does not know; other words do not change."""
         units = (unit for chunk in chunks for unit in _UNIT.findall(chunk) if self.unknown_id in self._ids(unit))
-        return super().extended((f"{unit} " for unit in units), min_count=max(min_count, MIN_NEW_COUNT), **settings)
+        return super().extend((f"{unit} " for unit in units), min_count=max(min_count, MIN_NEW_COUNT), **settings)
 
     def encode(self, text: str) -> NDArray[np.uint32]:
         return self._ids(text)  # the library lowercases, so that offsets refer to the original text
@@ -86,7 +86,7 @@ class WordPieceTokenizer(LibraryBacked, VocabularyTokenizer):
         return _PieceDecoder(self.vocabulary)
 
     def _ids(self, text: str) -> NDArray[np.uint32]:
-        return self._pieces.ids(_UNIT.findall(without_surrogates(text)))
+        return self._pieces.ids(_UNIT.findall(replace_surrogates(text)))
 
 
 class _PieceDecoder(Decoder):
@@ -107,7 +107,7 @@ def _count_words(chunks: Iterable[str], *, lowercase: bool) -> dict[str, int]:
     splitter = library.pre_tokenizers.BertPreTokenizer()
     units: Counter[str] = Counter()
     for chunk in chunks:
-        units.update(normalizer.normalize_str(without_surrogates(chunk)).split(" "))
+        units.update(normalizer.normalize_str(replace_surrogates(chunk)).split(" "))
     words: Counter[str] = Counter()
     for unit, count in units.items():
         for word, _ in splitter.pre_tokenize_str(unit):

@@ -10,14 +10,13 @@ from ensue.trackers.tracker import Tracker
 
 def trackers_of(names: Sequence[str]) -> list[Tracker]:
     """Return the trackers of these names. Raises EnsueError for an unknown name, and if a package is missing."""
-    return [_create_tracker(name) for name in dict.fromkeys(names)]
-
-
-def _create_tracker(name: str) -> Tracker:
-    tracker: type[Tracker] | None = find_entry("tracker", name, Tracker)
-    if tracker is None:
-        known = list(entries("tracker"))
-        raise EnsueError(f'no tracker "{name}"{nearest(name, known)}; known: {", ".join(known)}')
-    if tracker.package and find_spec(tracker.package) is None:
-        raise EnsueError(f"the tracker {name} needs the package {tracker.package}: pip install 'ensue[{name}]'")
-    return tracker()
+    trackers: list[Tracker] = []
+    for name in dict.fromkeys(names):
+        tracker: type[Tracker] | None = find_entry("tracker", name, Tracker)
+        if tracker is None:
+            known = list(entries("tracker"))
+            raise EnsueError(f'no tracker "{name}"{nearest(name, known)}; known: {", ".join(known)}')
+        if tracker.package and find_spec(tracker.package) is None:
+            raise EnsueError(f"the tracker {name} needs the package {tracker.package}: pip install 'ensue[{name}]'")
+        trackers.append(tracker())
+    return trackers

@@ -174,7 +174,7 @@ def test_several_columns_of_labels(ensue: Ensue, tmp_path: Path) -> None:
         (["--to", "brat", "--offsets", "bytes"], "--to brat needs --offsets characters"),
         (["--to", "docbin"], "--to docbin needs --out FILE.spacy"),
         (["--to", "csv", "--out", "a.tsv"], "a.tsv: is the same as a.tsv, which is read; choose another place"),
-        (["--to", "csv", "--out", "b.tsv"], "b.tsv: is there already; --overwrite replaces it"),
+        (["--to", "csv", "--out", "b.tsv"], "b.tsv: exists; --overwrite replaces it"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written(arguments: list[str], message: str, refused: Callable[..., str], runs: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_second_wheel_needs_no_license_and_does_not_replace_the_first(
     assert refused(*packing) == "tag-lstm-crf: no license in the model card; expected --license, such as MIT"
     assert ensue(*packing, "--license", "MIT").status == 0
     (kept / "ensue_one-1.0-py3-none-any.whl").write_bytes(b"mine")
-    assert "is there already; --overwrite replaces it" in refused(*packing, "--license", "MIT")
+    assert "exists; --overwrite replaces it" in refused(*packing, "--license", "MIT")
     assert ensue(*packing, "--license", "MIT", "--overwrite").status == 0
     install(kept / "ensue_one-1.0-py3-none-any.whl")
     assert ensue("pack", "one", "--wheel", "two").status == 0

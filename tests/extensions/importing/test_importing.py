@@ -74,7 +74,7 @@ def test_an_imported_bert_computes_what_was_published(run: Path) -> None:
     pipeline = ensue.load(run, device="cpu")
     reference = Bert.random(SIZE)
     for text in ["the house", "a café in the sun"]:
-        ids = torch.tensor(pipeline.coder.framed(pipeline.coder.encode(text)))
+        ids = torch.tensor(pipeline.coder.add_frame(pipeline.coder.encode(text)))
         expected = reference(ids)
         found = pipeline.model(ids[None])[0]
         torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)

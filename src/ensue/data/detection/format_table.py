@@ -229,8 +229,12 @@ def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
     text, block = "", next(blocks, None)
     while block is not None:
         text, block = text + block, next(blocks, None)
-        lines = Lines([text], str(path))
-        if values := _array_values(lines):
+        lines, values = Lines([text], str(path)), list[str]()
+        lines.split_array()
+        with suppress(DataError):  # the block may end inside of a value
+            records = json_records(lines if lines.is_array else (), is_array=True)
+            values.extend(record.text for record in islice(records, SAMPLE_ROWS))
+        if values:
             return values
         if ("\n" in text and not lines.is_array) or len(text) > MAX_CHARACTERS:
             break
@@ -238,12 +242,3 @@ def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
     if rest != "\n" and (block is None or not complete):
         complete.append(rest[:-1])
     return complete[:SAMPLE_ROWS]
-
-
-def _array_values(lines: Lines) -> list[str]:
-    lines.split_array()
-    values: list[str] = []
-    if lines.is_array:
-        with suppress(DataError):  # the block may end inside of a value
-            values.extend(islice((record.text for record in json_records(lines, is_array=True)), SAMPLE_ROWS))
-    return values

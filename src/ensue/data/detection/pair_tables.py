@@ -47,7 +47,9 @@ def certain_pair_format(head: Sequence[str], name: str) -> str:
     has_sentence_breaks = signs.has_sentence_breaks(head)
     if result in only_pairs():
         return result if result in entries("pair_format") or not has_sentence_breaks else ""
-    rows = _rows(head, result, name)
+    rows: list[list[str]] = []
+    with suppress(DataError):  # reading raises the error later
+        rows = next((dialect.first_rows(Lines(head, name)) for dialect in DIALECTS if dialect.name == result), [])
     if rows and is_header(rows):
         columns = [Column(number, cell.strip()) for number, cell in enumerate(rows[0], 1)]
         padded_rows = [[*row, *[""] * len(columns)] for row in rows[1:]]  # rows may be too short
@@ -64,13 +66,6 @@ def has_pair_keys(records: Sequence[dict[str, Any]]) -> bool:
     records = [*map(flatten_inner, records)]
     columns = [Column(n, key) for n, key in enumerate(dict.fromkeys(key for row in records for key in row), 1)]
     return _have_pairs(columns, [[record.get(column.name) for column in columns] for record in records])
-
-
-def _rows(head: Sequence[str], format: str, name: str) -> list[list[str]]:
-    dialect = next((dialect for dialect in DIALECTS if dialect.name == format), None)
-    with suppress(DataError):  # reading raises the error later
-        return dialect.first_rows(Lines(head, name)) if dialect else []
-    return []
 
 
 def _have_pairs(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> bool:

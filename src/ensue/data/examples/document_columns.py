@@ -26,7 +26,7 @@ from ensue.data.detection.signs import may_be_labels
 from ensue.data.examples.layout import BOOLEAN_VALUES, DocumentChoice
 from ensue.data.records import record as records
 from ensue.data.records.record import Column
-from ensue.errors import DataError, listed
+from ensue.errors import DataError, list_names
 
 Rows = Sequence[Sequence[str]]
 
@@ -191,7 +191,7 @@ class _Table:
     def _require_one(self, candidates: Sequence[Column], kind: str, key: str) -> Column:
         if len(candidates) == 1:
             return candidates[0]
-        columns = listed([str(column) for column in candidates or self.columns], max_names=12)
+        columns = list_names([str(column) for column in candidates or self.columns], max_names=12)
         which = f"it may be {columns}" if candidates else f"none of {columns} looks like it"
         setting, option = f"--set data.{key}=...", f"--{'words' if key == 'texts' else key} NAME"
         if 2 <= len(candidates) <= 3:

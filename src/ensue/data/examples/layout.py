@@ -18,7 +18,7 @@ from ensue.data.division import SelectableList
 from ensue.data.lines import Lines
 from ensue.data.records.quoting import parse_list
 from ensue.data.records.record import Column
-from ensue.errors import IncompleteError, listed
+from ensue.errors import IncompleteError, list_names
 from ensue.parsing import parse_json
 from ensue.stored import Stored
 
@@ -270,7 +270,7 @@ class DocumentLayout(Layout[DocumentChoice]):
     def described_labels(self) -> str:
         """The columns of labels in words; "" without labels."""
         if self.flags:
-            return f"labels: {listed([*map(str, self.flags)])} (0 or 1)"
+            return f"labels: {list_names([*map(str, self.flags)])} (0 or 1)"
         several = f' (several, separated by "{self.separator}")' if self.separator else ""
         return f"label: {self.labels}{several}" if self.labels else ""
 

@@ -15,7 +15,7 @@ from ensue.data.files import list_visible
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column, records, split_line_end
 from ensue.data.records.tables import as_field
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
 """The separator of a label and the text. Other white space may occur in labels."""
@@ -232,7 +232,8 @@ class UnlabeledPairLines(layouts.PairFormat):
             if not body.strip():
                 fields = [""] * number
             if len(fields) != number:
-                raise DataError(f"{counted(len(fields), 'column')}; expected {number} sources", lines.name, record.line)
+                problem = f"{pluralize(len(fields), 'column')}; expected {number} sources"
+                raise DataError(problem, lines.name, record.line)
             yield Pair(tuple(fields), (), lines.name, record.line)
 
 

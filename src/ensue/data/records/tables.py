@@ -10,7 +10,7 @@ from ensue.data.lines import Lines, check_width
 from ensue.data.records import record as records
 from ensue.data.records.quoting import declared_delimiter, parse_list, quote_field, quoted_rows
 from ensue.data.records.record import SAMPLE_ROWS, Answer, Column, Reader, Record, Row, sample, split_line_end
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 from ensue.notices import warn_once
 
 MAX_TITLE_ROWS = 10
@@ -65,12 +65,12 @@ class Dialect(Reader):
         before = first.record.before + first.record.text if header else ""
         width = len(first.values)
         if missing := next((column for column in needed if column.number > width), None):
-            raise DataError(f"{counted(width, 'column')}; expected {missing}", lines.name, first.record.line)
+            raise DataError(f"{pluralize(width, 'column')}; expected {missing}", lines.name, first.record.line)
         for record, fields in rows if header else chain([first], rows):
             if len(fields) < width and self.is_lenient:
                 fields.extend([""] * (width - len(fields)))
             if len(fields) != width:
-                problem = f"{counted(len(fields), 'column')}; expected {width} as in line {first.record.line}"
+                problem = f"{pluralize(len(fields), 'column')}; expected {width} as in line {first.record.line}"
                 raise DataError(problem, lines.name, record.line)
             yield Row(record._replace(before=before + record.before) if before else record, fields)
             before = ""

@@ -22,7 +22,7 @@ from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
 from ensue.data.sentences.span_borders import reading_of
 from ensue.errors import DataError, OverlapError, nearest
 from ensue.parsing import EXACT_FLOATS, UNIQUE_KEYS, parse_json, to_json
-from ensue.text.schemes import Span, encode, overlapping, overlapping_spans, spans
+from ensue.text.schemes import Span, encode, encode_overlapping, overlapping_spans, spans
 from ensue.text.tokens import Token, tokens
 
 HIDDEN = -1
@@ -162,7 +162,7 @@ class JsonSentences(Format):
 
     def _labels(self, words: list[Token], result: list[PlacedSpan]) -> tuple[str, ...]:
         labeled = [span.words for span in result if span.words.start != HIDDEN]
-        return tuple((overlapping if self.nested else encode)(labeled, len(words), self.scheme or "bio"))
+        return tuple((encode_overlapping if self.nested else encode)(labeled, len(words), self.scheme or "bio"))
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels at a key, by default at the first usual key (`label_key`)."""

@@ -85,16 +85,14 @@ class SentenceSource:
         self.files = LabeledFiles(location, encoding, nested=nested, convert=convert)
         self.location = self.files.location
         self.files.check_text()
-        name = format or self._detect_format(like)
+        if not format:
+            detected = self.files.detect_formats(lambda lines, _: sentence_format(lines), lambda name: name)
+            format = next(iter(detected.values()), PlainText.name)
+            format = like if like and format == PlainText.name else format
         options: dict[str, Any] = {"words": words, "splitter": splitter, "scheme": scheme, "nested": nested}
-        self.format = format_class(name)(**options) if make_format is None else make_format(name)
+        self.format = format_class(format)(**options) if make_format is None else make_format(format)
         self.labeled, self.incomplete, self.skipped = labeled, incomplete, SkippedRows("sentence")
         self.format.is_lenient = incomplete != "refuse"
-
-    def _detect_format(self, like: str | None) -> str:
-        result = self.files.detect_formats(lambda lines, _: sentence_format(lines), lambda name: name)
-        name = next(iter(result.values()), PlainText.name)
-        return like if like and name == PlainText.name else name
 
     def first(self) -> Sentence | None:
         """Return the first sentence without consuming lines; None if the first lines have no sentence."""

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from ensue.errors import DataError, EnsueError, listed
+from ensue.errors import DataError, EnsueError, list_names
 from ensue.library import load
 from ensue.nn.heads.single_chain import softmax
 from ensue.recipe import Recipe
@@ -41,7 +41,7 @@ def propagate_labels(
             raise DataError("expected a text with one label", document.path, document.line)
     names = sorted({document.labels[0] for document in examples})
     if len(names) < 2:
-        raise DataError(f"all examples have the label {listed(names)}; expected two labels or more", recipe.data.train)
+        raise DataError(f"all examples have the label {list_names(names)}; expected two or more", recipe.data.train)
     pool_data = recipe.data.model_copy(update={"format": "auto", "labels": ""})
     documents = document_source(pool_data, pool, is_labeled=False)
     labeled = [(document.texts[0], document.labels[0]) for document in examples]

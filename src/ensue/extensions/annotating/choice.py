@@ -19,7 +19,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.files import Data, as_location
 from ensue.errors import DataError, check_integer
 from ensue.extensions.annotation_formats.writers import Prediction, predict_texts
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.text.tokens import words_in
@@ -49,7 +49,7 @@ def choose(
     """Return at most `count` texts of a pool to label next. `without` are files in the format of the training data."""
     check_integer("count", count, 1, 1_000_000)
     check_integer("seed", seed, 0, 2**32 - 1)
-    trained: Any = changed(pipeline, chosen_columns={})
+    trained: Any = copy_with(pipeline, chosen_columns={})
     excluded = {text.without_spaces for path in without for text in _candidates(trained, path, None, encoding)}
     by_text = {text.without_spaces: text for text in _candidates(pipeline, location, format, encoding)}
     pool = [text for without_spaces, text in by_text.items() if without_spaces not in excluded and any(without_spaces)]

@@ -11,7 +11,7 @@ from ensue.cli import options as cli
 from ensue.cli.training import exit_if_interrupted, first_use, train_recipe
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
-from ensue.errors import EnsueError, counted, nearest
+from ensue.errors import EnsueError, nearest, pluralize
 from ensue.outputs import ROW_FORMATS, Access, check_outputs, row_format, row_lines, write_text
 from ensue.processor import keep_freed_memory
 
@@ -164,4 +164,4 @@ def choose(
         print(text, end="")
         return
     write_text(out, text)
-    cli.notify(f"wrote {out}: {counted(len(predictions), 'text')}")
+    cli.notify(f"wrote {out}: {pluralize(len(predictions), 'text')}")

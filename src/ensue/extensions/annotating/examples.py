@@ -15,7 +15,7 @@ from ensue.tasks.labeling.data import sentence_source
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.text.label_columns import LabelColumns
-from ensue.text.schemes import Scheme, SchemeDetector, convert, layers, overlapping, overlapping_spans
+from ensue.text.schemes import Scheme, SchemeDetector, convert, encode_overlapping, layers, overlapping_spans
 
 
 class Edit(NamedTuple):
@@ -114,7 +114,9 @@ class TaggedExamples(Examples):
     def _in_scheme(self, scheme: Scheme | None, labels: Sequence[str]) -> list[str]:
         if not (scheme and self.scheme):
             return list(labels)
-        return overlapping(overlapping_spans(labels), len(labels), scheme) if self.nested else convert(labels, scheme)
+        if self.nested:
+            return encode_overlapping(overlapping_spans(labels), len(labels), scheme)
+        return convert(labels, scheme)
 
     def doubts(self, pipeline: Pipeline, numbers: Sequence[int]) -> Iterator[tuple[int, Doubt]]:
         assert isinstance(pipeline, LabelingPipeline)

@@ -22,11 +22,11 @@ from ensue.data.examples import Document
 from ensue.data.files import Data, as_location
 from ensue.data.sentences.sentence import Sentence, SourceText
 from ensue.data.sentences.source import SentenceSource
-from ensue.errors import DataError, EnsueError, RecipeError, check_fraction, check_path, check_type, listed
+from ensue.errors import DataError, EnsueError, RecipeError, check_fraction, check_path, check_type, list_names
 from ensue.extensions.word_vectors.examples import LINE_END
 from ensue.extensions.word_vectors.model import WordVectorParts
 from ensue.extensions.word_vectors.recipe import DistilledVectorsTable, WordVectorsRecipe
-from ensue.library import checked_recipe, load
+from ensue.library import load, resolve_recipe
 from ensue.library import train as train_student
 from ensue.nn import viterbi_path
 from ensue.outputs import check_outputs, write_text
@@ -255,7 +255,7 @@ class TaggerData(ClassifierData):
         return convert(example.labels, scheme) if scheme else example.labels
 
     def best_labels(self, probabilities: Probabilities, names: Sequence[str]) -> Sequence[str]:
-        masks, path = self.labels.legal(), probabilities.argmax(1)
+        masks, path = self.labels.legal_transitions(), probabilities.argmax(1)
         if masks is not None:  # masks of legal first and last tags and of legal pairs of tags
             with np.errstate(divide="ignore"):
                 scores = (np.log(mask.astype(float)) for mask in masks)
@@ -428,7 +428,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _describe_unknown(labels: Sequence[str], names: Sequence[str]) -> str:
-    return f"the label {listed(labels)}; expected one of the teachers' labels {listed(names)}"
+    return f"the label {list_names(labels)}; expected one of the teachers' labels {list_names(names)}"
 
 
 def _mix_targets(
@@ -484,7 +484,7 @@ def distill(
     if not 0.01 <= temperature <= 100:
         raise EnsueError(f"temperature must be 0.01 to 100, found {temperature}")
     student = student_recipe(
-        list(map(str, paths)), checked_recipe(recipe, settings, train=train, valid=valid, test=test), Path(out),
+        list(map(str, paths)), resolve_recipe(recipe, settings, train=train, valid=valid, test=test), Path(out),
         pool=as_location(pool, "pool"), gold=gold, temperature=temperature, overwrite=overwrite, device=device,
         reporter=reporter,
     )  # fmt: skip

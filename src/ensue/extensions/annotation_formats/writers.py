@@ -28,7 +28,7 @@ from ensue.data.sentences.sentence import Sentence, SourceText
 from ensue.data.sources import is_stream, stream_lines
 from ensue.errors import EnsueError, in_one_line, quote
 from ensue.extension import run_name
-from ensue.outputs import check_outputs, delimited_line, row_lines, written
+from ensue.outputs import atomic_output, check_outputs, delimited_line, row_lines
 from ensue.parsing import EXACT, to_json
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling.cutter import CutterPipeline
@@ -359,7 +359,7 @@ def _write_docbin(pipeline: Any, source: Any, predicted: Iterable[Prediction], o
                 for token, label in zip(doc, answer.labels, strict=True):
                     token.tag_ = label
         docs.add(doc)
-    with written(out) as path:
+    with atomic_output(out) as path:
         docs.to_disk(path)
 
 
@@ -382,9 +382,9 @@ def _write_brat(source: Any, predicted: Iterable[Prediction], out: Path | None, 
     for text, copy in zip(texts, copies, strict=True):
         copy.parent.mkdir(parents=True, exist_ok=True)
         if out is not None:
-            with written(copy) as path:
+            with atomic_output(copy) as path:
                 shutil.copyfile(text, path)
-        with written(copy.with_suffix(".ann")) as path:
+        with atomic_output(copy.with_suffix(".ann")) as path:
             path.write_text("".join(annotations[str(text)]), encoding=encoding, newline="\n")
 
 
@@ -453,6 +453,6 @@ def _write_text(lines: Iterable[str], out: Path | None, encoding: str | None) ->
     if out is None:
         return lines
     errors = "strict" if encoding else "backslashreplace"
-    with written(out) as path, path.open("w", encoding=encoding or "utf-8", errors=errors, newline="") as file:
+    with atomic_output(out) as path, path.open("w", encoding=encoding or "utf-8", errors=errors, newline="") as file:
         file.writelines(line.removeprefix(MARK) if encoding else line for line in lines)
     return ()

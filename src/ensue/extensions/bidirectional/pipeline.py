@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
-from ensue.errors import EnsueError, check_integer, check_texts, check_type, checked_texts, nearest
+from ensue.errors import EnsueError, check_integer, check_text_list, check_texts, check_type, nearest
 from ensue.extensions.bidirectional.layers import FIRST_WORD, BidirectionalModel, BothDirections
 from ensue.extensions.bidirectional.model import describe, export_encoder_of
 from ensue.extensions.bidirectional.objectives import ContextScores, TwoWayScores, build_objective
@@ -112,7 +112,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
         Returns:
             Vectors (N, d); zeros for a text without words.
         """
-        texts = checked_texts(texts, "texts", are_lists=False)
+        texts = check_text_list(texts, "texts", are_lists=False)
         pool, layer = pooling_of(pooling), resolve_layer(layer, self.num_layers)
         vectors = np.zeros((len(texts), self.d_layers), np.float32)
         for start in range(0, len(texts), BATCH_TEXTS):

@@ -21,7 +21,7 @@ from ensue.metrics.classification import ClassificationScores, by_threshold
 from ensue.metrics.confusion import LabelScore
 from ensue.metrics.labeling import LabelingScores
 from ensue.notices import warn_once
-from ensue.outputs import check_outputs, row_format, row_lines, write_text, written
+from ensue.outputs import atomic_output, check_outputs, row_format, row_lines, write_text
 from ensue.runs.pictures import LINE_COLORS, picture
 from ensue.tasks.classification import task as classification
 from ensue.tasks.classification.pipeline import ClassificationPipeline, LabelsOfDocument
@@ -248,7 +248,7 @@ def report(
     if errors is not None:
         _write(errors, *((WORD_COLUMNS, wrong_words) if by_word else (LabelError._fields, label_errors)))
     if curve is not None and is_picture:
-        with written(curve) as partial:
+        with atomic_output(curve) as partial:
             _draw(scored, partial)
     elif curve is not None:
         _write(curve, ThresholdScores._fields, scored)

@@ -101,10 +101,10 @@ def _compare_texts(
     for before, after in zip(*answers, strict=True):
         document = after.document
         _require_equal(before.document.texts, document.texts)
-        predicted = new.labels.chosen(after.probabilities)
+        predicted = new.labels.choose(after.probabilities)
         by_label = new.labels.by_name(after.probabilities)
         probability = min((by_label[name] for name in predicted), default=1 - max(by_label.values()))
-        labels = [sorted(names) for names in (document.labels, old.labels.chosen(before.probabilities), predicted)]
+        labels = [sorted(names) for names in (document.labels, old.labels.choose(before.probabilities), predicted)]
         shown_labels = (" ".join(names) or "-" for names in labels)
         place, text = f"{document.path}:{document.line}", " | ".join(document.texts)
         yield labels[1] == labels[0], labels[2] == labels[0], Change.of(place, shown_labels, probability, text)

@@ -46,10 +46,11 @@ def search(
         on_trial=lambda result: cli.notify(trial_line(result)), device=device, threads=threads,
     )  # fmt: skip
     if not is_complete:
-        cli.notify(f"saved; the same command resumes {cli.quoted(out)}")
+        cli.notify(f"saved; the same command resumes {cli.quote_path(out)}")
         raise typer.Exit(130)
     if (best := out / "best.toml").exists():
-        cli.notify(f"wrote {out}: README.md, search.png, best.toml; try\n  ensue train {cli.quoted(best)} --out best")
+        command = f"ensue train {cli.quote_path(best)} --out best"
+        cli.notify(f"wrote {out}: README.md, search.png, best.toml; try\n  {command}")
 
 
 def compare(

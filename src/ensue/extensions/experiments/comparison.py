@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.data.files import Data, as_location, locations_in
-from ensue.errors import DataError, EnsueError, RunError, listed
+from ensue.errors import DataError, EnsueError, RunError, list_names
 from ensue.extensions.experiments.changes import COMPARED, Bound, Changes
 from ensue.extensions.experiments.changes import changes as count_changes
 from ensue.inspection.notebook import Shown, table_section
@@ -17,7 +17,7 @@ from ensue.library import load
 from ensue.metrics.scores import RESAMPLES, ScoreDifference, ScoredItems, differences
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
-from ensue.runs.pictures import LINE_COLORS, axes_of, literal_text
+from ensue.runs.pictures import LINE_COLORS, axes_of, literal_text_options
 from ensue.runs.reporter import MetricsLog
 
 NOTE_KEYS = ("about", "source", "measured")
@@ -119,7 +119,7 @@ class Comparison(Shown):
         """
         names = [name for name in self.runs[0].scores if all(name in run.scores for run in self.runs)]
         if not names or (score and score not in names):
-            raise EnsueError(f'score "{score}": not in all runs; expected {listed(names) or "runs with scores"}')
+            raise EnsueError(f'score "{score}": not in all runs; expected {list_names(names) or "runs with scores"}')
         score = score or names[0]
         base = self.runs[0].scores[score]
         axes = axes_of(ax, 6.4, 1.2 + 0.4 * len(self.runs))
@@ -129,7 +129,7 @@ class Comparison(Shown):
                 interval = [base + difference.low, base + difference.high]
                 axes.plot(interval, [row, row], color=LINE_COLORS[0], linewidth=1.3)
         axes.axvline(base, color=LINE_COLORS[4], linewidth=0.8, linestyle="--")
-        axes.set_yticks(range(len(self.runs)), [run.run for run in self.runs], **literal_text())
+        axes.set_yticks(range(len(self.runs)), [run.run for run in self.runs], **literal_text_options())
         axes.set(xlabel=score.replace("_", " "), ylim=(len(self.runs) - 0.5, -0.5))
         axes.grid(axis="x", alpha=0.25)
         return axes
@@ -251,7 +251,7 @@ def _score_run(
     """Return a run with its scores on the data, and the statistics of the scored items."""
     pipeline = open_run(directory)
     train, test = ({*map(abspath, locations_in(where))} for where in (directory.recipe.data.train, data))
-    if files := listed([*map(relpath, sorted(train & test))]):
+    if files := list_names([*map(relpath, sorted(train & test))]):
         notes.append(f"{directory.argument} was trained on {files}, so its scores are too good")
     options = pipeline.reading(data, **options)
     start = time.perf_counter()

@@ -14,7 +14,7 @@ import torch
 from ensue.errors import DataError, EnsueError, check_path, check_type, nearest
 from ensue.extension import entries, loadable_entries
 from ensue.extensions.exporting.c.precision import F32, PRECISIONS
-from ensue.outputs import check_new, check_outputs, written
+from ensue.outputs import atomic_output, check_new, check_outputs
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.description import OptionValue
 from ensue.training.device import restore_process
@@ -108,5 +108,5 @@ def write_directory(
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror})", directory) from None
     for name, content in contents.items():
-        with written(directory / name) as partial:
+        with atomic_output(directory / name) as partial:
             partial.write_bytes(content) if isinstance(content, bytes) else content(partial)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.files import Data
-from ensue.errors import listed
+from ensue.errors import list_names
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.page import FrameColumns, SeriesView, bars, series_section
 from ensue.extensions.frames.recipe import FrameClassificationRecipe
@@ -67,13 +67,13 @@ def class_labels(series: Series, *, separator: str, multiple: bool) -> tuple[str
     """Return the labels of a series. Raises DataError for different labels of frames or an invalid number of labels."""
     names = tuple(dict.fromkeys(series.labels))
     if len(names) > 1:
-        problem = f"the frames have {len(names):,} labels ({listed(names, 3)})"
+        problem = f"the frames have {len(names):,} labels ({list_names(names, 3)})"
         raise series.error(f"{problem}; tag-frames learns a label for each frame")
     labels = tuple(label for name in names for label in (name.split(separator) if separator else [name]) if label)
     if len(labels) == 1 or multiple:
         return labels
     if labels:
-        raise series.error(f"several labels ({listed(labels)}); expected one label per series, as in training")
+        raise series.error(f"several labels ({list_names(labels)}); expected one label per series, as in training")
     advice = "data.pattern reads labels from file names, and names of folders may be labels"
     raise series.error(f"no label; {advice}")
 
@@ -152,7 +152,7 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
         for chunk in chunked(series):
             probabilities = ClassifiedFrames(FrameRows.of_series(chunk), []).probabilities(self.model)
             for item, row in zip(chunk, probabilities, strict=True):
-                yield LabelsOfSeries(item, self.labels.chosen(row, at_least=self.at_least), row)
+                yield LabelsOfSeries(item, self.labels.choose(row, at_least=self.at_least), row)
 
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""
@@ -171,7 +171,7 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
     def _score(self, location: Data, encoding: str) -> Iterator[ScoredLabels]:
         for series, _, probabilities in self.classify(self._read_labeled(location, encoding)):
             labels = class_labels(series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
-            yield ScoredLabels(labels, probabilities, self.labels.chosen(probabilities))
+            yield ScoredLabels(labels, probabilities, self.labels.choose(probabilities))
 
     def describe(self) -> ModelDescription:
         settings, output = {"classes": self.labels.to_json()}, ClassOutput(self.labels)
@@ -253,7 +253,7 @@ def series_sections(view: FrameClassifierView, labels: Classes) -> list[Section]
     by_name, threshold = labels.by_name(probabilities), labels.threshold if labels.multiple else None
     sections = [
         series_section(view, columns),
-        labels_section(by_name, labels.chosen(probabilities), threshold=threshold, what="series"),
+        labels_section(by_name, labels.choose(probabilities), threshold=threshold, what="series"),
     ]
     heading, about = f"Contributions of frames to “{label}”", GRADIENTS.format(label)
     sections.append(_bar_section(heading, about, view.gradients, columns, "contribution"))

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ensue.data.detection.kind import DataKind, DetectedFormat
 from ensue.data.files import files_of
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 from ensue.extension import entries
 from ensue.extensions.frames.data.readers import GapError
 from ensue.extensions.frames.data.series import Series, SeriesOptions, Vectors
@@ -127,7 +127,7 @@ class FrameReport(report.Report[FrameSummary]):
         if summary.rate:
             yield "rate", f"{summary.rate:,g} {'samples' if 'sound' in summary.kinds else 'frames'} a second"
         if missing := int(summary.ranges.missing.sum()):
-            yield "missing", counted(missing, "value")
+            yield "missing", pluralize(missing, "value")
 
     def tables(self) -> Iterator[Table]:
         summary = self.summary
@@ -146,14 +146,14 @@ class FrameReport(report.Report[FrameSummary]):
         if summary.gap:
             yield summary.gap
         if summary.num_mixed:
-            have = counted(summary.num_mixed, "recording has", "recordings have")
+            have = pluralize(summary.num_mixed, "recording has", "recordings have")
             yield f"{have} several channels, which are mixed"
         if summary.ranges is not None and summary.ranges.missing.any():
             yield "training on missing values needs --set data.missing=mean"
         if not summary.labels and summary.num_files > 1:
             yield 'no labels; if file names have labels, --set data.pattern="{label}_{}_{}" sets their position'
         if summary.labels and summary.num_unlabeled:
-            yield counted(summary.num_unlabeled, "series has no label", "series have no label")
+            yield pluralize(summary.num_unlabeled, "series has no label", "series have no label")
         if len(summary.labels) == 1 and not summary.per_frame:
             yield f'all series have the label "{report.shown(next(iter(summary.labels)))}"; a classifier needs two'
 

@@ -26,7 +26,7 @@ from ensue.errors import EnsueError, TrainingError, nearest
 from ensue.models.encoders import build_encoder
 from ensue.models.specification import ENCODER_KINDS, EncoderSpecification, RecurrentEncoder
 from ensue.nn import SequenceLayer, watch
-from ensue.outputs import written
+from ensue.outputs import atomic_output
 from ensue.runs.pictures import picture
 from ensue.training.device import restore_process
 
@@ -244,7 +244,7 @@ def draw_gradients(gradients: Sequence[EncoderGradients], path: Path, *, steps: 
     names = [measured.encoder for measured in gradients]
     norms = [norm for _, lines in panels for line in lines for norm in line]
     limits = max(min(norms) / 3, MIN_NORM), max(max(norms) * 3, 10 * MIN_NORM)
-    with written(path) as partial, picture(partial, (1.0 + 4.6 * len(panels), 4.4)) as figure:
+    with atomic_output(path) as partial, picture(partial, (1.0 + 4.6 * len(panels), 4.4)) as figure:
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for panel, (title, lines) in zip(axes, panels, strict=True):
             panel.set(title=title, xlabel="positions back from the last", yscale="log", ylim=limits)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.vectors import read_vectors
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 from ensue.extensions.importing.family import Configuration
 from ensue.extensions.importing.weight_files import check_finite, read_json_object, read_weights, weight_files
 from ensue.tasks import task_entry
@@ -188,7 +188,7 @@ def _import_fasttext(path: Path, model: FastText) -> Imported:
     valid = [n for n, word in enumerate(model.words) if decoded[n].encode() == word and decoded[n].strip()]
     tokenizer, rows = _build_vocabulary([decoded[n] for n in valid], model.rows[: len(model.words)][valid])
     num_omitted = len(decoded) - len(valid)
-    notes = [f"{counted(num_omitted, 'word')} left out, not in UTF-8"] if num_omitted else []
+    notes = [f"{pluralize(num_omitted, 'word')} left out, not in UTF-8"] if num_omitted else []
     buckets = torch.from_numpy(model.rows[len(model.words) :].astype(np.float32))
     if not torch.isfinite(buckets).all():
         raise DataError("a number is not finite", path)

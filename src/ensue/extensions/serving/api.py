@@ -24,7 +24,7 @@ from ensue.extensions.serving.limits import (
     MAX_TERM_CHARACTERS,
     Limits,
 )
-from ensue.text.tokenizer import without_surrogates
+from ensue.text.tokenizer import replace_surrogates
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Ids = list[int]
@@ -279,7 +279,7 @@ class TextsRequest(ModelRequest):
     @property
     def options(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self.option_names}
-        clean = {name: without_surrogates(value) if isinstance(value, str) else value for name, value in values.items()}
+        clean = {name: replace_surrogates(value) if isinstance(value, str) else value for name, value in values.items()}
         return {name: value for name, value in clean.items() if value is not None and value is not False}
 
 
@@ -309,7 +309,7 @@ class PredictRequest(TextsRequest):
         bounds = max_terms, MAX_TERM_CHARACTERS, MAX_GLOSSARY_CHARACTERS
         if any(size > bound for size, bound in zip(sizes, bounds, strict=True)):
             raise invalid("glossary", "at most {:,} pairs, {:,} characters a text, {:,} in all".format(*bounds))
-        return [tuple(map(without_surrogates, pair)) for pair in pairs]
+        return [tuple(map(replace_surrogates, pair)) for pair in pairs]
 
 
 class InspectRequest(TextsRequest):

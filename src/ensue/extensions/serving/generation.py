@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ensue.extensions.serving.api import invalid
 from ensue.extensions.serving.limits import MIN_LONG_TOKENS, Limits
 from ensue.extensions.serving.row import Row, SessionState, TokenLogprob
-from ensue.text.tokenizer import without_surrogates
+from ensue.text.tokenizer import replace_surrogates
 from ensue.types import State
 
 
@@ -52,7 +52,7 @@ def encode_prompt(prompt: str | list[int], tokenizer: Any, limits: Limits, conte
     if isinstance(prompt, str):
         if len(prompt) > limits.text_characters:
             raise invalid("prompt", f"more than {limits.text_characters:,} characters", "context_length_exceeded")
-        text = without_surrogates(prompt)
+        text = replace_surrogates(prompt)
         ids = tokenizer.encode(text).astype(np.int64)
     else:
         if any(not 0 <= id < tokenizer.vocabulary_size for id in prompt):

@@ -27,7 +27,7 @@ from ensue.extensions.serving.service import Service
 from ensue.inspection.page import Inspection, json_chunks, live_page, policy
 from ensue.interruption import check_interrupted
 from ensue.notices import warn_once
-from ensue.text.tokenizer import without_surrogates
+from ensue.text.tokenizer import replace_surrogates
 from ensue.version import VERSION
 
 if TYPE_CHECKING:  # this import takes seconds, since it imports torch
@@ -180,7 +180,7 @@ def _parse_texts(value: Any, counts: set[int], param: str) -> tuple[Text, int]:
     if len(texts) not in counts or not set(map(type, texts)) <= {str}:
         expected = " or ".join("a text" if count == 1 else f"a list of {count} texts" for count in sorted(counts))
         raise invalid(param, f"an input of this model is {expected}; found {_describe_value(value)}")
-    clean = tuple(map(without_surrogates, texts))
+    clean = tuple(map(replace_surrogates, texts))
     return clean[0] if len(clean) == 1 else clean, sum(map(len, clean))
 
 

@@ -13,13 +13,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.decode.generation import drawn, filtered, keep_top_p
+from ensue.decode.generation import draw_with, filter_logits, keep_top_p
 from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
 from ensue.extensions.serving.api import CompletionRequest
 from ensue.extensions.serving.limits import MAX_STOPS
 from ensue.text.tokenizer import Decoder
-from ensue.types import State, widest
+from ensue.types import State, widest_float
 
 FinishReason = Literal["stop", "length"]
 NUM_BUFFERED_DRAWS = 64
@@ -194,7 +194,7 @@ class RowSampler:
         in_nucleus = {n: sampling.top_p for n, sampling in scaled.items() if n not in self.filtered}
         nucleus = {n: top_p for n, top_p in in_nucleus.items() if top_p is not None and top_p < 1}
         self.in_nucleus = list(nucleus)
-        self.nucleus = torch.tensor(list(nucleus.values()), dtype=widest(device), device=device).unsqueeze(1)
+        self.nucleus = torch.tensor(list(nucleus.values()), dtype=widest_float(device), device=device).unsqueeze(1)
         self.with_logprobs = [n for n, row in enumerate(rows) if row.needs_logprobs]
 
     def next(self, logits: Float[Tensor, "R V"]) -> tuple[list[int], dict[int, TokenLogprob]]:
@@ -219,8 +219,8 @@ class RowSampler:
             return logits.argmax(-1).tolist()
         scaled = (logits - largest) / self.temperature
         self._filter(scaled)
-        u = torch.tensor([row.draw() for row in self.rows], dtype=widest(self.device), device=self.device)
-        ids = drawn(scaled, u.unsqueeze(1))
+        u = torch.tensor([row.draw() for row in self.rows], dtype=widest_float(self.device), device=self.device)
+        ids = draw_with(scaled, u.unsqueeze(1))
         if self.greedy:
             ids[self.greedy] = logits[self.greedy].argmax(-1)
         return ids.tolist()
@@ -239,7 +239,7 @@ class RowSampler:
 
     def _filter(self, scaled: Tensor) -> None:
         for n, sampling in self.filtered.items():
-            scaled[n] = filtered(scaled[n, None], sampling)[0]
+            scaled[n] = filter_logits(scaled[n, None], sampling)[0]
         if self.in_nucleus:
             scaled[self.in_nucleus] = keep_top_p(scaled[self.in_nucleus], self.nucleus)
 

@@ -23,7 +23,7 @@ from ensue.data.examples.record_formats import RecordDocuments
 from ensue.data.files import files_of
 from ensue.data.records.tables import TABLES, Dialect
 from ensue.data.vectors import propose_vectors
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 from ensue.extensions.surveying.counts import ColumnValues, LabeledSummary, Lengths, fill
 from ensue.extensions.surveying.oddities import is_null
 from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, shown, table_of
@@ -171,7 +171,7 @@ class DocumentReport(LabeledReport[DocumentSummary]):
             return
         num_rows = max(counts.total() for counts in columns.values()) - layout.header
         kind = "columns" if is_unclear else "other columns"
-        table = table_of(kind, f"distinct in {counted(num_rows, 'row')}", "first row", left=2)
+        table = table_of(kind, f"distinct in {pluralize(num_rows, 'row')}", "first row", left=2)
         for name in names[:MAX_ROWS]:
             cells = list(columns[name])
             title = f"column {name}" if summary.detected.format in TABLES else f'"{shown(name)}"'

@@ -14,7 +14,7 @@ from rich.table import Table
 from ensue.data.detection.format_table import ALIGNED
 from ensue.data.detection.kind import DetectedFormat
 from ensue.data.examples import Pair, PairLayout, PairSource
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 from ensue.extensions.surveying.counts import MAX_TEXTS, FileLine, Lengths, Occurrences, Repeats, Summary, fill
 from ensue.extensions.surveying.oddities import is_null, outlier_note
 from ensue.extensions.surveying.report import Report, describe_repeats, length_table
@@ -161,7 +161,7 @@ class Overlap:
     def __str__(self) -> str:
         first = f" (the first at {self.sources[0]})" if self.sources else ""
         numbers = f"sources {len(self.sources):,}{first}, targets {self.num_targets:,}, pairs {self.num_pairs:,}"
-        return f"{counted(len(self), 'pair')} in {self.location}; also in these data: {numbers}"
+        return f"{pluralize(len(self), 'pair')} in {self.location}; also in these data: {numbers}"
 
 
 @dataclass
@@ -279,7 +279,7 @@ class PairReport(Report[PairSummary]):
         if summary.copies.count:
             yield "copies", str(summary.copies)
         if sources := summary.repeats.num_repeats:
-            yield "repeated", describe_repeats(summary.repeats, counted(sources, "source"), "targets")
+            yield "repeated", describe_repeats(summary.repeats, pluralize(sources, "source"), "targets")
         if summary.overlap is not None:
             yield "overlap", str(summary.overlap)
 
@@ -298,7 +298,7 @@ class PairReport(Report[PairSummary]):
                 yield note
         if summary.num_misaligned:
             more = ", ..." if summary.num_misaligned > len(summary.misaligned) else ""
-            number = counted(summary.num_misaligned, "pair looks", "pairs look")
+            number = pluralize(summary.num_misaligned, "pair looks", "pairs look")
             examples = ", ".join(summary.misaligned) + more
             yield f"{number} misaligned by the characters of source and target: {examples}"
         if summary.target.has_no_blanks:

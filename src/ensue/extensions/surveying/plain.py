@@ -10,7 +10,7 @@ from rich.table import Table
 from ensue.data.decoding import check_encoding, decode
 from ensue.data.detection.kind import DetectedFormat
 from ensue.data.sources import TextSource
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 from ensue.extensions.surveying.counts import Lengths, Occurrences, Summary
 from ensue.extensions.surveying.report import Report, length_table
 from ensue.text.boundaries import cut_at_boundaries
@@ -89,7 +89,7 @@ class PlainReport(Report[PlainSummary]):
             yield "nearly all words are numbers; for frames, separate the columns by commas in .csv or by tabs in .tsv"
         if nul := summary.nul_characters.count:
             first = summary.nul_characters.first
-            yield f"{counted(nul, 'NUL character')}, the first at {first}; is the file binary?"
+            yield f"{pluralize(nul, 'NUL character')}, the first at {first}; is the file binary?"
 
     def recipe(self) -> tuple[str, str, str]:
         return ("" if self._is_arff() else "char-lstm"), "model", "it is running text"

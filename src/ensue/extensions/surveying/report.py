@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ensue.data.files import join_locations, locations_in
-from ensue.errors import counted, distinct_names, listed
+from ensue.errors import distinct_names, list_names, pluralize
 from ensue.extensions.surveying.counts import MAX_TEXTS, LabeledSummary, Lengths, Repeats, Summary
 from ensue.extensions.surveying.oddities import label_notes, outlier_note
 
@@ -148,7 +148,7 @@ class LabeledReport(Report[SomeLabeled]):
         singletons, first_lines = [x for x, count in by_frequency(summary.labels) if count == 1], summary.first_lines
         if singletons and len(summary.labels) > 1:
             place = f"; the first at {first_lines[singletons[0]]}" if singletons[0] in first_lines else ""
-            yield f"{counted(len(singletons), 'label occurs', 'labels occur')} once: {listed(singletons)}{place}"
+            yield f"{pluralize(len(singletons), 'label occurs', 'labels occur')} once: {list_names(singletons)}{place}"
         classes, are_words = self.classes() or summary.labels, self.unit != self.labeled_noun
         unit = "spans" if classes is not summary.labels else f"{self.labeled_noun}s"
         lines = {label.partition("-")[2]: line for label, line in reversed(first_lines.items())} | first_lines

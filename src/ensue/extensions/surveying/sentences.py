@@ -14,7 +14,7 @@ from ensue.data.sentences.columns import ColumnLines
 from ensue.data.sentences.sentence import Sentence
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
-from ensue.errors import DataError, IncompleteError, OverlapError, counted, listed
+from ensue.errors import DataError, IncompleteError, OverlapError, list_names, pluralize
 from ensue.extensions.surveying.counts import MAX_VALUES, FileLine, LabeledSummary, Lengths, fill
 from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, by_frequency, table_of
 from ensue.parsing import toml_value
@@ -140,7 +140,7 @@ class SentenceSurvey:
             return
         summary.described_scheme = summary.scheme
         if errors := self.detector.violations(summary.scheme):
-            broken = counted(errors.sentences, "sentence breaks it", "sentences break it")
+            broken = pluralize(errors.sentences, "sentence breaks it", "sentences break it")
             summary.described_scheme += f"; {broken}, the first at {self.first_errors[summary.scheme]}: {errors.reason}"
 
 
@@ -186,7 +186,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         yield from super().notes()
         span_like = sorted(filter(_SPAN_LIKE_LABEL.fullmatch, self.summary.labels))
         if self.summary.scheme is None and any("B" in label for label in span_like):
-            yield f"plain labels that look like spans: {listed(span_like)}; spans are written B-PER, I-PER and O"
+            yield f"plain labels that look like spans: {list_names(span_like)}; spans are written B-PER, I-PER and O"
         if self.summary.size == 1 and self.summary.words.total() > _MAX_SENTENCE_WORDS:
             yield f"all {self.summary.words.total():,} words are one sentence; {self.outlier_remedy}"
         if self.summary.width > 2 and all(map(str.isdecimal, self.summary.words)):
@@ -232,7 +232,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         names = [name for name in columns if self.summary.has_keys or not name.startswith(_KEY_PREFIXES)]
         for name in names[:MAX_ROWS]:
             number = f"over {MAX_VALUES:,}" if len(columns[name]) > MAX_VALUES else f"{len(columns[name]):,}"
-            table.add_row(self._describe_column(name), number, listed([x for x, _ in by_frequency(columns[name])]))
+            table.add_row(self._describe_column(name), number, list_names([x for x, _ in by_frequency(columns[name])]))
         if len(names) > MAX_ROWS:
             table.add_row(f"and {len(names) - MAX_ROWS:,} more")
         for prefix in _KEY_PREFIXES:
@@ -240,7 +240,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
             if keys:
                 order = by_frequency(Counter({name: columns[name].total() for name in keys}))
                 entries = [f"{name.removeprefix(prefix)} ({len(columns[name]):,})" for name, _ in order]
-                table.add_row(f"{prefix}KEY", f"{len(keys):,} keys", listed(entries))
+                table.add_row(f"{prefix}KEY", f"{len(keys):,} keys", list_names(entries))
         return table
 
 

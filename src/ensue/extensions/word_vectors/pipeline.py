@@ -16,7 +16,7 @@ from ensue.data.judgments import Judgment, parse_number
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.vectors import write_word2vec
-from ensue.errors import DataError, EnsueError, check_integer, check_path, check_type, checked_texts, nearest, quote
+from ensue.errors import DataError, EnsueError, check_integer, check_path, check_text_list, check_type, nearest, quote
 from ensue.extension import run_name
 from ensue.extensions.word_vectors.examples import LINE_END
 from ensue.extensions.word_vectors.model import WordVectorParts, ngram_rows
@@ -278,7 +278,7 @@ class WordVectorsPipeline(TextVectors):
         Returns:
             Vectors (N, d). Unknown words are left out; the vector of a text without known words is zero.
         """
-        texts = checked_texts(texts, "texts", are_lists=False)
+        texts = check_text_list(texts, "texts", are_lists=False)
         pool = pooling_of(pooling)
         vectors = np.stack([self._zeros(), *(self._pool_words(text, pool) for text in texts)])[1:]
         return unit_vectors(vectors) if self.unit_length else vectors

@@ -20,7 +20,7 @@ from ensue.nn.draws import checked_probability
 from ensue.nn.layer import Parallel, mask_padding
 from ensue.nn.recurrent.initialization import heads_of
 from ensue.nn.taps import Tap, is_watched
-from ensue.types import Inputs, Mask, Memory, Outputs, State, change_temporarily, owned
+from ensue.types import Inputs, Mask, Memory, Outputs, State, change_temporarily, copy_views
 
 OptionsT = TypeVar("OptionsT", bound="AttentionOptions")
 _rows: ContextVar[int] = ContextVar("rows", default=0)
@@ -61,7 +61,7 @@ class KVState(NamedTuple):
 
     def __reduce__(self) -> "tuple[type[KVState], tuple[Tensor, ...]]":
         """Pickle and copy the tensors without the unused space of their buffers, which they share with later states."""
-        return KVState, owned(tuple(self), with_room=False)
+        return KVState, copy_views(tuple(self), with_room=False)
 
     @property
     def num_positions(self) -> int:
@@ -181,7 +181,7 @@ class MultiHeadAttention(Parallel):
         y = self.project_out(heads.transpose(1, 2).flatten(2))
         if not self.is_causal:  # no call continues from the state
             return y, before
-        return y, owned(state) if from_start and not torch.is_grad_enabled() else state
+        return y, copy_views(state) if from_start and not torch.is_grad_enabled() else state
 
     def forward_packed(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
         """Return the outputs of concatenated texts of these lengths. Each text attends to itself only.

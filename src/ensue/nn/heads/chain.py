@@ -22,7 +22,7 @@ from ensue.engine.storage import gradients_of, is_transformed, needs_history
 from ensue.nn.border import expect, expect_mask
 from ensue.nn.heads.single_chain import NEVER, RESCALE_EVERY, ChainScores, rank_chained
 from ensue.nn.layer import mask_padding
-from ensue.types import Mask, widest
+from ensue.types import Mask, widest_float
 
 Emissions: TypeAlias = Float[Tensor, "B T K"]
 
@@ -163,7 +163,7 @@ def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:
     B, T, K = scores.emissions.shape
     if not (B and T and K):
         return None
-    dtype = widest(scores.emissions.device)
+    dtype = widest_float(scores.emissions.device)
     start, transitions, end = (table.to(dtype) for table in scores[1:])
     tops = scores.emissions.amax(2).t().to(dtype)
     through = torch.empty(T, 2, B, K, dtype=dtype, device=mask.device)
@@ -226,7 +226,7 @@ def reachable(
 
 def _log_partition_in_logs(scores: _Scores, mask: Tensor) -> Float[Tensor, " B"]:
     """Compute `log_partition` with logsumexp at every step, under autograd, which is slow, but does not underflow."""
-    dtype = widest(scores.emissions.device)
+    dtype = widest_float(scores.emissions.device)
     emissions, start, transitions, end = (tensor.to(dtype).clamp(min=NEVER) for tensor in scores)
     if emissions.shape[1] == 0:
         return emissions.sum((1, 2))

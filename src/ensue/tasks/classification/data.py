@@ -12,7 +12,7 @@ from ensue.data.compact_texts import Columns, Numbers, StringColumn, Texts, numb
 from ensue.data.examples import Document, DocumentSource
 from ensue.data.parallel import batched, ordered_map
 from ensue.data.vectors import propose_vectors
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 from ensue.ranks import process_group
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification import model as classification
@@ -185,7 +185,7 @@ class DocumentData(WordsData[Documents]):
     @property
     def notes(self) -> list[str]:
         empty = self.split.train.count("empty")
-        notes = [f"{counted(empty, 'text is', 'texts are')} empty"] if empty else []
+        notes = [f"{pluralize(empty, 'text is', 'texts are')} empty"] if empty else []
         if self.recipe.is_gradient_free and not self.recipe.features.vectors:
             notes += propose_vectors(Counter(self.split.train.texts[0].words.counts()))
         return notes

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.cached_columns import cache_array
-from ensue.errors import DataError, RecipeError, listed
+from ensue.errors import DataError, RecipeError, list_names
 from ensue.metrics.classification import ClassificationScores, best_temperature
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import MAX_TEXTS, MIN_TEXTS, NUM_FOLDS, SOLVER_IDF_POWER
@@ -55,7 +55,7 @@ class ClassificationJob(LabelsJob[Classifier]):
         if len(train) > MAX_TEXTS:
             problem = f"is for at most {MAX_TEXTS:,} texts, found {len(train):,}"
         elif missing := sorted({*self.parts.labels.names} - train.label_counts.keys()):  # labels of an earlier run
-            problem = f"replaces all weights, and no text has the label {listed(missing)}"
+            problem = f"replaces all weights, and no text has the label {list_names(missing)}"
         if problem:
             raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe classify-bag')
         return self.folds(NUM_FOLDS, classes=train.labels.max_ranks())
@@ -66,7 +66,8 @@ class ClassificationJob(LabelsJob[Classifier]):
         if len(names) < 2:
             problem = f'all {len(train):,} {data.unit} have the label "{next(iter(names))}"' if names else "no label"
             if data.split.valid is not None and (others := sorted(data.split.valid.label_counts.keys() - names)):
-                problem += "; ".join((f", and only validation {data.unit} have {listed(others)}", *data.split.notes))
+                problem += f", and only validation {data.unit} have {list_names(others)}"
+                problem = "; ".join((problem, *data.split.notes))
             raise DataError(f"nothing to learn: {problem}{data.layout_note}", self.recipe.data.train)
         classes = Classes(sorted(names), multiple=data.multiple)
         return classes if data.extended is None else data.extended.labels(classes)
@@ -77,7 +78,7 @@ class ClassificationJob(LabelsJob[Classifier]):
         notes = super().notes
         if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
             count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
-            notes.insert(0, f"only one {self.data_set.unit_singular} to learn {count} from: {listed(rare)}")
+            notes.insert(0, f"only one {self.data_set.unit_singular} to learn {count} from: {list_names(rare)}")
         return notes
 
     def prepare(self, model: Classifier) -> None:

@@ -10,7 +10,7 @@ from ensue.data.examples import Document, DocumentLayout, DocumentSource
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.files import Data
 from ensue.data.lines import Lines
-from ensue.errors import DataError, listed
+from ensue.errors import DataError, list_names
 from ensue.models.build_text import build_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
@@ -19,7 +19,7 @@ from ensue.tasks.classification.recipe import ClassificationData, Classification
 from ensue.tasks.words.model import FineTunedEncoder, WordParts, WordsConfig
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.labels import Classes
-from ensue.text.tokens import Token, shortened, tokens, words_in
+from ensue.text.tokens import Token, tokens, truncate, words_in
 
 Word = TypeVar("Word")
 
@@ -51,7 +51,7 @@ def check_document(document: Document, num_texts: int, *, multiple: bool) -> Non
         excerpt = " | ".join(document.texts)[:60]
         raise DataError(f"the model reads {expected}; found {len(document.texts)}: {excerpt!r}", *place)
     if not multiple and len(document.labels) > 1:
-        raise DataError(f"several labels ({listed(document.labels)}); a text of the training data has one", *place)
+        raise DataError(f"several labels ({list_names(document.labels)}); a text of the training data has one", *place)
 
 
 def describe_reading(data: ClassificationData, longer: str) -> str:
@@ -95,7 +95,7 @@ class TextReader:
         return all_tokens, self._truncate(all_tokens)
 
     def _truncate(self, words: list[Word]) -> list[Word]:
-        return shortened(words, self.recipe.data.max_tokens, self.recipe.data.keep)
+        return truncate(words, self.recipe.data.max_tokens, self.recipe.data.keep)
 
 
 def subword_reader(recipe: ClassificationRecipe, tuned: FineTunedEncoder | None) -> SubwordReader | None:

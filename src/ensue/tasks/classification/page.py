@@ -43,7 +43,7 @@ def classifier_sections(views: Sequence[ClassifierView], texts: Sequence[ShownTe
     keys = [f"{side}-" for side in range(len(views))]
     columns = [WordColumns(view.words[:MAX_WORDS], key=key) for view, key in zip(views, keys, strict=True)]
     sections = [
-        labels_section(labels.by_name(probabilities), labels.chosen(probabilities), threshold=threshold),
+        labels_section(labels.by_name(probabilities), labels.choose(probabilities), threshold=threshold),
         _contributions_section(views, texts, keys, label),
         *_integrated_sections(views, texts, keys, label),
     ]

@@ -16,7 +16,7 @@ from ensue.data.examples import Document, DocumentLayout, DocumentSource
 from ensue.data.files import Data, as_location, join_locations
 from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
-from ensue.errors import DataError, EnsueError, check_fraction, check_type, checked_texts
+from ensue.errors import DataError, EnsueError, check_fraction, check_text_list, check_type
 from ensue.inspection.colors import color_of
 from ensue.inspection.notebook import MAX_CELL_CHARACTERS, Answers, Bar, Chips, Shown
 from ensue.inspection.page import Inspection, Section, ansi, clipped
@@ -26,7 +26,7 @@ from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import NEW_WORD, FormTable
 from ensue.notices import warn_of_texts
 from ensue.runs.reporter import Reporter
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks.classification.data import DocumentData
 from ensue.tasks.classification.description import describe
 from ensue.tasks.classification.model import TextReader, check_document, describe_reading, document_source
@@ -93,7 +93,7 @@ class ThresholdMixin:
     def with_search(self, *, at_least: float) -> Self:
         """Return a copy of the model with another `at_least`."""
         check_fraction("at_least", at_least)
-        return changed(self, at_least=at_least)
+        return copy_with(self, at_least=at_least)
 
 
 def format_colored(text: str, labels: Sequence[str], probabilities: dict[str, float]) -> str:
@@ -145,7 +145,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         """
         if at_least is not None:
             return self.with_search(at_least=at_least).predict(texts)
-        texts = checked_texts(texts, "texts, or of pairs of them")
+        texts = check_text_list(texts, "texts, or of pairs of them")
         answers = self.classify(Document((text,) if isinstance(text, str) else tuple(text)) for text in texts)
         return Answers(
             Classified(document.texts, labels, self.labels.by_name(row)) for document, labels, row, _ in answers
@@ -205,7 +205,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         known_sums = np.concatenate(([0], is_new == 0)).cumsum()[numbers.starts]
         num_known = (known_sums[1:] - known_sums[:-1]).reshape(len(texts), -1).sum(0)
         for (document, _), row, count in zip(chunk, probabilities, num_known, strict=True):
-            yield LabelsOfDocument(document, self.labels.chosen(row, at_least=self.at_least), row, bool(count))
+            yield LabelsOfDocument(document, self.labels.choose(row, at_least=self.at_least), row, bool(count))
 
     def source(
         self, location: Data | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool = True
@@ -235,7 +235,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         answer = None
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
-            predicted = self.labels.chosen(answer.probabilities)
+            predicted = self.labels.choose(answer.probabilities)
             yield answer, ScoredLabels(answer.document.labels, answer.probabilities, predicted)
         if answer is None:
             raise DataError("no texts", location)

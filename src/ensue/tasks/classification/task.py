@@ -221,7 +221,7 @@ def score_classifier(
     if not len(gold):
         raise EnsueError("there is nothing to score: no labeled text")
     rows = zip(gold, probabilities, strict=True)
-    return tally_of(labels).scores_of(ScoredLabels(correct, row, labels.chosen(row)) for correct, row in rows)
+    return tally_of(labels).scores_of(ScoredLabels(correct, row, labels.choose(row)) for correct, row in rows)
 
 
 def with_best_threshold(

@@ -15,7 +15,7 @@ from ensue.inspection.features import ReadFeatures, ReadWords
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.subword_encoder import SubwordEncoder, append_features
 from ensue.nn import AttentionPooling, MaxPooling, Pooling, watch
-from ensue.types import exact
+from ensue.types import to_float64
 
 MAX_VARIANT_WORDS = 400_000
 """The maximum number of words of all variants of a text, which are read to compute the effects of words."""
@@ -127,7 +127,7 @@ def _measure_contributions(
 
 def log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
     """Return log p / (1 - p) of the label (B,), without cancellation if p is almost 1."""
-    logits = exact(logits)
+    logits = to_float64(logits)
     if model.multiple:
         return logits[:, label]
     return logits[:, label] - torch.cat((logits[:, :label], logits[:, label + 1 :]), dim=1).logsumexp(1)
@@ -150,7 +150,7 @@ def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.fl
     h, word_slice = _pooling_input(model, reading)
     with watch(pooling, "scores") as seen:
         pooling(h)
-    weights: NDArray[np.float64] = exact(seen["scores"][0][0]).softmax(0).cpu().numpy()
+    weights: NDArray[np.float64] = to_float64(seen["scores"][0][0]).softmax(0).cpu().numpy()
     return weights[word_slice]
 
 

@@ -21,7 +21,7 @@ from ensue.data.division import Division, fold_of_rows, split_rows
 from ensue.data.files import all_files
 from ensue.data.parallel import use_processes
 from ensue.data.sources import digest_of
-from ensue.errors import DataError, counted, distinct_names, listed
+from ensue.errors import DataError, distinct_names, list_names, pluralize
 from ensue.recipe import Recipe
 from ensue.recipe.tables import DataRecipe, DividedData
 from ensue.runs.directory import Origin
@@ -349,13 +349,13 @@ class LabelsJob(DataSetJob[ModelT, Any]):
         for name, data in (("validation", self.split.valid), ("test", self.split.test)):
             counts = self.label_counts(data) if data is not None else Counter[str]()
             if missing := sorted(counts.keys() - set(self.parts.labels.names)):
-                items = counted(sum(counts[label] for label in missing), "item")
-                notes.append(f"training has no {listed(missing)}, the label of {items} of the {name} data")
+                items = pluralize(sum(counts[label] for label in missing), "item")
+                notes.append(f"training has no {list_names(missing)}, the label of {items} of the {name} data")
         if self.split.valid is not None and not self.recipe.data.valid:
             counts, valid_counts = (self.label_counts(data) for data in (self.split.train, self.split.valid))
             missing = [f"{name} ({n:,} in training)" for name, n in counts.most_common() if not valid_counts[name]]
             if missing:
-                notes.append(f"validation has no {listed(missing[::-1])}: no score measures these labels")
+                notes.append(f"validation has no {list_names(missing[::-1])}: no score measures these labels")
         return notes
 
     def encode(self, data: Any) -> Any:
@@ -367,7 +367,7 @@ class LabelsJob(DataSetJob[ModelT, Any]):
 
     def about(self) -> str:
         names = self.parts.labels.names
-        return f"of {len(names)} labels ({listed(names, MAX_CARD_LABELS)})"
+        return f"of {len(names)} labels ({list_names(names, MAX_CARD_LABELS)})"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         lines = score_table(scores, {**self.score_columns, self.support_name: (self.unit, ",")})

@@ -23,7 +23,7 @@ from ensue.models.modules import count_parameters
 from ensue.recipe.tables import DataRecipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import MetricsLog
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks.contract.chunks import UNSHARDED, Shard, with_progress
 from ensue.tasks.contract.description import ModelDescription
 
@@ -102,7 +102,7 @@ class Pipeline(Shown, ABC):
             raise EnsueError(f"{self.run}: unknown columns {unknown[0]}; the data of this model have {expected}")
         for name, value in columns.items():
             check_type(name, value, str, "a string")
-        return changed(self, chosen_columns={**self.chosen_columns, **columns})
+        return copy_with(self, chosen_columns={**self.chosen_columns, **columns})
 
     @property
     def num_texts(self) -> int:

@@ -69,7 +69,7 @@ class Surprisals(Answers[TokenScore]):
 def token_scores(tokenizer: Tokenizer, text: str, ids: Sequence[int], nats: Iterable[float]) -> Iterator[TokenScore]:
     """Yield the scores of the tokens `ids` of a text."""
     are_known = tokenizer.unknown_id is None or tokenizer.unknown_id not in ids
-    substrings = [None] * len(ids) if are_known else tokenizer.written(text)
+    substrings = [None] * len(ids) if are_known else tokenizer.substrings(text)
     for id, surprisal, substring in zip(ids, nats, substrings, strict=True):
         score = TokenScore(tokenizer.symbol(id), surprisal)
         score.text = substring if id == tokenizer.unknown_id else None

@@ -13,7 +13,7 @@ from ensue.data.sentences.conllu import Conllu, pieces
 from ensue.data.sentences.running_text import CutSentence, RunningText, cut_sentences, running_text
 from ensue.data.sentences.sentence import Format, Sentence, SourceText
 from ensue.data.sentences.source import SentenceSource
-from ensue.errors import EnsueError, checked_texts
+from ensue.errors import EnsueError, check_text_list
 from ensue.inspection.notebook import Answers
 from ensue.metrics.raw_text import AnalyzedToken, AnalyzedWord, RawTextScores, raw_text_scores
 from ensue.runs.directory import RunDirectory, origins_in
@@ -70,7 +70,7 @@ class CutterPipeline(LabelingPipeline):
 
     def predict(self, texts: Iterable[str]) -> Answers[list[CutSentence]]:  # type: ignore[override]
         """Return the sentences of each text."""
-        paragraphs = [[*self.source(Lines([text], ""))] for text in checked_texts(texts, "texts", are_lists=False)]
+        paragraphs = [[*self.source(Lines([text], ""))] for text in check_text_list(texts, "texts", are_lists=False)]
         labeled = self.label(chain.from_iterable(paragraphs))
         cut = (cut_sentences(answer.sentence, answer.labels) for answer in labeled)
         return Answers(Answers(chain.from_iterable(islice(cut, len(text)))) for text in paragraphs)

@@ -15,7 +15,7 @@ from ensue.data.sentences.columns import Columns as ColumnsFormat
 from ensue.data.sentences.sentence import Format, Sentence, passages
 from ensue.data.sentences.source import PlainText, SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
-from ensue.errors import DataError, RecipeError, listed
+from ensue.errors import DataError, RecipeError, list_names
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import Split
 from ensue.tasks.labeling.model import TaggerParts
@@ -234,8 +234,8 @@ def check_tags(answers: TeacherLabels, labels: Labels) -> None:
         detector.feed(best_tags(rows))
     scheme = detector.result(answers.path) if labels.tag_scheme and not unknown else None
     if unknown or (scheme and labels.tag_scheme and SCHEMES[scheme].distinct != SCHEMES[labels.tag_scheme].distinct):
-        problem = f"has the tags {listed(unknown)}" if unknown else f"has tags in the scheme {scheme}"
-        expected = f"the student learns {labels.tag_scheme or listed(labels.names)}"
+        problem = f"has the tags {list_names(unknown)}" if unknown else f"has tags in the scheme {scheme}"
+        expected = f"the student learns {labels.tag_scheme or list_names(labels.names)}"
         raise DataError(f"{problem}; {expected}{' (head.scheme)' if labels.tag_scheme else ''}", answers.path)
 
 

@@ -19,7 +19,7 @@ from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.sentences.conllu import EMPTY_FIELD, Conllu
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface
 from ensue.data.sentences.source import PlainText, SentenceSource, format_class
-from ensue.errors import EnsueError, check_fraction, check_integer, checked_texts, listed
+from ensue.errors import EnsueError, check_fraction, check_integer, check_text_list, list_names
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
 from ensue.metrics.labeling import LabelingScores
@@ -27,7 +27,7 @@ from ensue.metrics.scores import ScoredItems
 from ensue.models.word_features import FormTable
 from ensue.nn import Posterior
 from ensue.runs.reporter import Reporter
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
 from ensue.tasks.contract.description import ModelDescription
 from ensue.tasks.labeling.data import SentenceData, read_passages
@@ -41,7 +41,7 @@ from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.lexicon import UNSPLIT
-from ensue.text.schemes import encode, overlapping
+from ensue.text.schemes import encode, encode_overlapping
 from ensue.text.tokens import MAX_SPLIT, count_without_blanks, tokens
 
 CHUNK_WORDS = 32_768
@@ -77,7 +77,7 @@ class LabelingPipeline(WordPipeline):
         if at_least is not None:
             check_fraction("at_least", at_least)
         values = {"n_best": n_best, "at_least": at_least}
-        return changed(self, **{name: value for name, value in values.items() if value is not None})
+        return copy_with(self, **{name: value for name, value in values.items() if value is not None})
 
     def predict(
         self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False, n_best: int | None = None,
@@ -95,7 +95,7 @@ class LabelingPipeline(WordPipeline):
         """
         if n_best is not None or at_least is not None:
             return self.with_search(n_best=n_best, at_least=at_least).predict(texts, confidence=confidence)
-        texts = checked_texts(texts, "texts, or of lists of words")
+        texts = check_text_list(texts, "texts, or of lists of words")
         sentences, surfaces = zip(*map(self._read_text, texts), strict=True) if texts else ((), ())
         return Answers(map(self._make_tagged, self.label(sentences, confidence=confidence), surfaces))
 
@@ -174,7 +174,8 @@ class LabelingPipeline(WordPipeline):
         like = self.config.get("format") if is_labeled else None
         nested, words = self.nested, self.chosen_columns.get("words", "")
         if isinstance(self.labels, LabelColumns) and "labels" in self.chosen_columns:
-            raise EnsueError(f"{self.run}: the labels are in {listed(self.labels.names)}; expected no other columns")
+            names = list_names(self.labels.names)
+            raise EnsueError(f"{self.run}: the labels are in {names}; expected no other columns")
         source = SentenceSource(
             location, format=format, like=like, encoding=encoding, make_format=self.format, nested=nested,
             incomplete=self.recipe.data.incomplete if is_labeled else "refuse",
@@ -386,7 +387,7 @@ class LabelingPipeline(WordPipeline):
         if not self.labels.has_spans:
             return probable(labels, confidence.labels)
         pairs = zip(self.labels.spans(labels), confidence.spans, strict=True)
-        write = overlapping if self.nested else encode
+        write = encode_overlapping if self.nested else encode
         return [*self.labels.in_scheme(write([span for span, p in pairs if p >= self.at_least], len(labels), "bio"))]
 
     @torch.inference_mode()

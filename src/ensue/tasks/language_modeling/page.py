@@ -253,7 +253,7 @@ def _texts_of_tokens(view: LanguageView, tokenizer: Tokenizer, text: str) -> lis
     """Return the tokens of a view. An unknown token is replaced by its text, if the tokenizer preserves the text."""
     substrings: list[str] = []
     if isinstance(tokenizer, CharacterTokenizer | WordTokenizer):
-        substrings = list(text) if isinstance(tokenizer, CharacterTokenizer) else tokenizer.written(text)
+        substrings = list(text) if isinstance(tokenizer, CharacterTokenizer) else tokenizer.substrings(text)
     if len(substrings) != view.length:  # lowercasing can change the number of characters
         return list(view.tokens)
     return [

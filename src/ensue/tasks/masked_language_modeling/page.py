@@ -45,7 +45,7 @@ def view_masked(model: MaskedLanguageModel, coder: MaskedTokenizer, ids: NDArray
     """Return the view of a text of at least one token. A long text is read in the windows of `score`."""
     ids, length = ids[:MAX_TOKENS], len(ids)
     is_mask = ids == coder.mask_id
-    framed = torch.from_numpy(coder.framed(ids[: model.context - 2])[None]).to(device_of(model))
+    framed = torch.from_numpy(coder.add_frame(ids[: model.context - 2])[None]).to(device_of(model))
     with evaluating(model):
         attention = attention_of(model.layers, model.input(framed))
     assert attention is not None, "MAX_TOKENS is below the limit of attention_of"

@@ -14,13 +14,13 @@ from ensue.data.examples import Pair
 from ensue.data.files import Data, as_location
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
-from ensue.errors import EnsueError, check_integer, check_type, checked_texts
+from ensue.errors import EnsueError, check_integer, check_text_list, check_type
 from ensue.inspection.notebook import Answers, html, table_section
 from ensue.inspection.page import Inspection, share
 from ensue.metrics.scores import ItemRows, MaskedScores, ScoredItems, TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks.contract import description
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.task import NamedScores
@@ -103,7 +103,7 @@ class MaskedVectors(contextual.ContextualPipeline, contextual.TextVectors):
         Raises:
             EnsueError: The pooling or the layer is unknown.
         """
-        texts = checked_texts(texts, "texts", are_lists=False)
+        texts = check_text_list(texts, "texts", are_lists=False)
         sentences = self.recipe.sentences
         pool = contextual.pooling_of(sentences.pooling if pooling is None else pooling)
         layer = contextual.resolve_layer(layer, self.num_layers)
@@ -202,12 +202,12 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
     def with_search(self, *, n_best: int) -> Self:
         """Return a copy that predicts `n_best` tokens for each mask."""
         check_integer("n_best", n_best, 1, MAX_FILLS)
-        return changed(self, n_best=n_best)
+        return copy_with(self, n_best=n_best)
 
     def predict(self, texts: Sequence[str]) -> Answers[FilledText]:
         """Predict the token of each `[MASK]`. Raise EnsueError for texts without masks or longer than the context."""
         self._check_head("predict")
-        texts = checked_texts(texts, "texts", are_lists=False)
+        texts = check_text_list(texts, "texts", are_lists=False)
         masked = [self.coder.encode_masked(text) for text in texts]
         max_tokens = self.model.context - 2
         for text, (ids, pieces) in zip(texts, masked, strict=True):
@@ -230,7 +230,7 @@ class MaskedLanguagePipeline(MaskedVectors, ScoringPipeline, Predictor):
             tuple(Fill(self.coder.symbol(id), probability) for id, probability in zip(*row, strict=True))
             for row in zip(ids.tolist(), best.tolist(), strict=True)
         )
-        return FilledText(self.coder.filled(pieces, ids[:, 0].tolist()), masks)
+        return FilledText(self.coder.fill(pieces, ids[:, 0].tolist()), masks)
 
     def format_line(self, text: str, answer: FilledText) -> str:
         return answer.text

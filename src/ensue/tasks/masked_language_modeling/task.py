@@ -226,7 +226,7 @@ class EncodedTextPairs:
         indices: dict[str, int] = {}
         texts_of = ((" ".join(pair.sources), *pair.targets) for pair in pairs)
         self.members = [[indices.setdefault(text, len(indices)) for text in texts] for texts in texts_of]
-        self.ids = [coder.framed(coder.encode(text)[: context - 2]) for text in indices]
+        self.ids = [coder.add_frame(coder.encode(text)[: context - 2]) for text in indices]
         self.padding_id, sizes = coder.padding_id, [len(ids) for ids in self.ids]
         self.lengths = np.array([sum(sizes[text] for text in texts) for texts in self.members], np.int64)
 

@@ -58,7 +58,7 @@ def _read_windows(
     pieces = [texts[window.text][window.begin : window.end] for window in windows]
     with evaluating(model):
         if model.can_read_packed:
-            rows = [coder.framed(piece) for piece in pieces]
+            rows = [coder.add_frame(piece) for piece in pieces]
             lengths = [len(row) for row in rows]
             outputs = model.packed_layers(torch.from_numpy(np.concatenate(rows)), lengths)
             vectors = torch.stack([outputs[layer] for layer in layers]).float().numpy()
@@ -143,5 +143,5 @@ def _frame(
     coder: MaskedTokenizer, pieces: Sequence[NDArray[np.int64]], device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
     """Return the ids (B, T) of pieces between [CLS] and [SEP], and their mask (None without padding)."""
-    ids, mask = padded([coder.framed(piece) for piece in pieces], coder.padding_id)
+    ids, mask = padded([coder.add_frame(piece) for piece in pieces], coder.padding_id)
     return torch.from_numpy(ids).to(device), None if mask.all() else torch.from_numpy(mask).to(device)

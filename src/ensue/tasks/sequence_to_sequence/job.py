@@ -11,7 +11,7 @@ from ensue.data.cached_columns import CachedColumns, cache_large_columns
 from ensue.data.compact_texts import Columns, RaggedRows, Texts
 from ensue.data.examples import Pair, PairSource
 from ensue.data.examples.layout import Pairs, StoredPairs
-from ensue.errors import DataError, RecipeError, counted
+from ensue.errors import DataError, RecipeError, pluralize
 from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory, origins_for
@@ -188,10 +188,10 @@ class SequenceToSequenceJob(Job[TextModel]):
     def notes(self) -> list[str]:
         data, notes = self.recipe.data, []
         if self.left_out:
-            pairs = counted(self.left_out, "pair is", "pairs are")
+            pairs = pluralize(self.left_out, "pair is", "pairs are")
             notes.append(f"{pairs} left out: targets of over {data.target_tokens:,} tokens")
         if data.source_tokens and (num_cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
-            have = counted(int(num_cut), "source has", "sources have")
+            have = pluralize(int(num_cut), "source has", "sources have")
             notes.append(f"{have} {data.source_tokens:,} tokens or more; the first {data.source_tokens:,} are read")
         if (origin := self.continued) is not None:
             old, new = (coder.target.vocabulary_size for coder in (origin.run.parts.coder, self.parts.coder))

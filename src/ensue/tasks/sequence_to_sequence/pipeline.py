@@ -15,7 +15,7 @@ from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.decode.search import BeamSearch
-from ensue.errors import DataError, EnsueError, by_option_names, checked_texts, counted
+from ensue.errors import DataError, EnsueError, by_option_names, check_text_list, pluralize
 from ensue.extension import with_options
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
@@ -109,7 +109,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         if options:
             changed: Self = with_options(self, "predict", options)
             return changed.predict(texts)
-        texts = checked_texts(texts, "texts, or of the columns of each")
+        texts = check_text_list(texts, "texts, or of the columns of each")
         return Answers(output for _, output in self.answers(map(_make_pair, texts)))
 
     def predict_json(self, texts: Iterable[str | Sequence[str]]) -> list[Any]:
@@ -168,7 +168,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
             trained = self.layout.with_columns(PairChoice())
             columns = {"sources": trained.sources, "targets": trained.targets} | columns
         if (number := len(columns.get("sources", ()))) not in (0, self.num_texts):
-            raise EnsueError(f"the model reads {counted(self.num_texts, 'source column')}; found {number:,}")
+            raise EnsueError(f"the model reads {pluralize(self.num_texts, 'source column')}; found {number:,}")
         source = PairSource(
             location, format=format or "", like=None if are_unnamed(self.recipe.data.train) else self.layout,
             encoding=encoding, is_labeled=is_labeled,
@@ -176,7 +176,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         )  # fmt: skip
         for name, layout in source.layouts.items():
             if (number := len(layout.sources)) not in (0, self.num_texts):
-                message = f"the model reads {counted(self.num_texts, 'source column')}; found {number:,}"
+                message = f"the model reads {pluralize(self.num_texts, 'source column')}; found {number:,}"
                 raise DataError(f"{message}: {layout}; --sources names others", name)
         return source
 

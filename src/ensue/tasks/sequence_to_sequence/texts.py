@@ -103,7 +103,7 @@ class PairCoder(Stored):
             if index in self.names:
                 words += [""] * len(self.source.encode_names(split_names(text)))
             else:
-                words += [""] * bool(index) + tokenizer.written(text)
+                words += [""] * bool(index) + tokenizer.substrings(text)
         return [*(words[: self.source_tokens] if self.source_tokens else words), ""]
 
     def source_spans(self, text: str) -> list[tuple[int, int]]:
@@ -111,7 +111,7 @@ class PairCoder(Stored):
         tokenizer = self.source.tokenizer
         if isinstance(tokenizer, WordTokenizer | CharacterTokenizer):
             spans, start = list[tuple[int, int]](), 0
-            for token in tokenizer.written(text):
+            for token in tokenizer.substrings(text):
                 start = max(start, text.find(token, start))
                 spans.append((start, start + len(token)))
                 start += len(token)

@@ -20,7 +20,7 @@ from ensue.metrics.generation import GenerationScores, compare_texts, score_text
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs import reporter
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks.contract.chunks import ALL_CHUNKS, UNSHARDED, Shard
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence import task as sequences
@@ -194,12 +194,12 @@ class Writer(Predictor, Generic[ItemT]):
     def with_search(self, **changes: Unpack[SearchOptions]) -> Self:
         """Return a copy with changed fields of `BeamSearch`. Raise EnsueError for unknown names and invalid values."""
         check_field_names("a search", changes, BeamSearch)
-        return changed(self, search=replace(self.search, **changes))
+        return copy_with(self, search=replace(self.search, **changes))
 
     def with_adapter(self, adapter: WriterAdapter, *, is_innermost: bool = False) -> Self:
         """Return a copy with an outermost or innermost adapter, which replaces an adapter of the same class."""
         others = [other for other in self.adapters if type(other) is not type(adapter)]
-        return changed(self, adapters=(adapter, *others) if is_innermost else (*others, adapter))
+        return copy_with(self, adapters=(adapter, *others) if is_innermost else (*others, adapter))
 
     def lacking(self, *, least: int = 0) -> str:
         return "; ".join(filter(None, (adapter.warning() for adapter in self.adapters)))
@@ -230,7 +230,7 @@ class Writer(Predictor, Generic[ItemT]):
             return [Output("", 0.0, 0.0) if number in empty else next(outputs) for number, _ in enumerate(items)]
         if self.adapters:
             *inner, outermost = self.adapters
-            return outermost.write_outputs(changed(self, adapters=tuple(inner)), items)
+            return outermost.write_outputs(copy_with(self, adapters=tuple(inner)), items)
         return list(map(self.output, items, self.hypotheses(self.sources(items))))
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:

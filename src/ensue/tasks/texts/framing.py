@@ -122,6 +122,6 @@ class Framing:
         max_tokens = max(1, self.max_positions - len(self.begin) - len(self.end)) if self.max_positions else size
         return text_windows(text, size, max_tokens, is_causal=self.is_causal)
 
-    def framed(self, ids: Ids) -> Ids:
+    def add_frame(self, ids: Ids) -> Ids:
         """Return the ids of a window with the tokens `begin` and `end` around them."""
         return np.concatenate((self.begin, ids, self.end)).astype(np.int64)

@@ -29,7 +29,7 @@ from ensue.metrics.scores import LanguageScores
 from ensue.models.language_model import LanguageModel, padded, read_prefixes
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import process_group, shard, sharded_map
-from ensue.types import State, exact
+from ensue.types import State, to_float64
 
 WARM_UP_TOKENS = 512
 """The number of tokens before a part on which its state is warmed up."""
@@ -213,14 +213,14 @@ def _read_windows(
 
 def _nats_of_windows(model: LanguageModel, inputs: NDArray[np.int64], targets: NDArray[np.int64]) -> Tensor:
     h, _ = model.layers(model.features(_on_device(model, inputs)))
-    return exact(model.head.nats(h[:, -targets.shape[1] :], _on_device(model, targets)))
+    return to_float64(model.head.nats(h[:, -targets.shape[1] :], _on_device(model, targets)))
 
 
 def _compute_nats(
     model: LanguageModel, inputs: NDArray[np.int64], targets: NDArray[np.int64], state: State
 ) -> tuple[Tensor, State]:
     nats, state = model.nats(_on_device(model, inputs), _on_device(model, targets), state)
-    return exact(nats), state
+    return to_float64(nats), state
 
 
 def _read_inputs(tokens: TokenFile, start: int, stop: int, start_id: int) -> NDArray[np.int64]:

@@ -275,7 +275,7 @@ class LayeredPipeline(ContextualPipeline):
 @torch.inference_mode()
 def _read_windows(reader: LayeredReader, windows: Sequence[NDArray[np.int64]]) -> Vectors:
     """Return the outputs (B, L, S, d) of all layers for windows of ids."""
-    ids, array = padded([reader.framing.framed(window) for window in windows])
+    ids, array = padded([reader.framing.add_frame(window) for window in windows])
     device = device_of(reader.layers)
     mask = None if array.all() else torch.from_numpy(array).to(device)
     with evaluating(reader.features), evaluating(reader.layers):

@@ -28,7 +28,7 @@ from ensue.models.word_features import EncodedForms, Words
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.parsing import ParseError, parse_json
 from ensue.runs.directory import RunDirectory, origins_for
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks.contract.data_set import DataSet, Examples
 from ensue.tasks.contract.task import on_device
 from ensue.tasks.words.model import ExtendedModel, FineTunedEncoder, pretrained_vectors, with_vectors
@@ -209,12 +209,12 @@ class EncodedTexts:
 
     def with_contextual(self, features: ContextualFeatures) -> Self:
         """Return the texts with the vectors of other models, to be computed by `ContextualFeatures.precompute`."""
-        return changed(self, contextual=features.lazy_vectors(self.words, self.values))
+        return copy_with(self, contextual=features.lazy_vectors(self.words, self.values))
 
     def joined(self, firsts: NDArray[np.int64]) -> Self:
         """Return concatenated texts: text n joins the texts from `firsts[n]` to `firsts[n + 1]` (exclusive)."""
         columns = [column.joined(firsts) for column in self.columns]
-        return changed(self, words=self.words.joined(firsts), columns=columns)
+        return copy_with(self, words=self.words.joined(firsts), columns=columns)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
         """Return the slice `row_slice` of the batch of the texts `rows`, with the word forms of all rows."""

@@ -34,7 +34,7 @@ from ensue.models.word_specification import ContextualSpecification
 from ensue.nn.draws import ALL_ROWS, RowSlice
 from ensue.notices import warn_once
 from ensue.runs.directory import Origin, RunDirectory, origins_in
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks import task_entries
 from ensue.tasks.contract.chunks import Shard, chunks
 from ensue.tasks.contract.pipeline import Predictor
@@ -328,7 +328,7 @@ class WordPipeline(Predictor):
     def with_splitter(self, splitter: str) -> Self:
         """Return a copy of the model with another splitter."""
         check_type("the splitter", splitter, str, "its name")
-        return changed(self, _splitter=splitter)
+        return copy_with(self, _splitter=splitter)
 
     @abstractmethod
     def source(
@@ -359,7 +359,7 @@ class WordPipeline(Predictor):
 
     def with_vectors(self, file: str | Path) -> Self:
         """Return a copy of the model that looks up unknown words in `file`, the pretrained vectors of training."""
-        return changed(self, reader=self.reader.with_vectors(file))
+        return copy_with(self, reader=self.reader.with_vectors(file))
 
     def use_vectors(self, file: str | Path) -> None:
         """Look up unknown words in `file`, the pretrained vectors of training."""
@@ -435,7 +435,7 @@ class FeatureReader:
         if index.dimension != expected:
             raise EnsueError(f"{file}: vectors of {index.dimension} numbers; the model has {expected}")
         memory = FormCache(self.features, self.lexicon, self.memory.device, vectors=index)
-        return changed(self, memory=memory, unknown_counts=UnknownCounts())
+        return copy_with(self, memory=memory, unknown_counts=UnknownCounts())
 
     def _count(self, table: FormTable, numbers: NDArray[np.int32]) -> None:
         """Count the words that lack a pretrained vector, a known character or an entry in the vocabulary."""

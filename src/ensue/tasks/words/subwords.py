@@ -12,7 +12,7 @@ from ensue.data.compact_texts import Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
 from ensue.nn.draws import ALL_ROWS, RowSlice
-from ensue.stored import changed
+from ensue.stored import copy_with
 from ensue.tasks.contract.task import on_device
 from ensue.tasks.texts.framing import Framing, Ids
 
@@ -131,7 +131,7 @@ class SubwordReader:
             self.check_pair(len(body))
         windows = []
         for span in self.framing.windows(len(body)):
-            ids = self.framing.framed(body[span.begin : span.end])
+            ids = self.framing.add_frame(body[span.begin : span.end])
             is_used = (places >= span.first) & (places < span.last)
             last = np.full(end, segments[-1] if len(segments) else 0)
             framed_segments = np.concatenate((np.zeros(begin, np.int64), segments[span.begin : span.end], last))
@@ -199,7 +199,7 @@ class SubwordTexts:
 
     def joined(self, firsts: Ids) -> Self:
         """Return concatenated texts: text n joins the texts from `firsts[n]` to `firsts[n + 1]` (exclusive)."""
-        return changed(self, words=[words.joined(firsts) for words in self.words])
+        return copy_with(self, words=[words.joined(firsts) for words in self.words])
 
     def batch(self, rows: Ids, device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Subwords:
         """Return the slice `row_slice` of the batch of the texts `rows`. The batch is built first."""

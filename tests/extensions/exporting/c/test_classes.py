@@ -147,7 +147,7 @@ def test_any_cut_of_the_bytes_gives_the_same(both: Any, texts: list[str], is_mar
 def test_the_labels_are_those_that_ensue_chooses(both: Any, shares: list[int], at_least: float) -> None:
     pipeline, carried = both
     given = np.array(shares[: carried.count], np.float32) / 20
-    assert tuple(carried.chosen(given.tolist(), at_least)) == pipeline.labels.chosen(given, at_least=at_least)
+    assert tuple(carried.chosen(given.tolist(), at_least)) == pipeline.labels.choose(given, at_least=at_least)
 
 
 def test_threads_share_a_model(both: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.decode.generation import drawn, filtered
+from ensue.decode.generation import draw_with, filter_logits
 from ensue.decode.sampling import Sampling
 from ensue.engine.trace import Untraceable
 from ensue.extensions.exporting.c.precision import to_panels
@@ -85,14 +85,14 @@ def test_filters_and_draws_are_those_of_ensue(pieces: ctypes.CDLL, seed: int) ->
     heat = float(rng.uniform(0.2, 2))
     ties_at_k = k < count and len({*np.sort(scores)[::-1][k - 1 : k + 1].tolist()}) == 1  # torch takes any of them
     sampling = Sampling(heat, None if ties_at_k else k, p, least)
-    expected = filtered(torch.from_numpy(scores.copy())[None], sampling)
+    expected = filter_logits(torch.from_numpy(scores.copy())[None], sampling)
     how = CSampling(heat, 0 if ties_at_k else k, p, least, 0)
     found, order = scores.copy(), np.empty(count, np.uint32)
     pieces.filtered(address(found), count, ctypes.byref(how), address(order))
     np.testing.assert_allclose(found, expected[0].numpy(), rtol=1e-6)
     work = np.empty(count, np.float32)
     for share in 1 - rng.random(20):
-        wanted = drawn(expected, torch.tensor([[share]], dtype=torch.float64)).item()
+        wanted = draw_with(expected, torch.tensor([[share]], dtype=torch.float64)).item()
         assert pieces.drawn(address(found), count, ctypes.c_double(share), address(work)) == wanted
 
 

@@ -20,7 +20,7 @@ from ensue.extensions.frames.recipe import DrawingRecipe
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut
 from ensue.models.modules import device_of
 from ensue.nn import watch
-from ensue.outputs import check_outputs, written
+from ensue.outputs import atomic_output, check_outputs
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import check_generated
 from ensue.tasks.contract.pipeline import Pipeline
@@ -295,5 +295,5 @@ def _save(path: Path, pictures: list[NDArray[np.uint8]]) -> None:
         frame_ms, last_ms = max(20, round(1000 * ANIMATION_SECONDS / len(pictures))), round(1000 * LAST_FRAME_SECONDS)
         durations = [frame_ms] * len(others) + [last_ms]
         animation = {"save_all": True, "append_images": others, "duration": durations, "loop": 0}
-    with written(path) as partial:
+    with atomic_output(path) as partial:
         first.save(partial, Image.registered_extensions()[path.suffix.lower()], **animation)

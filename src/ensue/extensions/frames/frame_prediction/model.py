@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.data.buckets import by_length
-from ensue.errors import counted
+from ensue.errors import pluralize
 from ensue.extensions.frames.data.series import FrameRows, Vectors
 from ensue.extensions.frames.recipe import FramePredictionRecipe, LatentSpecification
 from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData, SeriesNoise, frames_of, noise_for
@@ -529,7 +529,7 @@ class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):
     def notes(self) -> list[str]:
         longest = self.recipe.train.longest
         count = int((self.split.train.lengths > longest).sum())
-        are_longer = counted(count, "series is", "series are") + f" longer than {longest:,} frames"
+        are_longer = pluralize(count, "series is", "series are") + f" longer than {longest:,} frames"
         notes = [f"{are_longer}, and split for training"] if count else []
         return [*super().notes, *notes]
 

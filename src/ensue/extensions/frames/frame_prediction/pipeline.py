@@ -27,7 +27,7 @@ from ensue.inspection.notebook import Shown
 from ensue.inspection.page import Inspection, Section, plain
 from ensue.metrics.scores import ItemRows, ScoredItems, quotient
 from ensue.models.modules import device_of, evaluating
-from ensue.outputs import check_outputs, written
+from ensue.outputs import atomic_output, check_outputs
 from ensue.tasks.contract import description
 from ensue.tasks.contract.chunks import UNSHARDED, check_generated, max_positions
 
@@ -207,7 +207,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         prefix = self.only(prompt) if prompt else None
         series = self._generate(prefix, frames, samples, temperature, seed)
         amount, prompt_frames = f"{samples:,} series", len(prefix.frames) if prefix else 0
-        with written(path) as partial:
+        with atomic_output(path) as partial:
             if path.suffix in frame_prediction.PICTURES:
                 names = shape.columns
                 amount = frame_prediction.draw_series(partial, series, prompt_frames=prompt_frames, columns=names)

@@ -19,5 +19,5 @@ def predict(arrays):
 if __name__ == "__main__":
     for name, frames in arguments():
         (label_probabilities,) = predict([frames])
-        names = " ".join(classes.chosen(label_probabilities)) or "-"
+        names = " ".join(classes.choose(label_probabilities)) or "-"
         print(f"{name}\t{names}\t{label_probabilities.max():.4f}")

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.errors import DataError, counted
+from ensue.errors import DataError, pluralize
 from ensue.extensions.frames.data.series import FrameRows, Series, Vectors
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.recipe import FramesRecipe
@@ -203,7 +203,7 @@ class SeriesData(DataSet[LabeledSeries]):
 
     @property
     def notes(self) -> list[str]:
-        have = counted(self.num_mixed, "recording has", "recordings have")
+        have = pluralize(self.num_mixed, "recording has", "recordings have")
         mixed = [f"{have} several channels, which are mixed"] if self.num_mixed else []
         return [*(f"initialized from the layers of {origin.path}" for origin in self.origins), *mixed]
 

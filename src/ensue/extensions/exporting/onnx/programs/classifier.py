@@ -12,14 +12,14 @@ import sys
 from words import config, inputs, model, split, warn_unknown
 
 from ensue.text.labels import Classes
-from ensue.text.tokens import shortened
+from ensue.text.tokens import truncate
 
 classes = Classes.from_json(config["classes"])
 
 
 def read(text):
     """Return the words of a text, truncated to the maximum number that the model reads."""
-    return shortened(split(text), config["most"], config["keep"])
+    return truncate(split(text), config["most"], config["keep"])
 
 
 def predict(texts):
@@ -41,7 +41,7 @@ if __name__ == "__main__":
         line = raw_line.rstrip("\r\n")
         text = [read(column) for column in line.split("\t")[:2]] if config["pair"] else read(line)
         (probabilities,) = predict([text])
-        labels = classes.chosen(probabilities, at_least=minimum)
+        labels = classes.choose(probabilities, at_least=minimum)
         names = ",".join(labels)
         values = [probabilities[classes.ids[label]] for label in labels] or [probabilities.max()]
         values = ",".join(f"{value:.4f}" for value in values)

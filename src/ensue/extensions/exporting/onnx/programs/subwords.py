@@ -64,7 +64,7 @@ class Reader:
         windows, positions = [], {}
         for number, (_, start, stop, first, last) in enumerate(spans):
             window_segments = [0] * begin + segments[start:stop] + (segments[-1:] * end or [0] * end)
-            windows.append((framing.framed(ids[start:stop]).tolist(), window_segments))
+            windows.append((framing.add_frame(ids[start:stop]).tolist(), window_segments))
             positions |= {index: (number, begin + index - start) for index in range(first, last)}
         return windows, [[positions[index] for index in word] for word in words]
 
