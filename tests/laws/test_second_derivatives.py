@@ -171,6 +171,9 @@ def test_second_derivatives_of_functions(name: str, monkeypatch: pytest.MonkeyPa
     in_float32 = {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2}  # where one direction at random has too little of an error
     options = in_float32 if name in ("_Weights", "_Rotation") else {"fast_mode": True}
     assert torch.autograd.gradgradcheck(function, sources, **options)
+    total = function(*sources).sin().sum()
+    recorded, compiled = (torch.autograd.grad(total, sources, create_graph=history) for history in (True, False))
+    torch.testing.assert_close(recorded, compiled, atol=1e-5, rtol=1e-5)
     assert ran
 
 

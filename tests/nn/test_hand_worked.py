@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import GRU, LSTM, Elman, Rotary, SinusoidalPositions
+from ensue.nn import GRU, LSTM, Rotary, SinusoidalPositions
 
 pytestmark = pytest.mark.usefixtures("in_torch_operations")
 """What is compiled is held against these operations elsewhere."""
@@ -23,33 +23,6 @@ def column(*numbers: float) -> Tensor:
 
 def sequence() -> Tensor:
     return column(*X).unsqueeze(0)
-
-
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_elman(activation: str) -> None:
-    layer = Elman(1, 1, activation=activation).double()  # type: ignore[arg-type]
-    layer.load_state_dict({"weight_input": column(-0.7), "weight_hidden": column(0.9), "bias": column(0.2)[0]})
-    g = math.tanh if activation == "tanh" else lambda z: max(z, 0.0)
-    h_1 = g(-0.7 * X[0] + 0.2)
-    h_2 = g(-0.7 * X[1] + 0.9 * h_1 + 0.2)
-    y, _ = layer(sequence())
-    torch.testing.assert_close(y.flatten(), column(h_1, h_2).flatten())
-
-
-def test_lstm() -> None:
-    layer = LSTM(1, 1).double()
-    w, u, b = [0.4, -0.3, 0.8, 0.6], [0.1, 0.5, -0.2, 0.7], [0.05, 1.0, -0.1, 0.3]  # i, f, g, o
-    layer.load_state_dict({"weight_input": column(*w), "weight_hidden": column(*u), "bias": column(*b).flatten()})
-    h = c = 0.0
-    outputs = []
-    for x in X:
-        z_i, z_f, z_g, z_o = (w[k] * x + u[k] * h + b[k] for k in range(4))
-        c = sigmoid(z_f) * c + sigmoid(z_i) * math.tanh(z_g)
-        h = sigmoid(z_o) * math.tanh(c)
-        outputs.append(h)
-    y, state = layer(sequence())
-    torch.testing.assert_close(y.flatten(), column(*outputs).flatten())
-    torch.testing.assert_close(state.c, column(c))
 
 
 def test_gru_with_the_reset_before() -> None:

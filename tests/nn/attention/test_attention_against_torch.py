@@ -59,30 +59,3 @@ def test_transformer_block(block: Any, activation: str, is_causal: bool, ragged:
     )
     y, _ = ours(x, mask=MASK if ragged else None)
     compare(x, y, expected, ragged=ragged)
-
-
-@pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "both ways"])
-def test_equal_scores_give_the_mean(is_causal: bool) -> None:
-    """With W_Q = 0 and W_V = W_O = 1 the output is the mean of what a position may see."""
-    layer = MultiHeadAttention(D, num_heads=HEADS, is_causal=is_causal).double()
-    one = torch.eye(D, dtype=torch.float64)
-    layer.project_in.load_state_dict({"weight": torch.cat((0 * one, one, one)), "bias": torch.zeros(3 * D)})
-    layer.project_out.load_state_dict({"weight": one, "bias": torch.zeros(D)})
-    x = torch.randn(B, T, D, dtype=torch.float64)
-    y, _ = layer(x)
-    means = x.cumsum(1) / torch.arange(1, T + 1).view(1, T, 1) if is_causal else x.mean(1, keepdim=True).expand_as(x)
-    torch.testing.assert_close(y, means)
-
-
-def test_one_head_with_unit_projections_is_the_simplest_attention() -> None:
-    """`y_i = Σ_j≤i softmax_j(x_i · x_j) x_j` (SLP ch. 9), W_Q taking back the division by √d."""
-    layer = MultiHeadAttention(D, num_heads=1).double()
-    one = torch.eye(D, dtype=torch.float64)
-    layer.project_in.load_state_dict({"weight": torch.cat((D**0.5 * one, one, one)), "bias": torch.zeros(3 * D)})
-    layer.project_out.load_state_dict({"weight": one, "bias": torch.zeros(D)})
-    x = torch.randn(1, T, D, dtype=torch.float64)
-    y, _ = layer(x)
-    for i in range(T):
-        scores = torch.stack([x[0, i] @ x[0, j] for j in range(i + 1)])
-        alpha = scores.exp() / scores.exp().sum()
-        torch.testing.assert_close(y[0, i], alpha @ x[0, : i + 1])

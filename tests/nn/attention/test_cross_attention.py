@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from ensue import nn as layers
 from ensue.nn.attention import cross
 from ensue.types import Memory, select_rows
-from training.tiny import some_slow
 
 from .torch_attention import FUTURE, HEADS, MASK, B, D, T, compare, copy_attention, randomized
 
@@ -143,40 +142,3 @@ def test_a_beam_copies_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not calls
         layer.step(torch.randn(6, 8), select_rows(beam, torch.tensor([3, 0, 1, 2, 4, 5])))
     assert len(calls) == 2
-
-
-def decoders() -> list[layers.SequenceLayer]:
-    return [
-        layers.Transformer(8, num_heads=2, num_layers=1, d_memory=8, positions="rotary"),
-        layers.Stack(
-            [layers.FromContext(layers.LSTM(8, 8), 8), layers.AttentionalLayer(layers.AdditiveAttention(8, 8))]
-        ),
-        layers.InputFeeding(
-            layers.FromContext(layers.LSTM(16, 8), 8), layers.AttentionalLayer(layers.BilinearAttention(8, 8))
-        ),
-        layers.InputFeeding(layers.LSTM(16, 8), layers.AttentionalLayer(layers.AdditiveAttention(8, 8))),
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", some_slow(range(4), 0, 3))
-@pytest.mark.parametrize("coverage", [False, True])
-def test_autocast(number: int, coverage: bool) -> None:
-    """Decoders and the head that copies train and step with products in bfloat16; probabilities are in float32."""
-    torch.manual_seed(0)
-    layer, head = decoders()[number], layers.CopyingHead(8, layers.SoftmaxHead(8, 20), d_memory=8, coverage=coverage)
-    x, h = torch.randn(B, T, 8, requires_grad=True), torch.randn(B, S, 8)
-    memory, ids = Memory(h, SOURCE_MASK), torch.randint(0, 20, (B, S))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y, _ = layer(x, layer.init_state(B, memory), mask=MASK)
-        start = head.init_state(B, memory, ids)
-        (nats, repeated), _ = head.nats(y, torch.randint(0, 20, (B, T)), start, mask=MASK)
-        (nats.sum() + repeated.sum()).backward()  # type: ignore[no-untyped-call]
-        with layers.watch(layer):
-            y_t, _ = layer.step(x[:, 0], layer.init_state(B, memory))
-        scores, _ = head.step(y_t, start)
-    assert nats.dtype == scores.dtype == torch.float32
-    assert x.grad is not None
-    assert bool(x.grad.isfinite().all())
-    torch.testing.assert_close(scores.exp().sum(1), torch.ones(B), rtol=0, atol=1e-3)
-    torch.testing.assert_close(y_t.float(), y[:, 0].float(), rtol=0.1, atol=0.1)

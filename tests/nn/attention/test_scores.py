@@ -59,31 +59,6 @@ def test_weights_and_their_derivatives(name: str, dtype: torch.dtype, keys: int)
     torch.testing.assert_close(found, plain, **NEAR[dtype])
 
 
-def cubes(scores: Tensor) -> Tensor:
-    allowed = torch.tensor([[True] * 4, [True, False, False, False]])[:, None, None]
-    return attention_weights(scores, allowed, 0.5).pow(3).sum()
-
-
-@needs_compiler
-def test_second_derivatives() -> None:
-    scores = torch.randn(2, 1, 3, 4, generator=torch.Generator().manual_seed(0))
-    found = torch.autograd.functional.hessian(cubes, scores)
-    with executing("plain"):
-        torch.testing.assert_close(found, torch.autograd.functional.hessian(cubes, scores))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_derivatives_of_other_kinds() -> None:
-    scores = torch.randn(2, 1, 3, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    direction = torch.ones_like(scores).tril()
-    (gradient,) = torch.autograd.grad(cubes(scores), scores)
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(scores.detach(), direction)
-        change = torch.autograd.forward_ad.unpack_dual(cubes(dual)).tangent
-    torch.testing.assert_close(change, (gradient * direction).sum())
-
-
 @needs_compiler
 def test_threads_change_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     scores, error = torch.randn(7, 3, 4, 9, requires_grad=True), torch.randn(7, 3, 4, 9)

@@ -37,32 +37,6 @@ def test_values_and_gradients(chunk_rows: int, smoothing: float, monkeypatch: py
     torch.testing.assert_close(torch.autograd.grad(3 * total, sources), torch.autograd.grad(3 * expected, sources))
 
 
-def test_finite_differences() -> None:
-    sources, targets = problem()
-    assert torch.autograd.gradcheck(lambda *s: linear_cross_entropy(*s, targets), sources, fast_mode=True)
-
-
-@pytest.mark.parametrize("smoothing", [0.3, 0.0])
-def test_gradients_of_gradients(smoothing: float) -> None:
-    (h, weight, bias), targets = problem()
-    sources = [part[:5].detach().requires_grad_() for part in (h, weight, bias)]
-
-    def total(*given: Tensor) -> Tensor:
-        return linear_cross_entropy(*given, targets[:5] % 5, label_smoothing=smoothing)
-
-    assert torch.autograd.gradgradcheck(total, sources)
-    penalties = [
-        sum(part.square().sum() for part in torch.autograd.grad(of(*sources), sources, create_graph=True))
-        for of in (
-            total,
-            lambda h, weight, bias: F.cross_entropy(
-                F.linear(h, weight, bias), targets[:5] % 5, reduction="sum", label_smoothing=smoothing
-            ),
-        )
-    ]
-    torch.testing.assert_close(*(torch.autograd.grad(penalty, sources) for penalty in penalties))
-
-
 @pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
 def test_no_gradients_are_worked_out_where_none_are_wanted(
     without_gradients: type, monkeypatch: pytest.MonkeyPatch

@@ -79,17 +79,6 @@ def test_values_states_and_gradients(
     compare([y * mask.unsqueeze(-1), final.h], expected, [x, state.h, *layer.parameters()], unused=True)
 
 
-def test_second_gradients_are_those_of_the_fold() -> None:
-    """Of the function in C, which computes them position by position."""
-    layer = layer_of((1, 2, 4))
-    x, state = torch.randn(B, 9, D_IN, dtype=torch.float64, requires_grad=True), state_of(layer, [3, 7, 3, 15])
-    found = []
-    for run in (layer, layer.fold):
-        first = torch.autograd.grad((run(x, state)[0] ** 2).sum(), [x, state.h], create_graph=True)
-        found.append([*first, *torch.autograd.grad(sum((g**2).sum() for g in first), [x, *layer.parameters()])])
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
-
-
 @given(
     periods=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     size=st.sampled_from([1, 7, 20, 40]),
@@ -135,15 +124,6 @@ def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
         layer(x)
     assert len(names) == 3
     assert len(seen["hidden"]) == 9
-
-
-@needs_compiler
-@pytest.mark.slow
-def test_autocast_leaves_it_in_single_precision() -> None:
-    layer, x = Clockwork(D_IN, 6, periods=(1, 2, 4)), torch.randn(B, 9, D_IN)
-    with torch.autocast("cpu", torch.bfloat16):
-        y, _ = layer(x)
-    assert torch.equal(y, layer(x)[0])
 
 
 @needs_compiler

@@ -134,7 +134,6 @@ def test_two_shut_gates_of_a_minlstm_still_share(dtype: torch.dtype) -> None:
     same(y_t, torch.full((1, 1), 3.5 / (1 + np.exp(-1.0)), dtype=dtype))
 
 
-@pytest.mark.slow
 def test_a_gate_that_remembers_survives_autocast() -> None:
     """1 - z is 0.999, which in bfloat16 would be 1."""
     layer = MinGRU(1, 1)

@@ -39,17 +39,6 @@ def by_hand(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
     return torch.stack(outputs, dim=1) if outputs else b
 
 
-@pytest.mark.parametrize("length", SOME_CHUNKS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_execution_is_the_loop(shape: tuple[int, int, int], length: int) -> None:
-    a, b, start = coefficients(*shape)
-    forward, reverse = torch.full_like(b, torch.nan), torch.full_like(b, torch.nan)
-    _by_chunks(a, b, start, forward, length=length, reverse=False)
-    _by_chunks(a, b, start, reverse, length=length, reverse=True)
-    same(forward, by_hand(a, b, start))
-    same(reverse, by_hand(a.flip(1), b.flip(1), start).flip(1))
-
-
 @given(
     shape=st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 3)),
     length=st.integers(2, 9),
@@ -78,12 +67,6 @@ def test_gradients(
     dh = torch.randn(h.shape, dtype=dtype)
     found = torch.autograd.grad(h, given, dh)
     same(found, torch.autograd.grad(expected, given, dh, allow_unused=True, materialize_grads=True))
-
-
-@pytest.mark.parametrize("length", [2, 16])
-def test_gradcheck(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SCAN, "CPU_CHUNK", length)
-    assert torch.autograd.gradcheck(scan, [x.requires_grad_() for x in coefficients(1, 5, 2)])
 
 
 def test_a_wide_sequence_is_read_position_by_position() -> None:
