@@ -254,7 +254,7 @@ def copy_views(state: State, *, with_room: bool = True) -> State:
 
 
 def hold(mask_t: Tensor, new: State, old: State) -> State:
-    """Return `new` in the rows where `mask_t` (B,) is True, `old` in the others."""
+    """Return `new` in the rows where `mask_t` (B,) is True, and `old` in the other rows."""
 
     def choose(new_leaf: Tensor, old_leaf: Tensor) -> Tensor:
         return torch.where(mask_t.view(-1, *[1] * (new_leaf.dim() - 1)), new_leaf, old_leaf)

@@ -112,7 +112,7 @@ def test_the_text_beside_annotations_counts_as_data(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[str, str, str]] = {
     "spans overlap": ("a.ann", "T1\tA 0 5\nT2\tB 3 6\n", "a.ann:2: the span overlaps that of line 1"),
     "span with a gap": ("a.ann", "T1\tA 0 4;11 15\n", "a.ann:1: a span with gaps"),
-    "pieces of a span": ("a.ann", "T1\tA 0 4;2 5\n", "a.ann:1: the pieces of the span are not in order"),
+    "pieces of a span": ("a.ann", "T1\tA 0 4;2 5\n", "a.ann:1: the fragments of the span are not in order"),
     "span outside": ("a.ann", "T1\tA 0 99\n", "a.ann:1: the span 0 99 is not in the text"),
     "another unit": ("a.ann", "T1\tA 1 5\tAnna\n", "'nna ' in the text; expected 'Anna', which is at 0 4"),
     "no span": ("a.ann", "T1 A 0 5\n", "a.ann:1: expected a span"),

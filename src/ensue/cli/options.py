@@ -141,7 +141,7 @@ def accesses(command: Callable[..., Any]) -> dict[str, Access]:
 
 def with_checked_outputs(command: Command) -> Command:
     """Return the command with checks of its paths, and with `DATA_OPTIONS` added to its settings or columns."""
-    known, declared = accesses(command), inspect.signature(command).parameters
+    uses, declared = accesses(command), inspect.signature(command).parameters
 
     @functools.wraps(command)
     def checked(**values: Any) -> Any:
@@ -152,8 +152,8 @@ def with_checked_outputs(command: Command) -> Command:
             options |= {name: options[name].split(",") for name in ("sources", "targets") if name in options}
             settings = (f"data.{name}={json.dumps(value, ensure_ascii=False)}" for name, value in options.items())
             values["settings"] = [*(values["settings"] or []), *settings]
-        if known:
-            _check_paths(known, values)
+        if uses:
+            _check_paths(uses, values)
         try:
             return command(**values)
         except DataError as error:
@@ -163,10 +163,10 @@ def with_checked_outputs(command: Command) -> Command:
     return checked  # type: ignore[return-value]
 
 
-def _check_paths(known: Mapping[str, Access], values: Mapping[str, Any]) -> None:
+def _check_paths(uses: Mapping[str, Access], values: Mapping[str, Any]) -> None:
     """Call `check_outputs` for the inputs and outputs of a command."""
-    arguments = {name: values[name] or ("-" if access is Access.TEXTS else "") for name, access in known.items()}
-    by_use = {use: [arguments[name] for name in known if known[name] is use and arguments[name]] for use in Access}
+    arguments = {name: values[name] or ("-" if access is Access.TEXTS else "") for name, access in uses.items()}
+    by_use = {use: [arguments[name] for name in uses if uses[name] is use and arguments[name]] for use in Access}
     names = [*chain.from_iterable(value if isinstance(value, list) else [value] for value in by_use[Access.FILE])]
     names += [setting.partition("=")[2].strip(" \"'") for settings in by_use[Access.SETTINGS] for setting in settings]
     recipes = by_use[Access.RECIPE]
@@ -244,8 +244,8 @@ def load_for(
     entry = RunDirectory(path).entry
     values = {"vectors": vectors, "with": others or None, **search, **adaptation, **(columns or {}), **options}
     names = {name for name, value in values.items() if value not in (None, "")}
-    known = entry.options(command) | {*entry.pipeline_class.column_options} if command in entry.commands else names
-    unknown = {DATA_OPTIONS.get(name, (f"--{name.replace('_', '-')}",))[0] for name in names - known}
+    supported = entry.options(command) | {*entry.pipeline_class.column_options} if command in entry.commands else names
+    unknown = {DATA_OPTIONS.get(name, (f"--{name.replace('_', '-')}",))[0] for name in names - supported}
     if command not in entry.commands or unknown:
         *most, last = entry.commands
         commands = f"{', '.join(most)} and {last}" if most else last

@@ -29,7 +29,7 @@ def show_cache() -> None:
 
 
 def clear_cache(older_than: str | None = None) -> None:
-    """Remove all files, or those unused for a time such as "30d", and print their number.
+    """Remove all files, or the files that were not used for a time such as "30d", and print their number.
 
     Raises EnsueError for an invalid time, and for a file that cannot be removed.
     """

@@ -126,6 +126,6 @@ def first_lines(sample: str) -> list[str]:
 def _format_duration(seconds: float) -> str:
     if seconds == float("inf"):
         return "?"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{remainder:02}" if hours else f"{minutes}:{remainder:02}"

@@ -43,11 +43,11 @@ def show_rows(rows: Sequence[Sequence[str]]) -> None:
     """
     console = Console(highlight=False, markup=False)
     widths = [max(map(cell_len, column)) + 2 for column in list(zip(*rows, strict=True))[:-1]]
-    room = console.width - sum(widths)
+    available = console.width - sum(widths)
     for *cells, text in rows:
         start = "".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True))
-        if room >= MIN_TEXT_WIDTH:
-            console.print(start + shorten_text(text, room), soft_wrap=True)
+        if available >= MIN_TEXT_WIDTH:
+            console.print(start + shorten_text(text, available), soft_wrap=True)
         else:
             console.print(Text("  ".join(cells)))
             console.print("  " + shorten_text(text, console.width - 2), soft_wrap=True)
@@ -119,8 +119,8 @@ def show_recipes(recipes: Mapping[str, Recipe]) -> None:
         console.print(": ".join(filter(None, heading)), style="bold")
         for name, recipe in group.items():
             start = f"  {name:{width}}  {_format_budget(recipe.train):>10}  "
-            room = max(console.width - len(start), MIN_TEXT_WIDTH)
-            lines = textwrap.wrap(recipe.about, room, break_long_words=False, break_on_hyphens=False) or [""]
+            available = max(console.width - len(start), MIN_TEXT_WIDTH)
+            lines = textwrap.wrap(recipe.about, available, break_long_words=False, break_on_hyphens=False) or [""]
             console.print(start + f"\n{' ' * len(start)}".join(lines), soft_wrap=True)
         console.print()
     console.print("s, min, h: the time of training; epochs: the number of passes over the training data.")
@@ -197,8 +197,8 @@ def show_machine(profile: "Profile") -> None:
 def machine_json(profile: "Profile") -> str:
     """Return the profile as a JSON object, with its id, its file, and the chosen compute mode of each workload."""
     chosen = {workload: profile.best(workload).model_dump() for workload in profile.steps}
-    more = {"id": profile.id, "path": str(profile.machine.path), "chosen": chosen}
-    return json.dumps(profile.model_dump() | more, ensure_ascii=False)
+    details = {"id": profile.id, "path": str(profile.machine.path), "chosen": chosen}
+    return json.dumps(profile.model_dump() | details, ensure_ascii=False)
 
 
 def _format_mode(mode: "ComputeMode") -> str:

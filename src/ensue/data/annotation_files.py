@@ -79,5 +79,5 @@ def _parse_span(line: str, text: str, name: str, number: int) -> _BratSpan:
         expected = f"; expected {quote(mention)}{place}" if mention else ""
         raise DataError(f"the span {start} {end} is {problem}{expected}", name, number)
     if offsets != sorted(offsets):
-        raise DataError("the pieces of the span are not in order", name, number)
+        raise DataError("the fragments of the span are not in order", name, number)
     return _BratSpan(start, end, result[1], number, list(zip(offsets[1:-1:2], offsets[2::2], strict=True)))

@@ -31,7 +31,7 @@ FORMAT = 3
 MIN_CACHED_BYTES = 1 << 20
 """Smaller files are not cached."""
 MAX_CHECKED_BYTES = 1 << 26
-"""Arrays of ids or numbers of this size or larger are verified while they are read, all others on opening."""
+"""Larger arrays of ids or numbers are verified while they are read. Other arrays are verified when they are opened."""
 _MAGIC = b"ensuerow"
 _HEAD = struct.Struct("<8sIIQ")
 """The magic bytes, the CRC-32 of the JSON, its size, and the size of the file."""

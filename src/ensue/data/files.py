@@ -132,7 +132,7 @@ def expanduser(location: str | Path) -> Path:
 
 
 def list_visible(folder: Path) -> list[Path]:
-    """Return the sorted folders and regular files in a folder, without hidden ones."""
+    """Return the sorted folders and regular files in a folder, without hidden entries."""
     with os_errors(folder):
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
         return [path for path in entries if path.is_dir() or path.is_file()]

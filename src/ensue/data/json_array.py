@@ -110,10 +110,10 @@ class _Text:
 
     def take(self, index: int) -> str:
         """Return the text before an index, and move the start of the window to this index."""
-        taken = self._buffer[self._start : self._start + index]
+        text = self._buffer[self._start : self._start + index]
         self._start += index
-        self._line += taken.count("\n")
-        return taken
+        self._line += text.count("\n")
+        return text
 
     def line_of(self, index: int) -> int:
         return self._line + self._buffer.count("\n", self._start, self._start + index)

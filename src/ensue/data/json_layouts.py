@@ -138,7 +138,9 @@ def _read_cells(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tup
             if len(row) > len(header):
                 raise DataError(f"{len(row):,} columns; expected {len(header):,} as in line 1", name, number)
             if row:
-                yield number, dict(zip(header, map(_value_of, row), strict=False))
+                values = (parse_or_none(cell) if cell[:1] in ("[", "{") else None for cell in row)
+                cells = (cell if value is None else value for cell, value in zip(row, values, strict=True))
+                yield number, dict(zip(header, cells, strict=False))
 
 
 def _read(reader: Any, name: str) -> list[tuple[int, list[str]]]:
@@ -153,10 +155,6 @@ def _read(reader: Any, name: str) -> list[tuple[int, list[str]]]:
     finally:
         csv.field_size_limit(limit)
     return rows
-
-
-def _value_of(cell: str) -> Any:
-    return value if cell[:1] in ("[", "{") and (value := parse_or_none(cell)) is not None else cell
 
 
 def _read_document(first_block: str, blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:

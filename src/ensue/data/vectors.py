@@ -65,7 +65,10 @@ class ByteReader:
         return taken
 
     def read_until(self, mark: bytes) -> bytes | None:
-        """Consume the bytes up to the next `mark`, and return those before it; None without a mark in 64 MiB."""
+        """Consume the bytes up to and including the next `mark`, and return the bytes before the mark.
+
+        Returns None if the next 64 MiB have no mark.
+        """
         searched = 0
         while (end := self._buffer.find(mark, self._index + searched)) < 0:
             searched = len(self._buffer) - self._index
@@ -118,11 +121,11 @@ class VectorTable(NamedTuple):
 def read_vectors(path: str | Path, wanted: Collection[str] | None = None, *, num_first: int = 0) -> WordVectors:
     """Return words of a file, in the order of the file, and their vectors (words, d).
 
-    The words are those in `wanted` (None: all words), and the first `num_first` words. `.xz` and `.gz` files are
-    decompressed. Reading ends with the last wanted word. If a word occurs twice, the first vector is returned. Words
-    that are empty or not UTF-8 are skipped. The number of words in a header is ignored, but a binary file must not have
-    fewer words. Raises DataError (file:line) for a file without vectors, a row of another dimension, a number that is
-    not finite, and a truncated binary file.
+    The result has the words in `wanted` (None: all words) and the first `num_first` words of the file. `.xz` and `.gz`
+    files are decompressed. Reading ends with the last wanted word. If a word occurs twice, the first vector is
+    returned. Words that are empty or not UTF-8 are skipped. The number of words in the header is ignored for text. For
+    a binary file, it is the number of words to read. Raises DataError (file:line) for a file without vectors, a row of
+    another dimension, a number that is not finite, and a truncated binary file.
     """
     file = file_of(path)
     return _select_rows(open_table(file), wanted, num_first, file)

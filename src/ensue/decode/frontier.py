@@ -48,8 +48,8 @@ class Requirements:
         self, inputs: NDArray[np.int64], states: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the states (B, S, M, C) after each of `tokens` (B, S, M), from `states` (B, S, C) of `inputs` (B,)."""
-        same = tokens[..., None] == self.alphabet[inputs, None, None]
-        symbols = np.where(same.any(-1), same.argmax(-1), self.alphabet.shape[1])
+        matches = tokens[..., None] == self.alphabet[inputs, None, None]
+        symbols = np.where(matches.any(-1), matches.argmax(-1), self.alphabet.shape[1])
         phrases = np.arange(self.count)
         return self.next[inputs[:, None, None, None], phrases, states[:, :, None], symbols[..., None]]
 
@@ -127,9 +127,9 @@ class Frontier:
         return float(max(length, 1)) ** self.search.length_penalty
 
     def results(self) -> list[list[Hypothesis]]:
-        """Return the `n_best` hypotheses of each input, complete ones first."""
+        """Return the `n_best` hypotheses of each input, complete hypotheses first."""
         pairs = zip(self.complete, self.incomplete, strict=True)
-        return [(best.hypotheses + rest.hypotheses)[: self.search.n_best] for best, rest in pairs]
+        return [(best.hypotheses + incomplete.hypotheses)[: self.search.n_best] for best, incomplete in pairs]
 
     def forced(self) -> Blocked | None:
         """Return the rows whose next token belongs to the prefix, and these tokens; None without such rows."""
@@ -168,17 +168,17 @@ class Frontier:
         shape = self.live.totals.shape
         coverage = np.zeros(shape) if coverage is None else coverage.reshape(shape)
         ids, values = ids.reshape(*shape, -1), values.reshape(*shape, -1)
-        stuck = (values.max(2) == -math.inf) & (self.live.totals > -math.inf)
+        is_blocked = (values.max(2) == -math.inf) & (self.live.totals > -math.inf)
         live, totals = self.live, self.live.totals[:, :, None] + values
         chosen = self._choose(ids, totals)
-        alive, limits = chosen.totals > -math.inf, self.limits[self.live.inputs, None]
-        ended = alive & (self.length == limits if self.end_id is None else chosen.ids == self.end_id)
+        exists, limits = chosen.totals > -math.inf, self.limits[self.live.inputs, None]
+        ended = exists & (self.length == limits if self.end_id is None else chosen.ids == self.end_id)
         self._add_complete(chosen, ended, coverage)
         too_long = (self.length > limits) & (self.live.totals > -math.inf)
         rows, slots = np.nonzero(ended)
         too_long[rows, chosen.parents[rows, slots]] = False
-        self._add_incomplete(stuck | too_long, coverage)
-        goes_on = alive & ~ended & (self.length <= limits)
+        self._add_incomplete(is_blocked | too_long, coverage)
+        goes_on = exists & ~ended & (self.length <= limits)
         parents_and_ids = self._continue(chosen, goes_on)
         if self.record is not None:
             self.record += candidates_of(live, ids, totals, chosen, ended, goes_on, self.live.inputs)

@@ -9,7 +9,7 @@ from ensue.errors import Option, check_settings
 MAX_FACTOR = 1e30
 """The largest temperature and penalty, within the range of float32."""
 MIN_TEMPERATURE = 1e-6
-"""The minimum temperature of sampling. Lower ones mean greedy decoding, since the division would overflow float32."""
+"""The minimum temperature of sampling. Below it decoding is greedy, since the division would overflow float32."""
 
 
 @dataclass(frozen=True)

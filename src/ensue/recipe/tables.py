@@ -66,7 +66,7 @@ class DataRecipe(Table):
 
 
 class DividedData(DataRecipe):
-    """The table `[data]` of a model that learns from examples, some of which are used for validation."""
+    """The table `[data]` of a model that learns from examples, with some examples held out for validation."""
 
     group: str = ""
     """The column or key of the training data that has the group of a row, such as its speaker, author or document. A
@@ -96,7 +96,7 @@ class TokenizerRecipe(Table):
     kind: Literal["characters", "bytes", "words", "bpe", "wordpiece", "published"] = "characters"
     """The kind of tokens; published: the tokenizer of an imported model, which is not trained."""
     min_count: Count = 1
-    """The minimum count of a character or word in the vocabulary; rarer ones are unknown."""
+    """The minimum count of a character or word in the vocabulary; rarer symbols are unknown."""
     max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     """The maximum number of symbols; default: no limit (bpe: 2,048, wordpiece: 8,192)."""
     splitter: Literal["whitespace", "simple"] = "whitespace"

@@ -35,7 +35,7 @@ def save_checkpoint(
     directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, progress: Progress, *,
     best: Path | None = None, log: FileEntry | None = None, average: nn.Module | None = None,
 ) -> Path:  # fmt: skip
-    """Write a checkpoint on rank 0, then remove older ones from `directory`. `state` is the carried state of all rows.
+    """Write a checkpoint on rank 0, then remove old checkpoints. `state` is the carried state of all rows.
 
     If tensors are sharded, the other ranks must call `gather_shards` meanwhile. `best` is the file of the best weights,
     if an earlier step was the best, and `log` the manifest entry of `metrics.jsonl`. If there is the model `average`,

@@ -257,7 +257,7 @@ def continuing_recipe(
     path: str | Path, recipe: str | Path | Recipe | None = None, settings: Sequence[str] | Mapping[str, Any] = (),
     **paths: Data | None,
 ) -> Recipe:  # fmt: skip
-    """Return a recipe whose initial weights are those of a run, by default the recipe of the run.
+    """Return a recipe that begins with the weights of a run. The default is the recipe of the run.
 
     With `tuning.rehearse`, which is the default, a tagger of spans also predicts the old labels in the new data, and
     other models also read the training data of the run.

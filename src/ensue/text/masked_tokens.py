@@ -27,7 +27,7 @@ class MaskedTokenizer(ExtendedTokenizer):
         self.padding_id, self.begin_id, self.separator_id, self.mask_id = (ids[name] for name in FRAME_TOKENS)
         special = {*self.special_ids, tokenizer.unknown_id}
         self.text_ids = np.array([id for id in range(self.vocabulary_size) if id not in special], np.int64)
-        """The ids of all tokens except special and unknown ones."""
+        """The ids of all tokens except special tokens and the unknown token."""
         symbols = [self.symbol(id) for id in range(self.vocabulary_size)]
         if tokenizer.inside:
             begins = [not symbol.startswith(tokenizer.inside) for symbol in symbols]

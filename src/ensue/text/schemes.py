@@ -190,7 +190,7 @@ def layers(labels: Sequence[str]) -> dict[str, dict[int, str]]:
 
 
 def overlapping_spans(labels: Sequence[str]) -> list[Span]:
-    """Return the spans of labels that may have several tags. Outer spans precede inner ones."""
+    """Return the spans of labels that may have several tags. Outer spans precede inner spans."""
     all_spans = (span for layer in layers(labels).values() for span in _spans(layer.items(), len(labels)))
     return sorted({span._replace(label=span.label.rstrip(LAYER_SIGN)) for span in all_spans}, key=_order_outer_first)
 

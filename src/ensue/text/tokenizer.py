@@ -112,7 +112,7 @@ class Tokenizer(Stored, ABC):
 
 
 class VocabularyTokenizer(Tokenizer):
-    """A tokenizer whose ids are those of a vocabulary. The vocabulary begins with the symbols `first`."""
+    """A tokenizer with the ids of a vocabulary, which begins with the symbols `first`."""
 
     first: ClassVar[tuple[str, ...]] = ()
 
@@ -198,7 +198,7 @@ QUOTES = frozenset('"“”„«»')
 class WordJoiner:
     """An incremental writer of words, separated by blanks. The word "\\n" ends a line.
 
-    With `joins_marks`, there is no blank before a closing punctuation mark or after an opening one. The splitter
+    With `joins_marks`, there is no blank before a closing punctuation mark or after an opening mark. The splitter
     "simple" splits the written text into the same words.
     """
 
@@ -217,7 +217,7 @@ class WordJoiner:
         return text
 
     def mark_sides(self, word: str) -> tuple[bool, bool]:
-        """Return whether the word is a closing punctuation mark, and whether it is an opening one."""
+        """Return whether the word is a closing punctuation mark, and whether the word is an opening mark."""
         if len(word) != 1:
             return False, False
         if word in QUOTES:

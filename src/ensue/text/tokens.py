@@ -151,7 +151,7 @@ MIN_SHARE = 0.3
 MAX_MEAN_WORD_LENGTH = 5.0
 """The maximum mean length of words in a text whose words are separated by blanks."""
 MAX_SPLIT = 10
-"""The maximum number of characters of these scripts in a word; longer ones are texts that are not split into words."""
+"""The maximum number of characters of these scripts in a word. A longer word is text that is not split into words."""
 
 
 def count_without_blanks(text: str) -> int:

@@ -53,7 +53,7 @@ class Masking:
         return np.where(is_random, random, inputs), targets
 
     def _select_hidden(self, ids: NDArray[np.int64], order: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which tokens are hidden, (B, T): those with the lowest random numbers `order` (B, T)."""
+        """Return which tokens are hidden, (B, T): the tokens with the lowest random numbers `order` (B, T)."""
         possible = self.can_hide[ids]
         count = possible.sum(1, keepdims=True)
         max_hidden = np.maximum(1, np.rint(self.share * count)) * (count > 0)

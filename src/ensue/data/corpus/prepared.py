@@ -84,7 +84,7 @@ def _shard_errors(path: Path) -> Iterator[None]:
 
 
 class _MappedShards:
-    """A cache of mapped shards; the least recently used ones are closed."""
+    """A cache of mapped shards, which closes the least recently used shard first."""
 
     def __init__(self, shards: tuple[TokenShard, ...]) -> None:
         self.shards, self.max_open = shards, _max_open_files(len(shards))

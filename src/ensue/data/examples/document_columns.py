@@ -171,22 +171,22 @@ class _Table:
         return (), False
 
     def _label_by_content(self, texts: Columns) -> Column:
-        free = [index for index, column in enumerate(self.columns) if column not in texts]
-        candidates = [index for index in free if may_be_labels(self.cells[index])]
+        unused = [index for index, column in enumerate(self.columns) if column not in texts]
+        candidates = [index for index in unused if may_be_labels(self.cells[index])]
         indices = [index for index in candidates if len(set(self.cells[index])) > 1] or candidates
         if len(indices) != 1 and len(self.columns) == 2:
-            single_words = [index for index in indices or free if not any(" " in cell for cell in self.cells[index])]
+            single_words = [index for index in indices or unused if not any(" " in cell for cell in self.cells[index])]
             indices = single_words if len(single_words) == 1 else indices
         return self._require_one([self.columns[index] for index in indices], "label", "labels")
 
     def _text_by_content(self, labels: Columns) -> Column:
-        free = [index for index, column in enumerate(self.columns) if column not in labels]
-        lengths = {index: fmean(map(len, self.cells[index] or [""])) for index in free}
-        long = [index for index in free if _mean_words(self.cells[index]) >= 3]
-        if not long:
-            top = sorted(free, key=lambda index: -lengths[index])
-            long = top[:1] if len(top) < 2 or lengths[top[0]] >= 2 * lengths[top[1]] else top
-        return self._require_one([self.columns[index] for index in long], "text", "texts")
+        unused = [index for index, column in enumerate(self.columns) if column not in labels]
+        lengths = {index: fmean(map(len, self.cells[index] or [""])) for index in unused}
+        text_indices = [index for index in unused if _mean_words(self.cells[index]) >= 3]
+        if not text_indices:
+            top = sorted(unused, key=lambda index: -lengths[index])
+            text_indices = top[:1] if len(top) < 2 or lengths[top[0]] >= 2 * lengths[top[1]] else top
+        return self._require_one([self.columns[index] for index in text_indices], "text", "texts")
 
     def _require_one(self, candidates: Sequence[Column], kind: str, key: str) -> Column:
         if len(candidates) == 1:

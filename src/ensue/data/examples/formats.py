@@ -26,11 +26,11 @@ DOCUMENT_FORMATS: dict[str, layouts.DocumentFormat] = {
 PAIR_FORMATS: dict[str, layouts.PairFormat] = {
     format.name: format for format in (*map(RecordPairs, format_table.READERS), Sigmorphon(), *PAIR_LINE_FORMATS)
 }
-"""The formats of pairs in one file, without those of extensions. Pairs in two files are `ALIGNED`."""
+"""The formats of pairs in one file, without formats of extensions. Pairs in two files are `ALIGNED`."""
 
 
 def pair_formats() -> dict[str, layouts.PairFormat]:
-    """Return the formats of pairs by name, including those of extensions."""
+    """Return the formats of pairs by name, including formats of extensions."""
     return PAIR_FORMATS | loadable_entries("pair_format", layouts.ExampleFormat)
 
 

@@ -183,11 +183,11 @@ def _target_columns(columns: Sequence[Column], name: str, file: str) -> Columns:
 
 
 def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Columns) -> Iterator[Sides]:
-    free = [column for column in columns if column not in sources and column not in targets]
+    unused = [column for column in columns if column not in sources and column not in targets]
     needed = (not sources) + (not targets)
     has_names = any(column.name for column in columns)
-    if len(free) >= needed and (len(free) == needed or not has_names):
-        yield sources or (free[0],), targets or (free[needed - 1],)
+    if len(unused) >= needed and (len(unused) == needed or not has_names):
+        yield sources or (unused[0],), targets or (unused[needed - 1],)
 
 
 def _choose_texts(columns: Sequence[Column]) -> Iterator[Sides]:
@@ -200,8 +200,8 @@ def _choose_texts(columns: Sequence[Column]) -> Iterator[Sides]:
 def _ambiguous_columns(columns: Sequence[Column], sides: Sequence[str], file: str) -> DataError:
     settings = "--set " + " and ".join(f"data.{side}s=..." for side in sides)
     options = " and ".join(f"--{side}s NAME" for side in sides)
-    known = ", ".join(map(str, columns))
-    problem = f"cannot tell which column is the {' and which the '.join(sides)}: there are {known}"
+    names = ", ".join(map(str, columns))
+    problem = f"cannot tell which column is the {' and which the '.join(sides)}: there are {names}"
     return DataError(f"{problem}; use {settings}", file, options={settings: options})
 
 

@@ -169,9 +169,9 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         if dialect is None or not layout.header:
             return {}
         values = map(dialect.value, next(dialect.rows(Lines([document.source], ""), "")).values)
-        taken = {column.number for column in (*layout.texts, *layout.flags, layout.labels) if column is not None}
+        used = {column.number for column in (*layout.texts, *layout.flags, layout.labels) if column is not None}
         columns = enumerate(zip(header, values, strict=False), 1)
-        return {name: value for number, (name, value) in columns if number not in taken}
+        return {name: value for number, (name, value) in columns if number not in used}
 
     def labels_in_names(self) -> list[str]:
         """Return the label of each file if labels are names of files or folders; otherwise an empty list."""
@@ -263,9 +263,8 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
         """Return the pair without empty references. Raises IncompleteError if all sources or targets are empty."""
         return layouts.check_pair(pair)
 
-    def _open_pair(self, first: int) -> tuple[Lines, Lines]:
-        source, target = islice(self.files, first, first + 2)
-        return source, target
+    def _open_pair(self, first: int) -> list[Lines]:
+        return [*islice(self.files, first, first + 2)]
 
 
 def _encoding_of(path: Path, encoding: str) -> str:
@@ -277,7 +276,7 @@ _MAX_SEARCHED_LINES = 1 << 21
 """The maximum number of lines of aligned files in which the position of missing lines is searched for."""
 
 
-def read_aligned(open_files: Callable[[], tuple[Lines, Lines]], *, skips: bool = False) -> Iterator[layouts.Pair]:
+def read_aligned(open_files: Callable[[], Sequence[Lines]], *, skips: bool = False) -> Iterator[layouts.Pair]:
     """Yield a pair for each line of both files, except lines that are empty in both files.
 
     `open_files` opens both files. Raises DataError if one is longer, and unless `skips`, for a line empty in only one.
@@ -304,7 +303,7 @@ def _texts(lines: Lines) -> Iterator[str]:
     return (split_line_end(record.text)[0] for record in records(lines, lines.name, empty=True))
 
 
-def _unequal_lengths(open_files: Callable[[], tuple[Lines, Lines]]) -> DataError:
+def _unequal_lengths(open_files: Callable[[], Sequence[Lines]]) -> DataError:
     names = [lines.name for lines in open_files()]
     lengths = [array("l", map(len, _texts(lines))) for lines in open_files()]
     counts = list(map(len, lengths))

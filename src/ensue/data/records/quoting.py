@@ -52,7 +52,7 @@ def quote_field(value: str, delimiter: str) -> str:
 
 
 def parse_list(field: str) -> list[Any] | None:
-    """Return the strings and numbers of a list such as ["a", "b"] or ['a', 'b'] in a field; None for others."""
+    """Return the strings and numbers of a list such as ["a", "b"] or ['a', 'b'] in a field; None for other fields."""
     if (field[:1], field[-1:]) != ("[", "]") or len(field) > _MAX_LIST_CHARACTERS:
         return None
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):

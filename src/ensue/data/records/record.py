@@ -118,9 +118,9 @@ def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
     """Return the column with a name or number. Raises DataError if `file` has no such column."""
     names = [column.name for column in columns]
     numbers = [str(column.number) for column in columns if column.number]
-    for known in (names, numbers):
-        if name in known:
-            return columns[known.index(name)]
+    for identifiers in (names, numbers):
+        if name in identifiers:
+            return columns[identifiers.index(name)]
     if any(names):
         raise DataError(no_column(name, names), file, 1)
     raise DataError(f"no column {name}; there are {len(columns)}, without names", file, 1)

@@ -72,9 +72,9 @@ class Columns(Format):
             forbidden = " \t\r\n" if layout.width > 1 and not layout.has_tabs else "\t\r\n"
             labels = [row[number] for row in rows]
             check_labels(labels, forbidden, sentence)
-            rest = iter(labels)
-            lines = [_replace_field(line, index, next(rest), layout) if layout.is_row(line) else line for line in lines]
-            assert next(rest, None) is None, "more labels than words"
+            values = iter(labels)
+            lines = [_replace_field(row, index, next(values), layout) if layout.is_row(row) else row for row in lines]
+            assert next(values, None) is None, "more labels than words"
             layout = replace(layout, width=layout.width + (_column_index(name, layout.width) is None))
         return source.text[: source.start] + "\n".join(lines)
 

@@ -25,7 +25,7 @@ from ensue.text.edit_scripts import apply_script, edit_script
 
 INSIDE, BLANK, WORD, TOKEN, SENTENCE = "inside", "blank", "word", "token", "sentence"
 MAX_CHARACTERS, MAX_TREEBANK_CHARACTERS = 2_000, 600
-"""The maximum length of a paragraph in plain text and in treebanks. Longer ones are divided, as they slow training."""
+"""The maximum length of a paragraph in plain text and in treebanks. Longer paragraphs slow training, and are split."""
 _NEW_PARAGRAPH = re.compile(r"#\s*new(?:par|doc)(?!\S)")
 _WITHOUT_BLANKS = re.compile(r"\S+")
 _ENDS, _ENDS_WITHOUT_BLANK = ".!?…。！？", "。！？"

@@ -175,7 +175,7 @@ def reason(texts: Sequence[SplitText], misaligned: Sequence[SplitText]) -> Reaso
 
 
 def reading_of(text: str, spans: Sequence[Offsets], splitter: str) -> Reading | None:
-    """Return the reading that best fits a text whose spans exceed the text; None if none fits."""
+    """Return the reading that best fits a text whose spans exceed the text; None if no reading fits."""
     texts = [SplitText.of(text, spans, splitter)]
     interpreted = [(reading, _convert_spans(texts, reading)) for reading in READINGS]
     valid = [item for item in interpreted if all(0 <= a < b <= len(text) for a, b in item[1][0].spans)]
@@ -217,8 +217,8 @@ def find_by_repetition(texts: Sequence[SplitText]) -> Reading | None:
         if _Fit.of(_convert_spans(texts, reading)).num_invalid:
             continue
         string_pairs = [*zip(strings, _span_strings(_convert_spans(texts, reading)), strict=True)]
-        same = {old for old, new in string_pairs if old == new}
-        differing = [(old in same, new in same) for old, new in string_pairs if old != new]
+        unchanged = {old for old, new in string_pairs if old == new}
+        differing = [(old in unchanged, new in unchanged) for old, new in string_pairs if old != new]
         before, after = (sum(column) for column in zip(*differing, strict=True)) if differing else (0, 0)
         if after >= max(MIN_SOLVED, MIN_REPEATED * len(differing), 2 * before):
             return reading
