@@ -186,7 +186,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "nothing": ("", {}, "text.txt: the text is empty"),
     "blanks": ("  \n\n ", {}, "nothing to learn"),
     "short": ("the cat and the dog run", {}, r"tokens; a block has 16 \(encoder.context 18 without"),
-    "one document": ("the cat runs .\n" * 40, PAIRS, "pairs need two documents at least"),
+    "one document": ("the cat runs .\n" * 40, PAIRS, "pairs need at least two documents"),
 }
 
 

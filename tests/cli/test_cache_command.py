@@ -108,7 +108,7 @@ def test_what_is_old_goes(time: str, left: int, ensue: Ensue, place: Path) -> No
 
 def test_what_cannot_be_understood(refused: Callable[..., str], place: Path) -> None:
     assert refused("cache", "--older-than", "soon") == "--older-than is 'soon'; expected a time like 30d, 12h or 2w"
-    assert "one of the two" in refused("cache", "--older-than", "1d", "--clear")
+    assert "not both" in refused("cache", "--older-than", "1d", "--clear")
     assert len(cached_files()) == ALL
 
 

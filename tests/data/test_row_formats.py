@@ -91,7 +91,7 @@ def test_spans_of_brat_overlap_where_they_may(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a.ann:5: a span with gaps"):
         SentenceSource(tmp_path, nested=True)
     (tmp_path / "a.ann").write_text(OVERLAPPING)
-    with pytest.raises(DataError, match=r"a.ann:3: the span overlaps that of line 1; .* tag-nested learns"):
+    with pytest.raises(DataError, match=r"a.ann:3: the span overlaps the span of line 1; .* tag-nested learns"):
         SentenceSource(tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_the_text_beside_annotations_counts_as_data(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[str, str, str]] = {
-    "spans overlap": ("a.ann", "T1\tA 0 5\nT2\tB 3 6\n", "a.ann:2: the span overlaps that of line 1"),
+    "spans overlap": ("a.ann", "T1\tA 0 5\nT2\tB 3 6\n", "a.ann:2: the span overlaps the span of line 1"),
     "span with a gap": ("a.ann", "T1\tA 0 4;11 15\n", "a.ann:1: a span with gaps"),
     "pieces of a span": ("a.ann", "T1\tA 0 4;2 5\n", "a.ann:1: the fragments of the span are not in order"),
     "span outside": ("a.ann", "T1\tA 0 99\n", "a.ann:1: the span 0 99 is not in the text"),
@@ -146,7 +146,7 @@ def tasks(text: str, spans: list[dict[str, Any]]) -> str:
 
 HOSTILE: dict[str, tuple[str, str, str, str]] = {
     "spans across lines": ("a.ann", *reversed(crossing(30_000)), ""),
-    "spans in pieces": ("a.ann", *reversed(in_pieces(20_000)), "overlaps that of line 1"),
+    "spans in pieces": ("a.ann", *reversed(in_pieces(20_000)), "overlaps the span of line 1"),
     "spans of a browser": (
         "a.json", tasks("😀" + "a" * 10**6, [region(2 * n, 2 * n + 1, "b", "A") for n in range(1, 10_000)]), "", "",
     ),

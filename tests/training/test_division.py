@@ -57,7 +57,7 @@ def test_pairs_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     assert len({pair.group for pair in job("translate-lstm", path, group="film").valid_pairs}) == 1
     with pytest.raises(DataError, match=r'no "flm"; did you mean "film"'):
         job("translate-lstm", path, group="flm")
-    with pytest.raises(DataError, match=r"two files have lines, not columns; data\.group is for one file"):
+    with pytest.raises(DataError, match=r"aligned files have no columns; data\.group is for one file"):
         job("translate-lstm", Path(f"{path},{path}"), group="film")
 
 

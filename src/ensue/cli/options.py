@@ -276,7 +276,7 @@ def split_tagger(paths: Sequence[str] | None) -> tuple[Path | None, str]:
     count = int(runs[:1] == [True])
     if paths and True in runs[count:]:
         run = paths[runs.index(True, count)]
-        raise EnsueError(f"{run}: a run; expected data, or for a cutter one run of a tagger and then data")
+        raise EnsueError(f"{run}: a run; expected data (for a cutter: the run of a tagger, then data)")
     return Path(paths[0]) if paths and count else None, as_location(list(paths or ())[count:])
 
 

@@ -300,7 +300,7 @@ def cache(
     from ensue.console.cache import clear_cache, show_cache
 
     if clear and older_than is not None:
-        raise EnsueError("cache takes --older-than or --clear, one of the two")
+        raise EnsueError("expected --older-than or --clear, not both")
     clear_cache(older_than) if clear or older_than is not None else show_cache()
 
 

@@ -34,7 +34,7 @@ def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Ro
     spans.sort()
     for span, following in pairwise(spans):
         if following.start < span.end and not nested:
-            raise OverlapError(f"the span overlaps that of line {span.line}; {NESTED_REMEDY}", path, following.line)
+            raise OverlapError(f"the span overlaps the span of line {span.line}; {NESTED_REMEDY}", path, following.line)
     word_starts = [*(match.start() for match in re.finditer(r"\S+", text)), len(text)]
     for span in spans:
         for start, end in span.gaps:

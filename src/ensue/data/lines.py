@@ -167,7 +167,7 @@ def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Para
     for number, line in lines:
         is_blank_line = is_blank(line)
         if len(current.lines) > MAX_LINES:
-            raise DataError(f"more than {MAX_LINES:,} lines without a blank one between sentences", lines.name, number)
+            raise DataError(f"more than {MAX_LINES:,} lines without a blank line between sentences", lines.name, number)
         if not is_blank_line and not is_comment(line):
             has_rows = True
         elif has_rows:

@@ -156,7 +156,7 @@ def is_stream(path: str) -> bool:
             result = check_access(expanduser(name))
             if name == "-" or (result.exists() and not result.is_file() and not result.is_dir()):
                 if len(names) > 1:
-                    raise DataError("a stream is read alone; expected files, folders or globs", stream_name(name))
+                    raise DataError("a stream cannot be one of several locations; expected files", stream_name(name))
                 return True
     return False
 

@@ -123,9 +123,9 @@ def read_vectors(path: str | Path, wanted: Collection[str] | None = None, *, num
 
     The result has the words in `wanted` (None: all words) and the first `num_first` words of the file. `.xz` and `.gz`
     files are decompressed. Reading ends with the last wanted word. If a word occurs twice, the first vector is
-    returned. Words that are empty or not UTF-8 are skipped. The number of words in the header is ignored for text. For
-    a binary file, it is the number of words to read. Raises DataError (file:line) for a file without vectors, a row of
-    another dimension, a number that is not finite, and a truncated binary file.
+    returned. Words that are empty or not UTF-8 are skipped. The number of words in a header is ignored, but a binary
+    file must not have fewer words. Raises DataError (file:line) for a file without vectors, a row of another dimension,
+    a number that is not finite, and a truncated binary file.
     """
     file = file_of(path)
     return _select_rows(open_table(file), wanted, num_first, file)

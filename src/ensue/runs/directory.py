@@ -91,8 +91,8 @@ class RunDirectory:
         if version != schema.FORMAT_VERSION:
             than = "newer" if version > schema.FORMAT_VERSION else "older"
             raise RunError(
-                f"{path}: format_version {quote(version)} is {than} than this ensue {VERSION} reads "
-                f"({schema.FORMAT_VERSION}); written by ensue {quote(config.get('ensue'))}"
+                f"{path}: format_version {quote(version)} is {than} than {schema.FORMAT_VERSION}, which ensue "
+                f"{VERSION} reads; written by ensue {quote(config.get('ensue'))}"
             )
         self.manifest.check("config.json")
         task = config.get("task")

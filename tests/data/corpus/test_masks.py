@@ -131,7 +131,7 @@ def test_what_does_not_follow_is_of_another_document() -> None:
 
 
 def test_pairs_need_two_documents() -> None:
-    with pytest.raises(ValueError, match="two documents at least"):
+    with pytest.raises(ValueError, match="at least two documents"):
         FramedPairs(TokenFile(np.array([5, 6, SEPARATOR, 7])), length=9, frame=FRAME, seed=0)
 
 

@@ -77,8 +77,8 @@ def test_the_place_where_lines_are_lost_is_found_by_lengths(lost: int) -> None:
         ("{0}/a.en,{0}", {}, ": expected a single file on each side of the comma, found"),
         ("{0}/a.?n,{0}/a.de", {}, "a.de: no file matches"),
         ('["b.x,b.y", "a.x,a.y", "a.x,a.y"]', {}, "a.x,a.y: is named twice"),
-        ("{0}/a.en,{0}/a.de", {"sources": ["en"]}, "two files have lines, not columns; data.sources is for one file"),
-        ("{0}/a.en,{0}/a.de", {"format": "tsv"}, "two files have lines, not columns; data.format is for one file"),
+        ("{0}/a.en,{0}/a.de", {"sources": ["en"]}, "aligned files have no columns; data.sources is for one file"),
+        ("{0}/a.en,{0}/a.de", {"format": "tsv"}, "aligned files have no columns; data.format is for one file"),
     ],
 )  # fmt: skip
 def test_locations_that_are_none(location: str, options: dict[str, str], message: str, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ TABLE = "No;Product;Kind;Comment\r\n" + "".join(
 )
 
 
-@pytest.mark.filterwarnings("ignore:.*left out as a title:")
+@pytest.mark.filterwarnings("ignore:.*skipped as a title:")
 @pytest.mark.parametrize("title", TITLES)
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
 def test_a_title_above_a_table_is_left_out_and_written_back(title: str, delimiter: str) -> None:

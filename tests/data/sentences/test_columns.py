@@ -89,7 +89,7 @@ def test_runs_of_blanks_stay() -> None:
 
 def test_words_alone_get_a_second_column() -> None:
     assert written(read("Ann\nleft\n\n.\n"), [["B PER", "O"], ["O"]]) == "Ann\tB PER\nleft\tO\n\n.\tO\n"
-    with pytest.raises(DataError, match=r"^x\.txt:1: no labels: the file has one column, that of the words$"):
+    with pytest.raises(DataError, match=r"^x\.txt:1: no labels: the only column of the file has the words$"):
         Columns().labels(read("Ann\nleft\n")[0])
 
 

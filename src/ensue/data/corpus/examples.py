@@ -209,7 +209,7 @@ class FramedPairs(FramedExamples):
         self.documents = np.concatenate(([0], np.flatnonzero(np.diff(document)) + 1, [len(document)]))
         """The index of the first sentence of each document, followed by the number of sentences."""
         if len(self.documents) < 3:
-            raise ValueError("pairs need two documents at least, with a blank line between them")
+            raise ValueError("pairs need at least two documents, with a blank line between documents")
         self.chunks = np.concatenate([self._divide_document(a, b) for a, b in pairwise(self.documents.tolist())])
         """The first sentence and the end of each chunk (exclusive), (N, 2)."""
         self.count = len(self.chunks)

@@ -230,7 +230,7 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
         if format not in ("", ALIGNED) or choice.names or choice.group:
             settings = {"format": format, "sources": choice.sources, "targets": choice.targets, "group": choice.group}
             key = next(key for key, value in settings.items() if value)
-            message = f"two files have lines, not columns; data.{key} is for one file"
+            message = f"aligned files have no columns; data.{key} is for one file"
             raise DataError(message, location, options={f"data.{key}": f"--{key}"})
         for name in names:
             if files_of(name) != (expanduser(name),):

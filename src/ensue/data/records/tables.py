@@ -61,7 +61,7 @@ class Dialect(Reader):
         if first is None:
             return
         if (title := first.record.before.strip()) and not declared_delimiter(title):
-            warn_once(f"title {lines.name}", f"{lines.name}: left out as a title: lines above {first.record.line}")
+            warn_once(f"title {lines.name}", f"{lines.name}: skipped as a title: lines above {first.record.line}")
         before = first.record.before + first.record.text if header else ""
         width = len(first.values)
         if missing := next((column for column in needed if column.number > width), None):

@@ -81,7 +81,7 @@ class Columns(Format):
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels in a column, by default the last one. Raises DataError if the file has only words."""
         if column is None and len(sentence.columns) == 1:
-            raise sentence.error("no labels: the file has one column, that of the words")
+            raise sentence.error("no labels: the only column of the file has the words")
         return sentence.column(column or self.default_column)
 
 
