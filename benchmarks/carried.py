@@ -130,7 +130,7 @@ def classified(model: Any, programs: dict[str, str], text: str, web: dict[str, P
     texts = [tuple(line.split("\t")) if model.num_texts == 2 else line for line in lines]
 
     def ensue_does() -> None:
-        model.reader.memory.forget()
+        model.reader.memory.clear()
         model.predict(texts)
 
     works = each(programs, given) | {"ensue": lambda: processor_seconds(ensue_does)}

@@ -68,7 +68,7 @@ class EnsueTagger:
 
     def first_pass(self) -> float:
         """Seconds for the whole test data, no word known."""
-        self.pipeline.reader.memory.forget()
+        self.pipeline.reader.memory.clear()
         return self.later_pass()
 
     def later_pass(self) -> float:
@@ -83,7 +83,7 @@ class EnsueTagger:
         found = []
         for words in self.short:
             if new:
-                self.pipeline.reader.memory.forget()
+                self.pipeline.reader.memory.clear()
             started = time.perf_counter()
             self.pipeline.predict([words])
             found.append(1e3 * (time.perf_counter() - started))

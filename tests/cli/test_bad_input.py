@@ -83,7 +83,7 @@ def test_sizes_that_do_not_go_together(refused: Refused, text: Path) -> None:
         "train", "char-transformer", "--train", text, "--out", "out", "--set", "encoder.d_model=10",
         "--set", "encoder.num_heads=3", "--set", "encoder.context=12", "--set", "tokens.d_embedding=10",
     )  # fmt: skip
-    assert line == "model: 3 heads cannot share 10 features"
+    assert line == "model: 10 features cannot be divided among 3 heads"
     assert os.listdir() == []
 
 

@@ -102,7 +102,7 @@ def test_numbers_that_change_at_each_call_run_step_by_step_with_a_notice() -> No
         layer.rate = number / 16
         assert not explain(layer).startswith("step")
     layer.rate = 2.0
-    with pytest.warns(Notice, match="Changing runs step by step.*one of its attributes changes"):
+    with pytest.warns(Notice, match="Changing runs step by step.*an attribute of the layer changes"):
         found, _ = layer(x)
     assert torch.equal(found, layer.fold(x)[0])
     assert explain(layer).endswith("attributes that change from call to call")

@@ -106,7 +106,7 @@ def test_layers_that_are_made_in_inference_mode() -> None:
         torch.testing.assert_close(layer(x)[0], layer.fold(x)[0])
 
 
-@pytest.mark.parametrize(("kind", "reason"), [(Counting, "real numbers"), (Single, "shape")])
+@pytest.mark.parametrize(("kind", "reason"), [(Counting, "floating-point numbers"), (Single, "shape")])
 def test_states_that_cannot_be_traced(kind: type[Written], reason: str) -> None:
     check_falls_back(kind(lambda p, x, a, b: (x, a, b)), reason)
 

@@ -96,7 +96,7 @@ def test_what_the_poolings_pick_gives_what_they_give(data: dict) -> None:  # typ
     numbers = torch.from_numpy(rows.values.astype(np.int64))[None]
     with torch.no_grad():
         x = pipeline.model.features.assemble(forms.vectors, numbers, numbers.new_zeros(1, 7, 0))
-        pooled = pipeline.model.pooled(x, forms.keys[numbers], None).vector[0]
+        pooled = pipeline.model.pool(x, forms.keys[numbers], None).vector[0]
         h = pipeline.model.layers(x)[0][0]
     np.testing.assert_allclose(view.attention @ h.numpy(), pooled[:5], rtol=1e-4, atol=1e-5)
     winners = [int((h[:, unit] - pooled[5 + unit]).abs().argmin()) for unit in range(5)]

@@ -141,7 +141,7 @@ def test_nothing_changes_without_a_weight_or_a_rate() -> None:
 def test_the_beginning_of_a_segment_is_learned_before_writing() -> None:
     model, ids = AdaptiveModel(plain_model(), DYNAMIC), ids_of()
     _, state = model.read(ids[:, :3])
-    settled = model.settled(state, ids[:, 3])
+    settled = model.finish_segments(state, ids[:, 3])
     assert torch.equal(state.adapted.weights.content[0], model.trained)
     assert not torch.equal(settled.adapted.weights.content[0], model.trained)
     weights = settled.adapted.weights.content.clone()
@@ -170,5 +170,5 @@ def test_threads_do_not_see_each_others_weights() -> None:
 
 def test_attention_in_windows_is_refused() -> None:
     model = plain_model("transformer", context=8, num_heads=1)
-    with pytest.raises(EnsueError, match="this one reads 8 tokens at a time"):
+    with pytest.raises(EnsueError, match="this model has a context of 8 tokens"):
         AdaptiveModel(model, CACHE)

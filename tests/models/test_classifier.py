@@ -112,7 +112,7 @@ def test_it_starts_from_the_shares_of_the_labels(head: dict[str, Any], multiple:
         for layer in classifier.head[:-1]:
             if isinstance(layer, nn.Linear):
                 nn.init.zeros_(layer.bias)
-        logits = classifier.logits_of([texts])
+        logits = classifier.compute_logits([texts])
     same(classifier.probabilities(logits), shares.unsqueeze(0))
 
 
@@ -122,9 +122,9 @@ def test_the_hidden_layer_by_hand() -> None:
     first, last = (layer for layer in classifier.head if isinstance(layer, nn.Linear))
     texts = Pooled(torch.randn(2, 6), torch.zeros(2, 3, dtype=torch.int64))
     h = (texts.vector @ first.weight.T + first.bias).clamp(min=0)
-    same(classifier.logits_of([texts]), h @ last.weight.T + last.bias)
+    same(classifier.compute_logits([texts]), h @ last.weight.T + last.bias)
     classifier.train()
-    assert not classifier.logits_of([texts]).equal(classifier.logits_of([texts]))
+    assert not classifier.compute_logits([texts]).equal(classifier.compute_logits([texts]))
 
 
 @pytest.mark.sampled(2)
@@ -296,7 +296,7 @@ def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder
         keys: dict[str, Any] = {"d_model": 7} if encoder == "windows" else {} if is_mixed else {"merge": merge}
         specification, head = reader(encoder, **keys), ClassHeadSpecification(pooling=["last"])
         classifier = build_classifier(FEATURES, head=head, lexicon=LEXICON, num_labels=K, **specification)
-        vector = classifier.pooled(classifier.features(words), words.numbers, words.mask).vector
+        vector = classifier.pool(classifier.features(words), words.numbers, words.mask).vector
         h, _ = classifier.layers(classifier.features(words), mask=words.mask)
         for row, text in enumerate(TEXTS):
             if length := len(text.split()):

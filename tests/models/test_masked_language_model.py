@@ -81,7 +81,7 @@ def test_layers_and_head_are_those_of_torch(norm: str, activation: str) -> None:
     torch.testing.assert_close(model.logits(IDS, MASK, MASK, SEGMENTS), logits)
     pooled = torch.tanh(F.linear(found[-1][:, 0], state["pooler.0.weight"], state["pooler.0.bias"]))
     expected = F.linear(pooled, state["next_sentence.weight"], state["next_sentence.bias"])
-    torch.testing.assert_close(model.follows(found[-1]), expected)
+    torch.testing.assert_close(model.next_sentence_logits(found[-1]), expected)
 
 
 def test_the_loss_is_that_of_the_hidden_places_alone() -> None:
@@ -114,7 +114,8 @@ def test_padding_and_neighbors_change_nothing(positions: str) -> None:
 def test_every_parameter_gets_a_gradient() -> None:
     model = model_of()
     h = model(IDS, MASK, SEGMENTS)
-    (model.total_nats(h, IDS.masked_fill(~MASK, NOT_HIDDEN)) + model.follows(h).logsumexp(1).sum()).backward()
+    total = model.total_nats(h, IDS.masked_fill(~MASK, NOT_HIDDEN))
+    (total + model.next_sentence_logits(h).logsumexp(1).sum()).backward()
     missing = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
     assert missing == []
 
@@ -125,7 +126,7 @@ def test_without_segments_all_are_the_first() -> None:
 
 
 def test_more_positions_than_learned_are_one_line() -> None:
-    with pytest.raises(ContextError, match="10 positions; this model has learned 9"):
+    with pytest.raises(ContextError, match="found 10 positions; the model has 9"):
         model_of()(torch.zeros(1, 10, dtype=torch.int64))
 
 
@@ -163,7 +164,7 @@ def test_it_is_transformers_bert(activation: str) -> None:
         assert (layer - of_theirs)[mask].abs().max() < 1e-5
     assert (logits - expected.prediction_logits[mask]).abs().max() < 1e-4
     # theirs say 0 for a sentence that follows
-    assert (ours.follows(found[-1]).flip(1) - expected.seq_relationship_logits).abs().max() < 1e-4
+    assert (ours.next_sentence_logits(found[-1]).flip(1) - expected.seq_relationship_logits).abs().max() < 1e-4
     assert math.isfinite(float(ours.total_nats(found[-1], ids).detach()))
 
 

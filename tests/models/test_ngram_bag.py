@@ -260,7 +260,7 @@ def test_rows_that_say_nothing_are_left_out(kind: type[NgramBag]) -> None:
     for bag in (whole, cut):
         bag.weigh_by_idf(present, 9)
     known = whole.ratio > 0
-    assert cut.keep_weighed() == known.sum() < (present > 0).sum()
+    assert cut.remove_unweighted() == known.sum() < (present > 0).sum()
     assert cut.place is not None
     torch.nn.init.normal_(whole.weight)
     cut.weight.data[cut.place[known].long()] = whole.weight.data[known]

@@ -216,7 +216,7 @@ def test_ngrams_of_characters_have_the_weights_of_scikit_learn() -> None:
     bag = NgramBag(LABELS, buckets=1 << 20, characters=True)
     present = torch.zeros(bag.num_rows).index_add_(0, *ones_of(bag.ngrams(keys)))
     bag.weigh_by_idf(present, TEXTS, min_texts=1)
-    bag.keep_weighed()
+    bag.remove_unweighted()
     ids, values = bag.terms(keys)
     dense = torch.zeros(TEXTS, len(bag.weight)).scatter_add_(1, ids, values).double().numpy()
     joined = [" ".join(text) for text in texts]

@@ -170,7 +170,7 @@ def test_the_best_paths_of_heads_whose_product_is_no_number_any_more() -> None:
     assert shares.min() > -700
     assert shares.sum(0).max() < -750
     ranks = sorted(itertools.product(range(5), repeat=2), key=lambda pair: -shares[[0, 1], pair].sum())
-    for (path, _), pair in zip(Posterior.beside(posteriors).best(5), ranks, strict=False):
+    for (path, _), pair in zip(Posterior.concatenate(posteriors).best(5), ranks, strict=False):
         for column, (single, rank) in enumerate(zip(singles, pair, strict=True)):
             assert path[:, column].tolist() == single[rank][0].tolist()
 
@@ -191,7 +191,7 @@ def test_many_spans_take_no_more_memory_than_some() -> None:
 
 def test_paths_that_take_too_much_memory_are_refused_at_once() -> None:
     posterior = Posterior.of(np.zeros((100_000, 40)), None)._replace(tables=chain(40))
-    with pytest.raises(EnsueError, match="100 paths through 100,000 words take more than a gigabyte"):
+    with pytest.raises(EnsueError, match="100 best label sequences of 100,000 words need more than 1 GB"):
         posterior.best(100)
 
 

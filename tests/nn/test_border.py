@@ -54,7 +54,7 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (TypeError, "LSTM.forward expects mask in torch.bool, found torch.int64", lambda: lstm(x_of(), mask=WHOLE.long())),
     (
         ValueError,
-        "LSTM.forward expects mask whose real positions come first, found padding before one in row 2",
+        "LSTM.forward expects mask whose real positions come first, found padding before a real position in row 2",
         lambda: lstm(x_of(), mask=with_gaps((2, 3))),
     ),
     (ValueError, "LSTM.forward expects x of (rows, positions, 8), found (4, 10, 9)", lambda: lstm(x_of(9))),

@@ -37,19 +37,19 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: nn.Window(4, 4, size=0), "a window must have at least one position, found 0"),
     (lambda: nn.Elman(4, 4, activation="sine"), "activation must be tanh or relu, found 'sine'"),  # type: ignore[arg-type]
     (lambda: nn.GRU(4, 4, reset="never"), "reset must be before or after, found 'never'"),  # type: ignore[arg-type]
-    (lambda: nn.MultiHeadAttention(6, num_heads=4), "4 heads cannot share 6 features"),
-    (lambda: nn.MultiHeadAttention(6, num_heads=0), "0 heads cannot share 6 features"),
+    (lambda: nn.MultiHeadAttention(6, num_heads=4), "6 features cannot be divided among 4 heads"),
+    (lambda: nn.MultiHeadAttention(6, num_heads=0), "6 features cannot be divided among 0 heads"),
     (
         lambda: nn.MultiHeadAttention(6, num_heads=2, rotary=True),
-        "rotary positions rotate pairs of features; a head has 3 features",
+        "rotary positions need an even d_head, found 3",
     ),
     (
         lambda: nn.MultiHeadAttention(6, num_heads=2, dropout=1.5),
         "dropout must be a probability from 0 to 1, found 1.5",
     ),
-    (lambda: nn.MultiHeadCrossAttention(6, 4, num_heads=4), "4 heads cannot share 6 features"),
+    (lambda: nn.MultiHeadCrossAttention(6, 4, num_heads=4), "6 features cannot be divided among 4 heads"),
     (lambda: nn.AdditiveAttention(6, 4, dropout=-1), "dropout must be a probability from 0 to 1, found -1"),
-    (lambda: nn.DotAttention(6, 4), "dot products need as many features in x as in the memory, not 6 and 4"),
+    (lambda: nn.DotAttention(6, 4), "dot products need d_in = d_memory, found 6 and 4"),
     (
         lambda: nn.Stack([nn.BilinearAttention(4, 4), nn.AdditiveAttention(4, 3)]),
         "layers of one Stack must attend to one memory; found sizes [3, 4]",
@@ -80,10 +80,10 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: nn.FromContext(nn.DotAttention(4, 4), 3),
-        "DotAttention(d_in=4, d_memory=4, dropout=0.0) attends to a memory",
+        "d_memory must be 4, as in DotAttention(d_in=4, d_memory=4, dropout=0.0); found 3",
     ),
-    (lambda: nn.Rotary(3), "rotary positions rotate pairs of features; a head has 3 features"),
-    (lambda: nn.SinusoidalPositions(5), "sinusoidal positions are pairs of features; d_model is 5"),
+    (lambda: nn.Rotary(3), "rotary positions need an even d_head, found 3"),
+    (lambda: nn.SinusoidalPositions(5), "sinusoidal positions need an even d_model, found 5"),
     (
         lambda: nn.PostNormBlock(4, num_heads=2, d_feedforward=4, activation="tanh"),  # type: ignore[arg-type]
         "activation must be one of relu, gelu, gelu-tanh, silu, found 'tanh'",
@@ -120,10 +120,10 @@ def test_wrong_arguments_are_named(make: Callable[[], object], message: str) -> 
 
 def test_too_many_positions() -> None:
     layer = nn.LearnedPositions(4, max_positions=3)
-    with pytest.raises(ContextError, match="4 positions; this model has learned 3"):
+    with pytest.raises(ContextError, match="found 4 positions; the model has 3"):
         layer(torch.zeros(1, 4, 4))
     _, state = layer(torch.zeros(1, 3, 4))
-    with pytest.raises(ContextError, match="4 positions; this model has learned 3"):
+    with pytest.raises(ContextError, match="found 4 positions; the model has 3"):
         layer.step(torch.zeros(1, 4), state)
 
 

@@ -111,7 +111,7 @@ def test_weight_drop_of_a_weight_that_is_pruned_is_one_line() -> None:
     layer = WeightDrop(LSTM(3, 4), 0.5)
     prune.random_unstructured(layer.layer, "weight_hidden", 0.5)
     with pytest.raises(
-        ValueError, match=r"^WeightDrop: weight_hidden of LSTM\(.*\) is not a parameter any more: [^\n]+$"
+        ValueError, match=r"^WeightDrop: weight_hidden of LSTM\(.*\) was pruned or parametrized, [^\n]+$"
     ):
         layer(torch.randn(2, 5, 3))
     assert layer.eval()(torch.randn(2, 5, 3))[0].shape == (2, 5, 4)

@@ -46,8 +46,8 @@ def test_the_window_is_where_the_five_numbers_place_it() -> None:
     for row in range(2):
         center_y, center_x = 3.5 * (float(y[row]) + 1) - 1, 4.5 * (float(x[row]) + 1) - 1
         stride, variance = 7 / 2 * math.exp(log_stride[row]), math.exp(log_variance[row])
-        torch.testing.assert_close(window.of_rows[row], direct(center_y, stride, variance, 3, 6))
-        torch.testing.assert_close(window.of_columns[row], direct(center_x, stride, variance, 3, 8))
+        torch.testing.assert_close(window.row_filters[row], direct(center_y, stride, variance, 3, 6))
+        torch.testing.assert_close(window.column_filters[row], direct(center_x, stride, variance, 3, 8))
     torch.testing.assert_close(window.intensity, log_intensity.exp())
 
 
@@ -59,7 +59,7 @@ def test_reading_and_writing_are_the_direct_sums(planes: int) -> None:
     patches = torch.rand(3, 2, planes, 2, dtype=torch.float64)
     read, written = window.read(images.flatten(2)), window.write(patches.flatten(2))
     assert (read.shape, written.shape) == ((3, 2 * planes * 2), (3, 4, planes * 5))
-    f_y, f_x, intensity = window.of_rows, window.of_columns, window.intensity
+    f_y, f_x, intensity = window.row_filters, window.column_filters, window.intensity
     for row, plane, i, j in torch.cartesian_prod(*map(torch.arange, (3, planes, 2, 2))).tolist():
         summed = sum(
             float(f_y[row, i, a] * images[row, a, plane, b] * f_x[row, j, b]) for a in range(4) for b in range(5)

@@ -54,4 +54,4 @@ def test_parameters_in_sixteen_bits_are_widened() -> None:
     found = Gaussian.of(parameters, least=0.5)
     assert found.mean.dtype == found.log_deviation.dtype == torch.float32
     torch.testing.assert_close(found.log_deviation.exp(), 0.5 + torch.log1p(torch.tensor([[-3.0]]).exp()))
-    torch.testing.assert_close(found.at(torch.ones(1, 1)), 1 + found.log_deviation.exp())
+    torch.testing.assert_close(found.reparameterize(torch.ones(1, 1)), 1 + found.log_deviation.exp())

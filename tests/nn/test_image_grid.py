@@ -36,7 +36,7 @@ def test_a_grid_is_a_convolution_a_maximum_and_a_place() -> None:
 
 
 def test_sizes_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="rows of 7 numbers are not pixels of 3 colors each"):
+    with pytest.raises(ValueError, match="rows of 7 numbers cannot be divided into pixels of 3 colors"):
         ImageGrid(5, 7, colors=3)
     with pytest.raises(ValueError, match="expected at least 1 channel, and 0 to 2 halvings; found 2 and 4"):
         ImageGrid(5, 7, channels=(2, 3))

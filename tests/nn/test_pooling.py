@@ -174,7 +174,7 @@ def test_half_precision_features_are_summed_in_full(name: str) -> None:
 
 
 def test_wrong_sizes_are_named() -> None:
-    with pytest.raises(ValueError, match="two directions need an even number of features, not 5"):
+    with pytest.raises(ValueError, match="bidirectional pooling needs an even number of features, found 5"):
         layers.LastPooling(5, bidirectional=True)
     with pytest.raises(ValueError, match="concatenated poolings must read the same number of features"):
         layers.Poolings([layers.MeanPooling(3), layers.MaxPooling(4)])

@@ -168,7 +168,7 @@ def test_changes_that_are_refused() -> None:
     ):
         pass
     with (
-        pytest.raises(ValueError, match=r"^hidden: the change returns \(2, 1\) for \(2, 4\)$"),
+        pytest.raises(ValueError, match=r"^hidden: the replacement is \(2, 1\), the value \(2, 4\)$"),
         layers.replace(layer, {"hidden": lambda h: h[:, :1]}),
     ):
         layer(torch.randn(B, T, D))

@@ -62,7 +62,7 @@ def test_a_run_whose_bag_has_all_rows_goes_on(topics: Path, tmp_path: Path, monk
     """As earlier runs have."""
     recipe = tiny_texts.classifying(topics, encoder="none", head={"pooling": [], "ngrams": 2, "ngram_buckets": 4096})
     with monkeypatch.context() as before:
-        before.setattr("ensue.models.ngram_bag.NgramBag.keep_weighed", lambda bag: None)
+        before.setattr("ensue.models.ngram_bag.NgramBag.remove_unweighted", lambda bag: None)
         run_tiny(recipe, tmp_path / "old", reporter=At(4, interrupt))
     run_tiny(None, tmp_path / "old", resume=True)
     run_tiny(recipe, tmp_path / "new")
@@ -74,7 +74,7 @@ def test_a_run_whose_bag_has_all_rows_goes_on(topics: Path, tmp_path: Path, monk
 def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a classifier needs a pooling or n-grams"):
         run_tiny(tiny_texts.classifying(topics, head={"pooling": []}), tmp_path / "run")
-    with pytest.raises(RecipeError, match="features: all are switched off"):
+    with pytest.raises(RecipeError, match="all features are switched off"):
         run_tiny(tiny_texts.classifying(topics, features={"d_words": 0}), tmp_path / "run")
     with pytest.raises(
         RecipeError, match=r"only layers that read in one direction .* set directions.bidirectional=false"

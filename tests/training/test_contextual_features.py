@@ -115,10 +115,10 @@ BAD = {
     "twice": ({"contextual": ["a", "a"]}, RecipeError, "features.contextual lists a run twice"),
     "no text": ({"contextual": "run"}, RecipeError, "features.contextual"),
     "behind what is not a layer": (
-        {"contextual_at": "first-layer", "encoder": "transformer"}, RecipeError, "needs recurrent layers one after",
+        {"contextual_at": "first-layer", "encoder": "transformer"}, RecipeError, "needs separate recurrent layers",
     ),
     "nothing at the input": (
-        {"contextual_at": "first-layer", "d_words": 0}, RecipeError, "features: all are switched off",
+        {"contextual_at": "first-layer", "d_words": 0}, RecipeError, "all features are switched off",
     ),
 }  # fmt: skip
 

@@ -109,7 +109,7 @@ def test_validation_and_test_data_of_no_use_too(part: str, names: Path, tmp_path
 def test_other_columns_must_be_there(names: Path, tmp_path: Path) -> None:
     recipe = tagging(names, features={"columns": ["9"]})
     assert_refused(recipe, tmp_path / "run", r'names.txt:1: no column "9"; the file has columns 1 to 3')
-    with pytest.raises(RecipeError, match="features: all are switched off"):
+    with pytest.raises(RecipeError, match="all features are switched off"):
         run_tiny(tagging(names, features={"d_words": 0}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

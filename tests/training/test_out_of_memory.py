@@ -96,7 +96,7 @@ def test_rows_that_are_read_alone_are_those_of_the_whole_batch(name: str, tmp_pa
     torch.testing.assert_close(sum(loss.total for loss in losses[1:]), losses[0].total)
     if name != "contexts":
         for row_slice, part in zip(slices, parts, strict=True):
-            assert str(row_slice.of_batch(batch.all_rows)) == str(part)
+            assert str(row_slice.select_from(batch.all_rows)) == str(part)
 
 
 def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:

@@ -171,9 +171,9 @@ def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: P
         ({"encoder": None, "target_tokenizer": {"kind": "words"}}, "without an encoder, both sides need one"),
         ({"decoder": {"kind": "none"}}, "decoder.kind none has no state"),
         ({"attention": {"kind": "dot"}}, "a transformer as decoder"),
-        ({"head": {"copying": True, "label_smoothing": 0.1}}, "label_smoothing is not for a head that copies"),
+        ({"head": {"copying": True, "label_smoothing": 0.1}}, "label_smoothing cannot be combined with head.copying"),
         ({"head": {"copying": True}, "target_tokenizer": {"kind": "words"}}, "copying needs one vocabulary"),
-        ({"decoder": LSTM, "attention": {"kind": "dot"}, "encoder": LSTM}, "dot products need as many features"),
+        ({"decoder": LSTM, "attention": {"kind": "dot"}, "encoder": LSTM}, "dot products need d_in = d_memory"),
         ({"decoder": LSTM, "attention": {"num_heads": 3}}, "is not divisible by attention.num_heads"),
     ],
 )

@@ -24,7 +24,7 @@ from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 from ensue.models.modules import evaluating
 from ensue.nn import CopyingHead
-from ensue.nn.attention.cross import CrossAttention, sources_in
+from ensue.nn.attention.cross import CrossAttention, iterate_sources
 from ensue.nn.taps import watch
 from ensue.types import State, at_least_float32, compact, select_rows
 
@@ -117,7 +117,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
             scores, state = model.step(ids, state)
         else:
             scores, state, attention = coverage.step(ids, state, attention)
-            source, rows = next(sources_in(state))  # Σ_i ln min(Σ_t a_ti, 1) over real positions (Wu et al. 2016)
+            source, rows = next(iterate_sources(state))  # Σ_i ln min(Σ_t a_ti, 1) over real positions (Wu et al. 2016)
             logarithms = attention.cpu().double().clamp(MIN_ATTENTION, 1).log()
             penalties = search.coverage_penalty * logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
         is_log_p = getattr(model, "returns_log_probabilities", False)

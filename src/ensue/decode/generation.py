@@ -61,7 +61,7 @@ class Reader:
         if self.context is None and getattr(self.model, "adapts", False):
             are_equal = all(np.array_equal(row, rows[0]) for row in rows)
             count = 1 if are_equal else len(rows)
-            state = self.model.settled(read_prefixes(self.model, read[:count], state), last[:count])
+            state = self.model.finish_segments(read_prefixes(self.model, read[:count], state), last[:count])
             indices = torch.zeros(len(rows), dtype=torch.long) if are_equal else torch.arange(len(rows))
             return select_rows(state, indices.to(device)), last
         if self.context is None:

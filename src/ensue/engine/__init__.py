@@ -2,7 +2,7 @@
 
 - `trace.py` records `step` as a graph (`graph.py`), and detects changes of a layer; `aten.py` translates operations.
 - `program.py` differentiates the graph, and builds three passes from it: forward, inference, backward.
-- `schedule.py` orders a pass, `c_passes.py` prints and calls it, and `c_library.py` compiles C once for a machine.
+- `schedule.py` orders a pass, `c_passes.py` generates its C code and calls it, and `c_library.py` compiles C.
 - `runner.py` runs a pass, in C or in torch operations, with the products over all positions before and after it.
   `storage.py` packs rows of different lengths without their padding, and checks arrays before C reads them.
 - `products.py` multiplies by packed matrices, and caches them for frozen models.

@@ -1,9 +1,9 @@
-/* Products of bf16 pairs in the tile registers of Intel's AMX; comes after kernels.h, with -DPRODUCTS_IN_AMX=1, and is
- * empty if kernels.h finds no support for them in the compiler or its target.
+/* Products of bf16 pairs in the tile registers of Intel's AMX. This file follows kernels.h, with -DPRODUCTS_IN_AMX=1.
+ * It is empty if the compiler or the target does not support AMX.
  *
  * A tile register holds 16 rows of 64 bytes. One instruction adds to a 16 x 16 tile of C (float) the product of 16 rows
- * of 16 pairs of A and 16 rows of pairs of 16 columns of B, which is how kernels.h packs B. Four tiles of C, two of A
- * and two of B are the eight registers. Before its first product, a process requests them by may_use_amx.
+ * of 16 pairs of A and 16 rows of pairs of 16 columns of B (kernels.h packs B in this form). The eight registers hold
+ * four tiles of C, two of A and two of B. Before its first product, a process requests the registers by may_use_amx.
  *
  * Tests define AMX_IS_EMULATED and functions that replace the instructions, for processors without AMX. */
 #if IN_AMX
@@ -25,7 +25,7 @@
 UNUSED static int may_use_amx(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 #endif
 
-enum { AMX_LD = BLOCK_WORDS + AMX_ROWS }; /* not a power of two, whose multiples map to few sets of the cache */
+enum { AMX_LD = BLOCK_WORDS + AMX_ROWS }; /* not a power of two: its multiples map to few sets of the cache */
 
 typedef struct {
     uint8_t palette, start_row, reserved[14];

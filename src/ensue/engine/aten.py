@@ -1,7 +1,7 @@
 """Handlers that translate torch's operations into nodes, by the names of the operations (ATen).
 
-A step may use the operations of `HANDLERS`. Composed operations are expanded here into pointwise operations,
-whose tensor form, C form and derivative are in `graph.py`.
+A step may use the operations of `HANDLERS`. Composed operations are expanded into the pointwise operations of
+`graph.py`, which have a tensor form, a C form and a derivative.
 """
 
 import math
@@ -19,11 +19,11 @@ from ensue.engine.graph import OPERATIONS, Graph, Node
 
 
 class Untraceable(Exception):
-    """An error in tracing a step: its message names an operation or value that the engine cannot run."""
+    """An error in tracing a step. The message names the operation or value that the engine does not support."""
 
 
 class Nodes(ABC):
-    """The interface of a trace for handlers, which look up the nodes of recorded tensors."""
+    """The interface by which handlers look up the nodes of recorded tensors."""
 
     graph: Graph
     rows: int
@@ -64,7 +64,7 @@ def _handler_of_pointwise(op: str) -> Handler:
 
 
 def _broadcast(nodes: Nodes, args: Sequence[Any]) -> list[Node]:
-    """Return the nodes of arguments, broadcast to one shape by numpy, since torch's own function imports sympy."""
+    """Return the nodes of arguments, broadcast to one shape by numpy, since torch's function would import sympy."""
     shape = torch.Size(np.broadcast_shapes(*(arg.shape for arg in args if isinstance(arg, Tensor))))
     return [nodes.broadcast(arg, shape) for arg in args]
 
@@ -109,7 +109,7 @@ def _slope_at_bound(function: Callable[..., Tensor], *, of_tensor: bool) -> floa
 def _clamp(function: Callable[..., Tensor], lower: float | None = None, upper: float | None = None) -> Handler:
     """Return the handler of `function`, which clamps its argument; `lower` and `upper` are its default bounds."""
 
-    def clamped(a: Node, lower: Node | float | None = lower, upper: Node | float | None = upper) -> Node:
+    def clamp(a: Node, lower: Node | float | None = lower, upper: Node | float | None = upper) -> Node:
         for limit, beyond, at_or_beyond, closer in ((lower, "lt", "le", "maximum"), (upper, "gt", "ge", "minimum")):
             if limit is not None:
                 slope = _slope_at_bound(function, of_tensor=isinstance(limit, Node))
@@ -120,7 +120,7 @@ def _clamp(function: Callable[..., Tensor], lower: float | None = None, upper: f
                 a = _apply(closer, a, bound) if slope == 0.5 else _apply("where", is_out, bound, a)
         return a
 
-    return _handler_of_composition(clamped)
+    return _handler_of_composition(clamp)
 
 
 def _softplus(a: Node, beta: float = 1, threshold: float = 20) -> Node:
@@ -177,7 +177,7 @@ def _slice(nodes: Nodes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
         return node
     inner = _num_inner_features(value.shape, dim)
     if step != 1 or stop <= start:
-        raise Untraceable("an empty slice, or one with a step")
+        raise Untraceable("an empty slice, or a slice with a step")
     return nodes.graph.slice(node, start * inner, (stop - start) * inner)
 
 
@@ -200,7 +200,9 @@ def _reduce_features(nodes: Nodes, args: Any, kwargs: dict[str, Any], *, mean: b
 
 
 def _layer_norm(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
-    """Return the node of a layer norm (Ba et al. 2016, eq. 4). Σ(x - mean) = 0, so the deviation detaches the mean."""
+    """Return the node of a layer norm (Ba et al. 2016, eq. 4). The deviation needs no gradient of the mean, since
+    Σ(x - mean) = 0.
+    """
     value, shape, gain, bias, epsilon = args
     node = nodes.node(value)
     if len(shape) != 1:

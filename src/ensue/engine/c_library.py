@@ -1,4 +1,4 @@
-"""Compilation of C text by the machine's C compiler, with a cache on disk, and loading with ctypes.
+"""Compilation of C code by the machine's C compiler, with a cache on disk, and loading with ctypes.
 
 Compiling a cell takes about a second, once on each machine. Without a compiler the engine runs its passes in torch
 operations; `pip install ziglang` installs a compiler. `ensue.private_folder` checks libraries before they are loaded.
@@ -41,7 +41,7 @@ _compiling = Lock()
 
 
 class CompilerFailed(Exception):
-    """A failure of the compiler, with the first error that it prints."""
+    """A failure of the compiler; the message has the first error that the compiler prints."""
 
 
 @cache
@@ -57,7 +57,7 @@ def compiler() -> tuple[str, ...] | None:
 
 
 def _command(text: str) -> tuple[str, ...] | None:
-    """Return the program and arguments of a command if the program is installed; its path may have blanks."""
+    """Return the program and arguments of a command, or None if the program is not installed. Paths may have blanks."""
     if text == "ziglang":
         return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
     with suppress(ValueError):  # an unbalanced quotation mark
@@ -102,7 +102,7 @@ def _load(key: str, make: Callable[[], bytes]) -> ctypes.CDLL:
             functions = _load_from(folder, key, make)
         warn_once(
             "cells",
-            f"{cells_directory()}: not used for compiled cells ({error.strerror}): every process compiles its own",
+            f"{cells_directory()}: not used for compiled cells ({error.strerror}): every process compiles cells anew",
         )
         return functions
 
@@ -139,7 +139,7 @@ def _compile(text: str, options: list[str]) -> bytes:
 
 
 def compiler_flags() -> list[str]:
-    """Return the compiler's options; those of `$ENSUE_CFLAGS` come last."""
+    """Return the compiler's options; the options in `$ENSUE_CFLAGS` come last."""
     system, version = platform.system(), ""
     if system == "Windows" and (command := compiler()):
         version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout

@@ -3,9 +3,9 @@
     void NAME(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld, const real *const *packed,
               multiplication *multiply)
 
-`p` points to the first row of the position in each array of the schedule, in its order. `ld` has their row strides,
-`packed` the matrices for `multiply`. Sizes are read from `n`, so that a cell is compiled once for all its sizes. If a
-state is a matrix whose rows are complete vectors, sizes are constants in the C text, so that loops have no remainder.
+`p` has for each array of the schedule the address of the first row at the position, `ld` the row strides of the arrays,
+and `packed` the matrices for `multiply`. Sizes are read from `n`, so that a cell is compiled once for all sizes. If a
+state is a matrix whose rows are complete vectors, sizes are constants in the C code, so that loops have no remainder.
 """
 
 import ctypes
@@ -26,16 +26,16 @@ from ensue.engine.schedule import Loop, Schedule, Segment, View, schedule
 from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, address, address_of_rows, chunk_sizes
 
 VECTOR = 16
-"""A row of a multiple of 16 numbers consists of complete vectors on every processor."""
+"""The number of elements that is a multiple of the vector length of every processor."""
 
 
 class PassSource:
-    """The C text of a function, and its arguments in order: arrays, sizes and packed matrices."""
+    """The C code of a function, and its arguments in order: arrays, sizes and packed matrices."""
 
     def __init__(
         self, name: str, schedule: Schedule, recompute: Schedule | None = None, *, writes_sizes: bool = False
     ) -> None:
-        """Print `schedule` as the function NAME, and `recompute` as NAME_recompute with the same arrays and sizes."""
+        """Generate the function NAME from `schedule`, and NAME_recompute, with the same arguments, from `recompute`."""
         plans = {name: schedule} | ({} if recompute is None else {f"{name}_recompute": recompute})
         self.schedule = schedule
         self.sizes: list[int] = []
@@ -50,7 +50,7 @@ class PassSource:
         self._totals: dict[Node, str] = {}
         self._names = 0
         self._in_vectors = False
-        """Whether the printed loop computes LANES features at a time."""
+        """Whether the loop that is being generated computes LANES features at a time."""
         self.text = "".join(self._function(*plan) for plan in plans.items())
 
     def _function(self, name: str, schedule: Schedule) -> str:
@@ -90,7 +90,7 @@ class PassSource:
             yield "    }"
 
     def _at(self, view: View, feature: str) -> str:
-        """Return an element of a view. The row's address is a variable, since compilers reload it otherwise."""
+        """Return an element of a view. The address of the row is a variable, so that compilers do not reload it."""
         number = self.numbers[view.array]
         row = "" if view.array.extent in ("vector", "sum") else f" + r * ld[{number}]"
         name = self._rows_of.setdefault(f"p[{number}]{row}{self._offset(view)}", f"a{len(self._rows_of)}")
@@ -146,8 +146,7 @@ class PassSource:
 
     def _scalars(self, loop: Loop) -> Iterator[str]:
         """Yield the statements of width 1: scalars of the row, which later loops read."""
-        for line in self._statements(loop, self._row_names, "0"):
-            yield f"        {line}"
+        return (f"        {line}" for line in self._statements(loop, self._row_names, "0"))
 
     def _loop(self, loop: Loop) -> Iterator[str]:
         """Yield a loop over all features, nested by the blocks of sums and spreads."""
@@ -207,7 +206,7 @@ class PassSource:
 EXTENTS = {"position": 0, "previous": 1, "row": 2, "vector": 3, "sum": 4}
 RING_EXTENTS = {"position": 5, "previous": 6}
 CHUNKED_EXTENTS = {"position": 7, "previous": 8}
-"""The numbers of extents in loop.h: by default, in a ring of two positions, and stored once for each chunk."""
+"""The numbers of extents in loop.h, for arrays of all positions, of two positions, and of a position of each chunk."""
 ENTRY = """
 PUBLIC void {name}(const range *of, const array *a, const final_state *finals, const int64_t *n, const real *const
                    *packed, multiplication *multiply) {{
@@ -218,18 +217,19 @@ PUBLIC void {name}(const range *of, const array *a, const final_state *finals, c
 
 PLAN, SCRATCH, PACKED, OUTPUT, COUNTS, BEGINS, X = range(7)
 """The bases of addresses in a plan. States, vectors, matrices and final states follow x."""
-PACK, MULTIPLY, LOOP, AT_ONCE, ONE_ROW = 1, 2, 4, 8, 16  # what `run_plan` of products.c does
+PACK, MULTIPLY, LOOP, AT_ONCE, ONE_ROW = 1, 2, 4, 8, 16
+"""The phases and options of `run_plan` in products.c."""
 HEADER_NUMBERS = 8
 Address = tuple[int, int]
 """A base, and an offset in bytes."""
 
 
 class Plan(NamedTuple):
-    """The pass without gradients for tensors of certain layouts, as `run_plan` of products.c reads it.
+    """The pass without gradients for tensors of certain layouts, in the form that `run_plan` of products.c reads.
 
-    `sizes` are the elements of temporary arrays and of packed matrices that are kept, `layouts` those of the weights.
-    `phases` say how matrices are packed unless they are kept. `offsets` have the index of a parameter and an offset in
-    bytes for each weight; None if weights are computed.
+    `sizes` are the numbers of elements of temporary arrays and of cached packed matrices, `layouts` the layouts of the
+    weights. `phases` are the options for matrices that are not cached. `offsets` have for each weight the index of a
+    parameter and an offset in bytes; None if weights are not views of parameters.
     """
 
     table: "ctypes.Array[ctypes.c_int64]"
@@ -267,7 +267,7 @@ class CompiledPasses:
         workers = max(1, min([torch.get_num_threads(), batch, *per_thread]))
         work = {array: Storage(like.new_empty(batch, array.width)) for array in source.work}
         storages, chunk = work | arrays, (chunk_length, chunk_rows)
-        structs = [_struct_of(array, storages[array], packing, dtype, workers, chunk) for array in numbers]
+        structs = [_build_struct(array, storages[array], packing, dtype, workers, chunk) for array in numbers]
         ends = [
             (numbers[array], array.width, address(array, final, dtype, (batch, array.width))) for array, final in finals
         ]
@@ -300,7 +300,7 @@ class CompiledPasses:
                 between(position)
 
     def run_plan(self, plan: Plan, addresses: Sequence[int], packing: Packing, phases: int) -> None:
-        """Run phases of a plan, with the addresses of all bases but PLAN."""
+        """Run phases of a plan. `addresses` are those of all bases except PLAN."""
         bases, run = pack(f"{1 + len(addresses)}q", 0, *addresses), self.products.run_plan
         if torch.get_num_threads() == 1 or phases & ONE_ROW:
             run(plan.table, len(plan.table) // 2, bases, phases, 0, 0, 0)
@@ -311,9 +311,9 @@ class CompiledPasses:
 
 
 class PlanRecorder:
-    """Passes that record the plan of a call in place of running it, with the same checks of tensors.
+    """Passes that record the plan of a call instead of running the call, with the same checks of tensors.
 
-    `values` are x, the states, the vectors and the matrices, all distinct. With `is_held`, packed matrices are kept.
+    `values` are x, the states, the vectors and the matrices, all distinct. With `is_held`, packed matrices are cached.
     """
 
     chunk = (0, 0)
@@ -327,13 +327,13 @@ class PlanRecorder:
         self.has_one_row = passes.bf16_kernel is None and len(values[0]) == 1
 
     def allocate(self, base: int, size: int) -> Address:
-        """Return the place of `size` numbers, at a multiple of VECTOR numbers."""
+        """Allocate `size` numbers, aligned to VECTOR numbers, and return their address."""
         before = self.sizes[base]
         self.sizes[base] += -(-size // VECTOR) * VECTOR
         return base, before * self.dtype.itemsize
 
-    def place(self, tensor: Tensor) -> Address:
-        """Return the place of one of the values or of a temporary tensor."""
+    def locate(self, tensor: Tensor) -> Address:
+        """Return the address of one of the values or of a temporary tensor."""
         for base, value in enumerate(self.values, X):
             if value is tensor:
                 return base, 0
@@ -349,24 +349,24 @@ class PlanRecorder:
         address("a matrix of the step", rows, self.dtype, shape, strided=True)
         self.has_one_row = self.has_one_row and rows.stride(0) == 1
         to = self.allocate(self.packed_base, self.passes.products.size_of_packed(*shape))
-        return *shape, self.place(matrix), *rows.stride(), to
+        return *shape, self.locate(matrix), *rows.stride(), to
 
     def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
         """Record a product over all positions of features of x and a matrix."""
         address_of_rows("x", a, self.dtype, len(a), len(b))
         factor = (X, a.data_ptr() - self.values[0].data_ptr()), a.stride(0)
-        self.products += (*self.pack(b, (len(b), b.shape[1])), len(a), *factor, self.place(out), out.stride(0))
+        self.products += (*self.pack(b, (len(b), b.shape[1])), len(a), *factor, self.locate(out), out.stride(0))
 
     def run(
         self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
         between: Between | None = None,
     ) -> None:  # fmt: skip
-        """Record the loop over positions, and with it the plan."""
+        """Record the loop over positions, and set `plan`."""
         numbers, positions, batch, output = self.source.numbers, len(packing.counts), packing.batch, arrays[self.output]
         self.storages[output.tensor.data_ptr()] = (OUTPUT, 0), output.tensor
         storages = {array: Storage(output.tensor.new_empty(batch, array.width)) for array in self.source.work} | arrays
         packings = [self.pack(matrices[k], shape, is_t) for (k, is_t), shape in self.source.matrices.items()]
-        structs = [_struct_of(a, storages[a], packing, self.dtype, 1, self.chunk, self.place) for a in numbers]
+        structs = [_build_struct(a, storages[a], packing, self.dtype, 1, self.chunk, self.locate) for a in numbers]
         for array, final in finals:
             address(array, final, self.dtype, (batch, array.width))
         ends = [(numbers[a], a.width, (base, 0)) for base, (a, _) in enumerate(finals, X + len(self.values))]
@@ -407,7 +407,7 @@ def _sources(program: Program) -> dict[str, PassSource]:
 
 
 def c_text(sources: dict[str, PassSource], program: Program) -> str:
-    """Return the C source of a program: every pass, and its entry point."""
+    """Return the C code of a program: each pass and its entry point."""
     recompute = {"backward": "backward_step_recompute"} if program.large else {}
     entries = {name: ENTRY.format(name=name, recompute=recompute.get(name, "NULL")) for name in sources}
     return "".join(source.text + entries[name] for name, source in sources.items())
@@ -418,9 +418,9 @@ def _to_array(numbers: Iterable[int]) -> "ctypes.Array[ctypes.c_int64]":
     return (ctypes.c_int64 * len(values))(*values)
 
 
-def _struct_of(
+def _build_struct(
     array: Array, storage: Storage, packing: Packing, dtype: torch.dtype, workers: int, chunk: tuple[int, int],
-    place: Callable[[Tensor], Any] = Tensor.data_ptr,
+    locate: Callable[[Tensor], Any] = Tensor.data_ptr,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Return the fields of an array's struct in loop.h. Raises ValueError if C would read beyond the array."""
     buffer, rows = 0, 2 * packing.batch if storage.is_ring else packing.size
@@ -436,6 +436,6 @@ def _struct_of(
     if array.extent == "previous":
         assert storage.start is not None
         address_of_rows(array, storage.start, dtype, packing.batch, array.width)
-        start = place(storage.start), storage.start.stride(0)
+        start = locate(storage.start), storage.start.stride(0)
     extents = RING_EXTENTS if storage.is_ring else EXTENTS if storage.buffer is None else CHUNKED_EXTENTS
-    return place(storage.tensor), storage.tensor.stride(0), *start, extents[array.extent], buffer
+    return locate(storage.tensor), storage.tensor.stride(0), *start, extents[array.extent], buffer

@@ -32,7 +32,7 @@ Execution = Literal["compiled", "plain", "fold"]
 _allowed: ContextVar[Execution] = ContextVar("allowed", default="compiled")
 _runners: WeakKeyDictionary[nn.Module, dict[Any, list[tuple[Snapshot, Runner | str]]]] = WeakKeyDictionary()
 _build_lock = RLock()
-"""A lock for tracing and compiling a layer in one thread; reentrant, since a step may run other layers."""
+"""Held while a layer is traced and compiled; reentrant, since a step may run other layers."""
 
 HOOKS_REASON = "hooks on submodules, which expect a call for each position"
 MAX_TRACES = 16
@@ -69,7 +69,7 @@ def may_compile() -> bool:
 
 
 def c_functions(x: Tensor) -> ctypes.CDLL | None:
-    """Return the functions of passes.c if they can read `x` (on the CPU, float32 or bfloat16). Callers check sizes."""
+    """Return the functions of passes.c if they support `x` (on the CPU, float32 or bfloat16). Callers check sizes."""
     if is_transformed():
         return None
     is_plain = type(x) is Tensor and torch._C._has_storage(x)
@@ -99,10 +99,10 @@ def folds() -> bool:
 def unroll(
     layer: Any, x: Tensor, state: State, mask: Tensor | None, kernel: Kernel | None = None
 ) -> tuple[Tensor, State] | None:
-    """Compute `layer.fold` faster. Return outputs (B, T, d_out), zero at padding, and the final state.
+    """Return the results of `layer.fold`: outputs (B, T, d_out), zero at padding, and the final state.
 
     If passes are not compiled, `kernel` runs first; it may return None. The result is None if the layer has to run step
-    by step. Raises ValueError if x has another number of features than the layer.
+    by step. Raises ValueError if x has another number of features than `layer.d_in`.
     """
     if folds() or x.is_meta or x.numel() == 0:
         return None
@@ -118,9 +118,9 @@ def unroll(
 
 
 def run_known(layer: Any, x: Any) -> tuple[Tensor, State] | None:
-    """Return the results of `unroll` for an x with a plan, without gradients and without checks; else None.
+    """Return the results of `unroll` by a plan, without gradients and without checks; None if there is no plan.
 
-    There is a plan if an earlier call of the layer as it is now, with tensors of the same layouts, passed all checks.
+    A call with tensors of the same layouts has made the plan after all checks, and the layer has not changed since.
     """
     if torch.is_grad_enabled() or folds() or torch.is_autocast_enabled("cpu") or type(x) is not Tensor or x.dim() != 3:
         return None
@@ -136,7 +136,7 @@ def unroll_fed(
     layer: Any, x: Tensor, state: State, mask: Tensor | None, make: FeedbackFactory, *, row_tensors: list[Tensor],
     tensors: list[Tensor],
 ) -> tuple[Tensor, State] | None:  # fmt: skip
-    """Run a cell like `unroll`. The `Feedback` of `make` computes the outputs; the state begins with the last one."""
+    """Run a cell like `unroll`. The `Feedback` of `make` computes the outputs, and the last output begins the state."""
     if folds() or x.is_meta or x.numel() == 0:
         return None
 
@@ -154,7 +154,7 @@ def _run_packed(
     layer: Any, runner: Runner | str, x: Tensor, state: State, mask: Tensor | None,
     run: Callable[[Runner, State, Packing], Sequence[Tensor]],
 ) -> tuple[Tensor, State] | None:  # fmt: skip
-    """Return the outputs and final states of `run`, unpacked and in the order of the batch."""
+    """Return the outputs and final states of `run`, unpacked, in the order of the batch; None without a runner."""
     if isinstance(runner, str):
         return None
     if x.shape[2] != layer.d_in:
@@ -179,7 +179,7 @@ def _is_compiled(runner: Runner | str | None) -> TypeGuard[Runner]:
 
 
 def _find_runner(layer: nn.Module) -> tuple[Runner | str | None, tuple[Any, ...]]:
-    """Return the runner of a layer as it is now, or None, and its key in the runners of the layer."""
+    """Return the runner of an unchanged layer, or None, and the key of this runner among the layer's runners."""
     parameter = next(iter(layer._parameters.values()), None)
     if parameter is None:
         parameter = next(layer.parameters(), None)
@@ -200,7 +200,7 @@ def _get_runner(layer: nn.Module) -> Runner | str:
     runner, _ = _find_runner(layer)
     if runner is None:
         with _build_lock:
-            runner, key = _find_runner(layer)  # another thread may have built it meanwhile
+            runner, key = _find_runner(layer)  # another thread may have built the runner meanwhile
             runner = _add_runner(layer, *key) if runner is None else runner
     return runner
 
@@ -212,7 +212,7 @@ def _add_runner(layer: nn.Module, *key: Any) -> Runner | str:
     if len(traces) == MAX_TRACES:
         warn_once(
             f"traces of {type(layer).__name__}",
-            f"{type(layer).__name__} runs step by step, which is slower: one of its attributes changes from call to"
+            f"{type(layer).__name__} runs step by step, which is slower: an attribute of the layer changes from call to"
             " call; make the attribute a buffer",
         )
         return "attributes that change from call to call"
@@ -245,6 +245,6 @@ def _plain(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def read_parameters(layer: nn.Module, trace: TracedStep) -> list[Tensor]:
-    """Return the tensors that the traced step reads, as they are now."""
-    own = layer._parameters
-    return [own[name] if name in own else attrgetter(name)(layer) for name in trace.parameters]  # type: ignore[misc]
+    """Return the current tensors of a layer that the traced step reads."""
+    direct = layer._parameters
+    return [direct[name] if name in direct else attrgetter(name)(layer) for name in trace.parameters]  # type: ignore[misc]

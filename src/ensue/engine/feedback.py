@@ -1,8 +1,8 @@
-"""Feedback: a computation between two positions, from the output at one to an input of the next position.
+"""Feedback: a computation between two positions, from the output at a position to an input of the next position.
 
 Attention inside a step is not a product with parameters, so the engine cannot trace it. `Feedback` computes attention
-between two positions, in torch operations, with a custom derivative. The cell runs like any other cell: the gradient of
-each matrix is one product over all positions.
+between two positions, in torch operations, with a custom derivative. The cell runs like all other cells: the gradient
+of each matrix is one product over all positions.
 """
 
 from abc import ABC, abstractmethod
@@ -33,11 +33,11 @@ class Feedback(ABC):
 
     @abstractmethod
     def gradients(self) -> list[Tensor | None]:
-        """Return the gradients of the feedback's tensors, after `backward` at all positions."""
+        """Return the gradients of the tensors of the feedback. Called after `backward` at all positions."""
 
 
 FeedbackFactory = Callable[[Sequence[Tensor], Packing], Feedback]
-"""A function that returns the feedback of a call, from tensors and the packing."""
+"""A function that builds the feedback of a call from tensors and the packing."""
 
 
 def run_fed(
@@ -93,7 +93,7 @@ class _FedRecurrence(torch.autograd.Function):
             gradients = differentiable_gradients(runner.trace, packing, tensors, errors, ctx.counts, ctx.make)
             return None, None, None, None, *gradients
         values = Values.of(tensors[:count], runner.trace)
-        if ctx.arrays is None:  # a second backward pass: the first one has overwritten the arrays
+        if ctx.arrays is None:  # in a second backward pass, since the first pass has overwritten the arrays
             ctx.feedback = ctx.make(tensors[count:end], packing)
             ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, save=True)[-1]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(h)}, None

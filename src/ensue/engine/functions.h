@@ -1,4 +1,4 @@
-/* Functions of one number for printed recurrent steps; comes after kernels.h.
+/* Functions of one number for generated recurrent steps. This file follows kernels.h.
  *
  * exp_, expm1_, sigmoid_, tanh_, log_, log1p_ and in float erf_ have no branches and no calls, so that the compiler
  * vectorizes loops over them. The error of a normal result is at most 3 units in the last place. NaN stays NaN. */
@@ -28,11 +28,11 @@ INLINE real real_of(bits b) {
 #define LOG_2_HIGH PICK(0x1.63p-1f, 0x1.62e42feep-1)
 #define LOG_2_LOW PICK(-0x1.bd0106p-13f, 0x1.a39ef35793c76p-33)
 
-/* 2^n of ROUNDER + n, for n from the smallest exponent up to one past the largest, which gives infinity. */
+/* Returns 2^n from ROUNDER + n, for n from the smallest exponent to one past the largest, for which it is infinite. */
 INLINE real power_of_two(real rounder_plus_n) { return real_of((bits_of(rounder_plus_n) << EXPONENT) + bits_of(1)); }
 
-/* x = n log 2 + r with |r| <= log(2) / 2; gives ROUNDER + n and returns exp(r) - 1 by its Taylor series, which ends
- * where a term is below the rounding error. */
+/* Returns exp(r) - 1, and ROUNDER + n, for x = n log 2 + r with |r| <= log(2) / 2. The Taylor series ends where a term
+ * is below the rounding error. */
 INLINE real reduce(real x, real *rounder_plus_n) {
     *rounder_plus_n = x * (real)1.4426950408889634 + ROUNDER;
     real n = *rounder_plus_n - ROUNDER;
@@ -46,7 +46,7 @@ INLINE real reduce(real x, real *rounder_plus_n) {
     tail = tail * r + 1 / 40320.;
     tail = tail * r + 1 / 5040.;
 #endif
-    /* In pairs, not one chain: a shorter wait for the last term. */
+    /* Terms are added in pairs, which is faster than one chain of additions. */
     real rr = r * r;
     real second = (real)(1 / 2.) + (real)(1 / 6.) * r;
     real fourth = (real)(1 / 24.) + (real)(1 / 120.) * r;
@@ -54,13 +54,13 @@ INLINE real reduce(real x, real *rounder_plus_n) {
     return r + rr * (second + rr * (fourth + rr * sixth));
 }
 
-/* Comparisons written so that NaN passes. */
+/* The comparisons are written so that NaN stays NaN. */
 INLINE real clamp(real x, real low, real high) {
     x = x < low ? low : x;
     return x > high ? high : x;
 }
 
-/* exp(x), in two factors: 2^n may be infinite or too small where exp(x) is not. */
+/* exp(x), with 2^n as two factors, since 2^n may overflow or underflow where exp(x) does not. */
 INLINE real exp_(real x) {
     real shifted, m = reduce(clamp(x, PICK(-104, -746), PICK(89, 710)), &shifted);
     real half = (shifted - ROUNDER) * (real)0.5 + ROUNDER;
@@ -68,7 +68,7 @@ INLINE real exp_(real x) {
     return (m + 1) * power_of_two(half) * other;
 }
 
-/* exp(x) - 1, which is exact near 0 too. */
+/* exp(x) - 1, also accurate near 0. */
 INLINE real expm1_(real x) {
     real shifted, m = reduce(clamp(x, PICK(-87, -708), 1), &shifted), power = power_of_two(shifted);
     return x > 1 ? exp_(x) - 1 : PICK(copysignf, copysign)(m * power + (power - 1), x);
@@ -80,7 +80,7 @@ INLINE real sigmoid_(real x) {
     return 1 / (1 + (m + 1) * power_of_two(shifted));
 }
 
-/* With m = exp(2|x|) - 1, tanh |x| = m / (m + 2), which is exact near 0 too; past the bound it rounds to 1. */
+/* tanh |x| = m / (m + 2) with m = exp(2|x|) - 1, also accurate near 0; past the bound it rounds to 1. */
 INLINE real tanh_(real x) {
     real shifted, size = PICK(fabsf, fabs)(x);
     real m = reduce(2 * (size > PICK(10, 20) ? PICK(10, 20) : size), &shifted);
@@ -92,7 +92,7 @@ INLINE real tanh_(real x) {
 #if REAL_IS_DOUBLE
 #define erf_ erf
 #else
-/* Near 0 x (1 + q(x^2)), else 1 - exp(p(|x|)); minimax polynomials. From 4 on the result rounds to 1. */
+/* x (1 + q(x^2)) near 0, else 1 - exp(p(|x|)), with minimax polynomials q and p. From 4 on the result rounds to 1. */
 INLINE real erf_(real x) {
     real size = fabsf(x), square = x * x, t = size > 4 ? 4 : size;
     real q = 8.27119895e-05f, p = 0.00019718458f;
@@ -138,7 +138,7 @@ INLINE real log_(real x) {
     return x > 0 ? y : x == 0 ? -(real)INFINITY : (real)NAN;
 }
 
-/* log(1 + x): u = 1 + x is rounded, and log(u) x / (u - 1) corrects for it. */
+/* log(1 + x) as log(u) x / (u - 1), which corrects for the rounding of u = 1 + x. */
 INLINE real log1p_(real x) {
     real u = 1 + x;
     return u == 1 ? x : log_(u) * (u > PICK(0x1p64f, 0x1p64) ? 1 : x / (u - 1));

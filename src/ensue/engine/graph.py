@@ -10,9 +10,7 @@ Features in several dimensions (heads, matrices) are flattened in row-major orde
 of shape (o, c, i) into features of shape (o, i). A spread is the transpose of a sum: it repeats features of shape
 (o, i) along a new dimension c. The `number` of a sum or spread is the size of i.
 
-Equal expressions share one node.
-
-A new operation is a new row of `OPERATIONS`. Comparisons are written so that NaN propagates.
+Equal expressions share one node. To add an operation, add it to `OPERATIONS`. Its comparisons have to propagate NaN.
 """
 
 from __future__ import annotations
@@ -134,7 +132,7 @@ class Graph:
         return self.node("cat", args, width=sum(arg.width for arg in flat))
 
     def sum(self, node: Node, width: int = 1, inner: int = 1) -> Node:
-        """Return the sum over a dimension of the features; `inner` is the size of the dimensions after it."""
+        """Return the sum over a dimension of the features. `inner` is the size of the dimensions after it."""
         if node.op == "constant":
             return self.constant(node.number * node.width / width, width)
         if node.width == width:
@@ -143,7 +141,7 @@ class Graph:
         return self.node("sum", [node], width=width, number=inner)
 
     def spread(self, node: Node, width: int, inner: int = 1) -> Node:
-        """Return the features repeated along a new dimension; `inner` is the size of the dimensions after it."""
+        """Return the features, repeated along a new dimension. `inner` is the size of the dimensions after it."""
         if node.width in (1, width) or node.op == "constant":
             return self.broadcast(node, width)
         if node.op == "spread":
@@ -161,14 +159,14 @@ class Graph:
         self.blocks[width] = set(blocks)
 
     def product(self, node: Node, matrix: int, width: int, *, transposed: bool = False) -> Node:
-        """Return the product, of `width` features, of `node` and the matrix number `matrix` or its transpose."""
+        """Return the product (rows, width) of `node` and the matrix with the number `matrix`, or its transpose."""
         if not self.is_exact and _is_number(node, 0):
             return self.constant(0, width)
         op = "product_t" if transposed else "product"
         return self.node(op, [self._with_rows(node)], width=width, number=matrix)
 
     def _with_rows(self, node: Node) -> Node:
-        """Return `node`, or a copy of it if all rows share its value or it is a spread, which is not stored."""
+        """Return `node`, or its copy with stored rows if it is a spread or all rows have the same value."""
         leaves = {source.op for source in reachable([node]) if not source.args}
         has_rows = leaves - {"vector", "constant"} and node.op != "spread"
         return node if has_rows else self.node("copy", [node], width=node.width)
@@ -231,7 +229,7 @@ class Operation:
     plain: Callable[..., Any]
     """The function of torch."""
     c: str
-    """The expression in C of the arguments {0} to {2}. An expression without `(` may also be computed on C vectors."""
+    """The expression in C of the arguments {0} to {2}. An expression without `(` is also valid for C vectors."""
     derivative: Callable[[Node, Node], Gradients]
     """A function from the node y and the error g (loss gradient) at y to the error at each argument, or None."""
     is_condition: bool = False
@@ -256,7 +254,7 @@ def _where(condition: Node, a: Node | float, b: Node | float) -> Node:
 
 
 def _extremum_gradient(y: Node, g: Node) -> Gradients:
-    """Return the errors at both arguments: g / 2 each if they are equal, g each if one of them is NaN."""
+    """Return the errors at both arguments: g / 2 at each of two equal arguments, g at both if one argument is NaN."""
     a, b = y.args
     shared = _where(y.graph.pointwise("eq", a, b), g * 0.5, g)
     is_a_discarded, is_b_discarded = (

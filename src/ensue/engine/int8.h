@@ -1,12 +1,13 @@
-/* Products of int8 numbers by the instruction `vpdpbusd` (AVX512_VNNI or AVX_VNNI), in place of those of kernels.h, which
- * it follows, with -DREAL_IS_DOUBLE=0 -DPRODUCTS_IN_INT8=1. Without the instruction IN_INT8 is 0, and nothing changes.
+/* Products of int8 numbers by the instruction `vpdpbusd` (AVX512_VNNI or AVX_VNNI). This file follows kernels.h, with
+ * -DREAL_IS_DOUBLE=0 -DPRODUCTS_IN_INT8=1, and replaces the products of kernels.h. Without the instruction it defines
+ * IN_INT8 as 0 and nothing else.
  *
- * Each column of B is rounded to multiples of its maximum / 127 when it is packed, each row of A during the product. So
- * a row of C depends on no other row. Sums of int8 products are exact. The instruction multiplies unsigned numbers (A,
- * plus 128) by signed ones (B), so 128 times the sum of a column is subtracted.
+ * Each column of B is rounded to multiples of its maximum / 127 when it is packed, and each row of A in the product.
+ * So a row of C does not depend on other rows. Sums of int8 products are exact. The instruction multiplies unsigned
+ * numbers (A plus 128) by signed numbers (B), so 128 times the sum of a column of B is subtracted.
  *
- * A packed panel of PANEL columns has blocks of at most DEPTH rows: the units of the columns, 128 times their sums, and
- * the numbers, with four rows interleaved; rows past k and columns past n are zero. */
+ * A packed panel of PANEL columns has blocks of at most DEPTH rows: the units of the columns, 128 times the sums of the
+ * columns, and the numbers, with four rows interleaved. Rows past k and columns past n are zero. */
 #if PRODUCTS_IN_INT8 && !REAL_IS_DOUBLE && (defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__)))
 #include <immintrin.h>
 #define IN_INT8 1
@@ -29,7 +30,7 @@ enum {
     LARGEST = 127,
     QUAD = 4,
     DEPTH = 4096, /* 255 * 127 * DEPTH fits 32 bits */
-    GAP = 64,     /* bytes between rows of A, whose distance is then no power of two: such map to few sets of a cache */
+    GAP = 64,     /* bytes between rows of A: rows at distances of a power of two map to few sets of the cache */
     COPY_BYTES = TILE_ROWS * (DEPTH + GAP),
 };
 
@@ -39,7 +40,7 @@ INLINE int64_t packed_size_int8(int64_t k, int64_t n) {
     return (n + PANEL - 1) / PANEL * PANEL * (quads(k) + 2 * blocks);
 }
 
-/* The unit of from[0], from[stride], ...: their maximum / 127; NaN if a number is not finite. */
+/* Returns the unit of the numbers from[0], from[stride], ...: the maximum / 127, or NaN if a number is not finite. */
 INLINE real unit_of(int64_t k, const real *from, int64_t stride) {
     typedef bits some_bits __attribute__((may_alias));
     const some_bits *patterns = (const some_bits *)from;
@@ -56,7 +57,7 @@ INLINE real unit_of(int64_t k, const real *from, int64_t stride) {
     return most < lower ? 0 : most < upper ? largest / LARGEST : NAN;
 }
 
-/* Rounds numbers to multiples of a unit, and to zeros without one. */
+/* Rounds numbers to multiples of a unit; to 0 if the unit is 0 or NaN. */
 INLINE void round_numbers(int64_t k, const real *from, int64_t stride, real unit, int8_t *to) {
     const real factor = unit > 0 ? 1 / unit : 0;
     for (int64_t p = 0; unit > 0 && stride == 1 && p < k; p++)
@@ -203,7 +204,7 @@ UNUSED static void gemm_once_int8(int64_t m, int64_t n, int64_t k, const real *A
     }
 }
 
-/* What follows multiplies by the functions above. */
+/* Code after this file multiplies by these functions. */
 #define packed_size packed_size_int8
 #define pack pack_int8
 #define gemm gemm_int8

@@ -1,20 +1,20 @@
-/* Matrix products for printed recurrent steps.
+/* Matrix products for generated recurrent steps.
  *
- * A printed file includes this once and is compiled for one type: -DREAL_IS_DOUBLE=0 makes `real` float, =1 makes it
- * double; an engine that needs both compiles the file into two libraries. C11 with the vector extensions of gcc and
- * clang; the width of a vector follows the target (-march=native). Compile with -ffp-contract=fast, but not with
- * -ffast-math: the rounding in functions.h must stay as written, and NaN must stay NaN.
+ * A generated file includes this file once and is compiled for one type: -DREAL_IS_DOUBLE=0 makes `real` float, =1
+ * makes it double. The language is C11 with the vector extensions of gcc and clang; the width of a vector follows the
+ * target (-march=native). Compile with -ffp-contract=fast, but not with -ffast-math: the rounding in functions.h must stay as
+ * written, and NaN must stay NaN.
  *
- * A product C = A B packs B (k x n) once and uses it for many steps. Packed, B is cut into panels of PANEL columns:
- * entry (p, j) lies at (j / PANEL) * k * PANEL + p * PANEL + j % PANEL, and columns past n are zero. A panel is read
- * from front to back with any strides of B, so a transpose needs no extra copy. Packed memory should start at a
- * multiple of 64 bytes: any other start is correct but slower. All strides count reals, not bytes.
+ * A product C = A B packs B (k x n) once and uses it for many steps. Packing divides B into panels of PANEL columns:
+ * entry (p, j) is at (j / PANEL) * k * PANEL + p * PANEL + j % PANEL, and columns past n are zero. B may have any
+ * strides, so a transpose needs no extra copy. Packed memory should start at a multiple of 64 bytes; any other start is
+ * correct but slower. All strides are in reals, not bytes.
  *
  * With -DREAL_IS_DOUBLE=0 -DPRODUCTS_IN_BF16=1, on a processor with AVX512_BF16, the factors of a product are rounded
- * to bf16 (to nearest even; subnormal numbers to 0) and summed in float: B when it is packed, A during the product.
- * Then a real of packed memory is a pair of entries, of rows 2p and 2p + 1, and a row past k is zero.
- * With -DPRODUCTS_IN_AMX=1 too, on a processor with AMX, amx.h has to follow, which multiplies such pairs in tile
- * registers; there the rows of pairs are a multiple of AMX_ROWS. */
+ * to bf16 (to nearest even; subnormal numbers to 0), B when it is packed and A during the product. Sums are in float. A
+ * real of packed memory is then a pair of entries, of rows 2p and 2p + 1, and a row past k is zero.
+ * With -DPRODUCTS_IN_AMX=1 in addition, on a processor with AMX, amx.h has to follow, which multiplies such pairs in
+ * tile registers. The number of rows of pairs is then a multiple of AMX_ROWS. */
 #ifndef ENSUE_KERNELS_H
 #define ENSUE_KERNELS_H
 
@@ -74,7 +74,7 @@ enum {
 };
 
 typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
-/* The type of vector arguments: since version 14, gcc fails on ARM if an argument is a `vector`. */
+/* The type of vector arguments, since gcc 14 and later fails on ARM if an argument is a `vector`. */
 typedef real aligned_vector __attribute__((vector_size(VECTOR_BYTES)));
 
 #define UNUSED __attribute__((unused))
@@ -85,7 +85,7 @@ typedef real aligned_vector __attribute__((vector_size(VECTOR_BYTES)));
 #define PUBLIC
 #endif
 
-/* Keeps a loaded vector in its register: gcc would load it again for every row of a small tile. */
+/* Keeps a loaded vector in its register, since gcc would load it again for every row of a small tile. */
 #if defined(__x86_64__)
 #define KEEP(v) __asm__("" : "+v"(v))
 #else
@@ -94,8 +94,8 @@ typedef real aligned_vector __attribute__((vector_size(VECTOR_BYTES)));
 
 INLINE int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The size of the next chunk, if `left` entries are split evenly into chunks of at most `limit`: 13 rows in tiles of
- * 12 are 7 and 6, not 12 and 1. */
+/* Returns the size of the next chunk, if `left` entries are split evenly into chunks of at most `limit`. For example,
+ * 13 rows in tiles of 12 are split into 7 and 6, not into 12 and 1. */
 INLINE int64_t even_chunk(int64_t left, int64_t limit) {
     int64_t chunks = 1 + (left - 1) / limit;
     return (left + chunks - 1) / chunks;
@@ -108,7 +108,7 @@ INLINE int64_t words(int64_t k) {
 }
 UNUSED static int64_t packed_size(int64_t k, int64_t n) { return (n + PANEL - 1) / PANEL * PANEL * words(k); }
 
-/* Two vectors interleaved, a0 b0 a1 b1 ...: the first or the second half. */
+/* The first or the second half of two interleaved vectors, a0 b0 a1 b1 ... */
 #if defined(__clang__) || __GNUC__ >= 12
 #define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -154,7 +154,7 @@ INLINE void transpose_square(const real *from, int64_t ld, real *to, int64_t ld_
 #if IN_BF16
 typedef int32_t word __attribute__((may_alias));
 
-/* from[0], from[stride], ...: at most 16, and zeros after `count`. */
+/* Returns the first `count` (at most 16) of from[0], from[stride], ..., and zeros after them. */
 INLINE __m512 load_lanes(int64_t count, const real *from, int64_t stride) {
     count = count < 0 ? 0 : minimum(count, LANES);
     if (stride == 1)
@@ -165,7 +165,8 @@ INLINE __m512 load_lanes(int64_t count, const real *from, int64_t stride) {
     return _mm512_loadu_ps(lanes);
 }
 
-/* Each row of A (rows x k) as pairs of neighbors, the rows `ld` reals apart; writes complete vectors. */
+/* Writes the rows of A (rows x k) as pairs of neighbors, with a distance of `ld` reals between rows, in complete
+ * vectors. */
 INLINE void pair_rows(int64_t rows, int64_t k, const real *A, int64_t row_stride, int64_t column_stride, real *to,
                       int64_t ld) {
     for (int64_t i = 0; i < rows; i++, A += row_stride, to += ld)
@@ -179,7 +180,7 @@ INLINE void pair_rows(int64_t rows, int64_t k, const real *A, int64_t row_stride
         }
 }
 
-/* The pairs of at most 16 columns of two rows of B; a missing row is zeros. Rows are contiguous. */
+/* Returns the pairs of at most 16 columns of two rows of B, which are contiguous; a missing row is zeros. */
 INLINE __m512i pair_columns(int64_t columns, int64_t rows, const real *B, int64_t row_stride) {
     __m512 low = rows > 0 ? load_lanes(columns, B, 1) : _mm512_setzero_ps();
     __m512 high = rows > 1 ? load_lanes(columns, B + row_stride, 1) : _mm512_setzero_ps();
@@ -257,8 +258,8 @@ INLINE void add_outer(const int rows, vector sum[][2], const real *A, int64_t ro
 }
 #endif
 
-/* C (rows x PANEL) = or += A (rows x k) times one panel. `rows` and `chains` are constants at each call: a sum over p
- * is split into `chains` running sums where the rows alone leave too few additions in flight. */
+/* C (rows x PANEL) = or += A (rows x k) times one panel. `rows` and `chains` are constants at each call. A sum over p
+ * is split into `chains` independent sums, since the additions of few rows would wait for each other. */
 INLINE void tile(const int rows, const int chains, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
                  const real *panel, real *C, int64_t ldc, int accumulate) {
     vector sum[TILE_ROWS][2] = {{{0}}};
@@ -339,7 +340,7 @@ static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A,
 #elif IN_BF16
 enum {
     STRIP = 10 * TILE_ROWS,
-    COPY_LD = BLOCK_WORDS + LANES, /* not a power of two, whose multiples map to few sets of the cache */
+    COPY_LD = BLOCK_WORDS + LANES, /* not a power of two: its multiples map to few sets of the cache */
     TILE = TILE_ROWS * COPY_LD,
 };
 
@@ -439,7 +440,7 @@ UNUSED static void gemm_once(int64_t m, int64_t n, int64_t k, const real *A, int
     } while ((p += depth) < k);
 }
 
-/* The vector whose number i is number i ^ d of v. */
+/* EXCHANGED(v, d) is the vector whose number i is number i ^ d of v. */
 #define TWO(i, d) (i) ^ d, (i + 1) ^ d
 #define FOUR(i, d) TWO(i, d), TWO(i + 2, d)
 #define EIGHT(i, d) FOUR(i, d), FOUR(i + 4, d)
@@ -459,7 +460,7 @@ typedef bits indices __attribute__((vector_size(VECTOR_BYTES)));
 #define EXCHANGED(v, d) __builtin_shuffle(v, (indices){ALL(d)})
 #endif
 
-/* The sum of a vector's numbers, in a tree of halves, which stays in registers. */
+/* Returns the sum of the numbers of a vector, by adding halves in registers. */
 INLINE real total(aligned_vector from) {
     vector v = from;
 #if VECTOR_BYTES / PICK(4, 8) > 8

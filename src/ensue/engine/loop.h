@@ -1,8 +1,8 @@
-/* The loop over positions, the same for every cell: it moves the arrays of a printed step from position to position.
+/* The loop over positions, the same for every cell: it calls a generated step with the rows of each position.
  *
- * An array has six numbers: its address and the distance of its rows in reals; the address and the distance of the rows
- * before the first position; its extent, which determines where the rows of a position begin; and, if it stores only
- * one of several positions, a buffer for the recomputed ones. */
+ * An array has six fields: its address and the distance of its rows in reals; the address and the distance of the rows
+ * before the first position; its extent, which determines where the rows of a position begin; and, if the array stores
+ * only one of several positions, a buffer for the recomputed positions. */
 enum { POSITION, PREVIOUS, ROW, VECTOR, SUM, RING, PREVIOUS_RING, CHUNKED, PREVIOUS_CHUNKED };
 
 typedef struct {
@@ -18,9 +18,9 @@ typedef struct {
     real *to;
 } final_state;
 
-/* Rows `first` to `last` of the batch at positions `from` to `to`, counted from the end if `backward`; `counts[t]` rows
- * have a position t, and begin at row `begins[t]` of an array. Chunked arrays store one of
- * `every` positions (0: no array is chunked); `block` rows go through all positions before the next rows (0: all). */
+/* Rows `first` to `last` of the batch at positions `from` to `to`, counted from the end if `backward`. `counts[t]` rows
+ * have a position t, and begin at row `begins[t]` of an array. Chunked arrays store one of `every` positions (0: no
+ * array is chunked). All positions of `block` rows (0: of all rows) are computed before the next rows. */
 typedef struct {
     int64_t positions, from, to, batch, first, last, worker, backward, arrays, finals, every, block;
     const int64_t *counts, *begins;
@@ -57,7 +57,7 @@ static int64_t ld_at(const array *a, int64_t t) {
     return t == 0 && is_previous ? a->start_ld : a->ld;
 }
 
-/* Copies the final states of rows `from` to `to`, which end at position t. */
+/* Copies the final states of rows `from` to `to`, whose last position is t. */
 static void finish(const array *a, const range *of, const final_state *finals, int64_t t, int64_t from, int64_t to) {
     for (int64_t k = 0; k < of->finals; k++)
         for (int64_t r = from; r < to; r++)
@@ -87,7 +87,8 @@ static void run_over(step *run_step, const range *of, const array *a, const fina
     }
 }
 
-/* With chunked arrays, the backward pass goes through chunks of positions; `recompute` first fills their buffers. */
+/* With chunked arrays, the backward pass runs over one chunk of positions at a time, after `recompute` has filled the
+ * buffer of the chunk. */
 static void run(step *run_step, step *recompute, const range *of, const array *a, const final_state *finals,
                 const int64_t *n, const real *const *packed, multiplication *multiply) {
     range rows = *of;

@@ -8,7 +8,7 @@ INLINE float number_at(const void *x, int64_t i, int is_bf16) {
     return is_bf16 ? real_of((bits)((const bf16 *)x)[i] << 16) : ((const float *)x)[i];
 }
 
-/* Rounds to the nearest bfloat16, ties to share. */
+/* Rounds to the nearest bfloat16, ties to even. */
 INLINE bf16 rounded(float x) {
     bits b = bits_of(x);
     return x != x ? 0x7fc0 : (b + 0x7fff + (b >> 16 & 1)) >> 16;
@@ -27,7 +27,7 @@ INLINE float in_type(float x, int is_bf16) {
     return is_bf16 ? number_at(&bits16, 0, 1) : x;
 }
 
-/* PCG64 DXSM as in numpy (O'Neill 2014): state, increment. */
+/* The generator PCG64 DXSM, as in numpy (O'Neill 2014). */
 typedef struct {
     wide state, increment;
 } sequence;
@@ -47,8 +47,8 @@ static sequence advance(sequence from, uint64_t words) {
     return from;
 }
 
-/* Dropout masks of rows `first` to `last`: `scale` where the random number of an element is at least `threshold`,
- * else 0. Row r has the random numbers of row begin + r of the batch, or of row places[r]. */
+/* Writes dropout masks of rows `first` to `last`: `scale` where the random number of an element is at least
+ * `threshold`, else 0. Row r has the random numbers of row begin + r of the batch, or of row places[r]. */
 INLINE void mask(int64_t first, int64_t last, int64_t size, int64_t threshold, float scale, const uint64_t *key,
                  int64_t begin, const int64_t *places, void *y, int is_bf16) {
     enum { WORDS = 64, NUMBERS = 4 * WORDS };
@@ -80,7 +80,7 @@ PUBLIC void masks(int64_t first, int64_t last, int64_t size, int64_t threshold, 
 
 /* Rotates each pair of neighboring features by an angle (sign 1) or back (-1). x and y are (rows, heads, positions,
  * 2 pairs), y is contiguous, and the tables are (rows, positions, pairs). `sizes` are heads, positions and pairs;
- * `strides` are those of rows, heads and positions of x, and of rows of the tables (0: the rows share them). */
+ * `strides` are the strides of rows, heads and positions of x, and of rows of the tables (0: rows share a table). */
 INLINE void rotate_rows(int64_t first, int64_t last, const int64_t *sizes, const int64_t *strides,
                  const void *restrict cosines, const void *restrict sines, float sign, const void *restrict x,
                  void *restrict y, int is_bf16) {
@@ -182,7 +182,7 @@ PUBLIC void attention_weights(int64_t first, int64_t last, const int64_t *sizes,
         softmax(first, last, sizes, scale, allowed, workspace, z, y, 0);
 }
 
-/* y = scale w (x - sum of w x), for each row of weights w and of their gradients x. */
+/* y = scale w (x - sum of w x), for each row of weights w and of gradients x of the weights. */
 INLINE void softmax_gradient(int64_t first, int64_t last, int64_t keys, float scale, const void *restrict w,
                    const void *restrict x, void *restrict y, int is_bf16) {
     for (int64_t from = first * keys; from < last * keys; from += keys) {
@@ -203,7 +203,7 @@ PUBLIC void attention_gradients(int64_t first, int64_t last, int64_t keys, float
         softmax_gradient(first, last, keys, scale, w, x, y, 0);
 }
 
-/* y = x M for a matrix of `rows` rows, which are padded to a multiple of 16. */
+/* y = x M for a matrix of `rows` rows, each of which is `padded` numbers, a multiple of 16. */
 INLINE void multiply_row(int64_t rows, int64_t padded, const float *restrict x, const float *restrict M,
                          float *restrict y) {
     for (int64_t j = 0; j < padded; j += 16) {
@@ -218,10 +218,10 @@ INLINE void multiply_row(int64_t rows, int64_t padded, const float *restrict x, 
     }
 }
 
-/* Sums over all paths of rows of scores, up to a factor for each row and position: see `_Sums` in nn/heads/chain.py.
- * `emissions` are (rows, positions, tags). `tables` are the exponentials of start, end, transitions and their transpose,
- * whose rows are padded with 0 to a multiple of 16, so that loops are vectorized. `workspace` has the size of a row of
- * the tables for each position and four more. The log Z of a row is NaN if a number may be out of range. */
+/* Computes the sums over all paths of each row, up to a factor for each row and position: see `_Sums` in
+ * nn/heads/chain.py. `emissions` are (rows, positions, tags). `tables` are the exponentials of start, end, transitions
+ * and the transpose of the transitions. Their rows are padded with 0 to a multiple of 16, so that loops are vectorized.
+ * `workspace` has 4 + positions such rows. The log Z of a row is NaN if a number may be out of range. */
 PUBLIC void chain_sums(int64_t rows, int64_t positions, int64_t tags, const int64_t *lengths, const float *emissions,
                        const float *tables, float *workspace, double *log_z, float *arrivals, float *through) {
     int64_t padded = (tags + 15) & ~(int64_t)15;

@@ -1,4 +1,4 @@
-/* The products of kernels.h as functions of a separate library, which is compiled once and used by every cell. */
+/* The products of kernels.h as functions of a separate library, which is compiled once for all cells. */
 
 PUBLIC int64_t size_of_packed(int64_t k, int64_t n) { return packed_size(k, n); }
 
@@ -20,7 +20,7 @@ PUBLIC void multiply_once(int64_t m, int64_t n, int64_t k, const real *a, int64_
               workspace);
 }
 
-/* A matrix (k x n), and the place where it is packed: whole, or panel by panel for a single product. */
+/* A matrix (k x n), and the address where it is packed: the whole matrix, or for a single product panel by panel. */
 typedef struct {
     int64_t k, n;
     const real *from;
@@ -30,7 +30,7 @@ typedef struct {
 
 enum { COLUMNS = 8 };
 
-/* Like `multiply`, with the same sums, but `matrix` is a `packing`: each panel stays in the cache. */
+/* Like `multiply`, to the bit, but `matrix` is a `packing`. It is packed panel by panel: a panel stays in the cache. */
 static void multiply_panels(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *matrix,
                             real *c, int64_t ldc) {
     const packing *b = (const packing *)matrix;
@@ -80,15 +80,16 @@ typedef struct {
     int64_t ldc;
 } __attribute__((may_alias)) product;
 
-/* A plan of a pass without gradients (`PlanRecorder` in c_passes.py) begins with this. It has a base for each of its
- * numbers, and then the numbers. A number with a base is an offset in bytes; base 0 is the plan, and -1 no base. */
+/* The header of a plan of a pass without gradients (`PlanRecorder` in c_passes.py). A plan is stored as the bases of
+ * all numbers, and then the numbers. A number with a base is an offset in bytes from the base. Base 0 is the
+ * plan; a number with base -1 is no address. */
 typedef struct {
     int64_t matrices;
     void (*pass)(const range *, const array *, const final_state *, const int64_t *, const real *const *,
                  multiplication *);
     packing *packings;
     product *products;
-    range *of; /* after the products */
+    range *of; /* follows the products */
     const array *arrays;
     const final_state *finals;
     const int64_t *sizes;
@@ -96,8 +97,9 @@ typedef struct {
 
 enum { PACK = 1, MULTIPLY = 2, LOOP = 4, AT_ONCE = 8, ONE_ROW = 16, MAX_PANEL_ROWS = 48, CHUNK_ROWS = 192 };
 
-/* The positions whose products are computed before the loop goes through them, so that the results stay in the cache:
- * all of a short input, else at least CHUNK_ROWS rows, a multiple of the rows that a product computes together. */
+/* Returns the number of positions whose products are computed before the loop reads them, so that the results stay in
+ * the cache: all positions of a short input; else positions with at least CHUNK_ROWS rows, a multiple of the rows that
+ * a product computes together. */
 static int64_t chunk_positions(const range *of, int64_t rows) {
     if (rows <= 2 * CHUNK_ROWS) return of->positions;
     int64_t positions = (CHUNK_ROWS + of->batch - 1) / of->batch;
@@ -105,9 +107,9 @@ static int64_t chunk_positions(const range *of, int64_t rows) {
     return positions;
 }
 
-/* Runs phases: packs all matrices, computes the products, goes through the positions; for the rows from `first` to
- * `last` of the products or of the batch (0: all). With AT_ONCE, packed matrices are not used again. With ONE_ROW there
- * is one row with one position, all matrices have contiguous columns, and none is packed. */
+/* Runs phases: PACK packs all matrices, MULTIPLY computes the products, and LOOP runs the loop over positions. `first`
+ * to `last` (0: all) are rows of the products or of the batch. With AT_ONCE, packed matrices are not used again. With
+ * ONE_ROW there is one row with one position, all matrices have contiguous columns, and no matrix is packed. */
 PUBLIC void run_plan(const int64_t *numbers, int64_t size, const int64_t *bases, int64_t phases, int64_t first,
                      int64_t last, int64_t worker) {
     int64_t copy[size];
@@ -139,7 +141,7 @@ PUBLIC void run_plan(const int64_t *numbers, int64_t size, const int64_t *bases,
             (directly ? unpacked : multiply)(end - begin, p->matrix.n, p->matrix.k, p->a + begin * p->row_stride,
                                              p->row_stride, directly ? (const real *)&p->matrix : p->matrix.to,
                                              p->c + (is_chunked ? 0 : begin) * p->ldc, p->ldc);
-            for (int64_t k = 0; k < at->arrays && is_chunked; k++) { /* the rows of this chunk are where others were */
+            for (int64_t k = 0; k < at->arrays && is_chunked; k++) { /* this chunk reuses the memory of the last one */
                 array *a = (array *)of->arrays + k;
                 if (a->base == p->c - before * p->ldc) a->base = p->c - begin * p->ldc;
             }
@@ -155,7 +157,8 @@ PUBLIC void run_plan(const int64_t *numbers, int64_t size, const int64_t *bases,
 
 PUBLIC int64_t size_of_block(int64_t n) { return packed_size(BLOCK, n); }
 
-/* The kernel of products in bf16 or int8: 0, none; 1, avx512; 2, amx; 3, int8. Must be called before any product. */
+/* Returns the kernel of products in bf16 or int8: 0 (none), 1 (avx512), 2 (amx) or 3 (int8). To be called before the
+ * first product. */
 PUBLIC int64_t product_kernel(void) {
 #if IN_INT8
     return 3;

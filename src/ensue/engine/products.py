@@ -40,16 +40,16 @@ MIN_ELEMENTS_PER_THREAD = 1 << 15
 T = TypeVar("T")
 _caching: "ContextVar[CachedWeights | None]" = ContextVar("caching", default=None)
 _packed: WeakKeyDictionary[Any, tuple[ref[Tensor], int, Tensor]] = WeakKeyDictionary()
-"""The weights of `int8_linear`, with their versions, and what is packed."""
+"""The weights of `int8_linear`, their versions, and the packed weights."""
 _chosen: list[Bf16Kernel] = []
-"""The kernel that `use_bf16_kernel` has chosen, or none."""
+"""The kernel that `use_bf16_kernel` has chosen; else empty."""
 
 
 class CachedWeights:
     """A cache of packed weights for frozen models. The weights of models that run inside `used` may not change.
 
-    Torch cannot detect every change: `p.data.copy_()` keeps address and version of a tensor. Without the cache, packing
-    the matrices of a layer takes a third of the time of a single sentence.
+    Torch cannot detect every change: `p.data.copy_()` changes neither the address nor the version of a tensor. Without
+    the cache, packing the matrices of a layer takes a third of the time of a single sentence.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def caching() -> AbstractContextManager[None]:
 
 
 def cached_for(owner: Any, make: Callable[[], T]) -> T | None:
-    """Return the cached value of `owner`; None outside `CachedWeights.used`, and with gradients enabled."""
+    """Return the cached value of `owner`, made by `make`; None outside `CachedWeights.used` or with gradients."""
     cache = _caching.get()
     if cache is None or torch.is_grad_enabled():
         return None
@@ -108,7 +108,7 @@ class ProductKernels:
         return packed
 
     def multiply_rows(self, a: Tensor, packed: Tensor, out: Tensor) -> None:
-        """Write `a @ b` to `out`, with b from `packed`. All are contiguous."""
+        """Write `a @ b` to `out`, where `packed` is the packed b. All three tensors are contiguous."""
         (m, k), n = a.shape, out.shape[1]
         left, result = address("a factor", a, self.dtype, (m, k)), address("a product", out, self.dtype, (m, n))
         right = address("a packed matrix", packed, self.dtype, (self.size_of_packed(k, n),))
@@ -140,14 +140,14 @@ class ProductKernels:
 
 @cache
 def products(dtype: torch.dtype, kernel: ProductKernel | None = None) -> ProductKernels | None:
-    """Return the product kernels; None if not available. With `kernel`, bfloat16 factors have float32 sums."""
+    """Return the product kernels; None if they are not available. A bfloat16 `kernel` adds products in float32."""
     functions = library_with_products(package_text("engine/products.c"), dtype, kernel)
     kernels = None if functions is None else ProductKernels(functions, dtype)
     return kernels if kernels is None or kernels.kernel == kernel else None
 
 
 def library_with_products(text: str, dtype: torch.dtype, kernel: ProductKernel | None) -> ctypes.CDLL | None:
-    """Return the library compiled from `text`, whose products are those of `kernel`, or None after a failure."""
+    """Return the library compiled from `text`, which multiplies by `kernel`; None after a failure."""
     header = {"amx": ["amx.h"], "int8": ["int8.h"]}.get(kernel or "", [])
     return library("\n".join([*(package_text(f"engine/{name}") for name in header), text]), dtype, DEFINES[kernel])
 
@@ -165,9 +165,9 @@ def bf16_kernel() -> Bf16Kernel | None:
 
 @cache
 def has_bfloat16() -> bool:
-    """Return whether torch multiplies bfloat16 by instructions of this processor; True if that is unknown.
+    """Return whether torch multiplies bfloat16 by instructions of this processor; True if the processor is unknown.
 
-    Without such instructions, products take 4 to 30 times as long in oneDNN as in float32 (docs/log).
+    Without such instructions, oneDNN's products in bfloat16 take 4 to 30 times as long as in float32 (docs/log).
     """
     if not torch.backends.mkldnn.is_available() or not features():  # type: ignore[no-untyped-call]
         return True
@@ -179,14 +179,14 @@ def use_bf16_kernel(kernel: Bf16Kernel) -> None:
     """Choose the kernel for products in bfloat16. Raises ValueError if it does not work on this machine."""
     if kernel not in bf16_kernels():
         raise ValueError(
-            f"products in bfloat16 by {kernel}: expected {' or '.join(bf16_kernels()) or 'none'} on this machine"
+            f"{kernel}: this machine cannot use this bfloat16 kernel; expected {' or '.join(bf16_kernels()) or 'none'}"
         )
     _chosen[:] = [kernel]
 
 
 @cache
 def has_int8() -> bool:
-    """Return whether this processor has instructions for products of int8 numbers, and they agree with torch's."""
+    """Return whether this processor has instructions for products of int8 numbers that agree with torch's products."""
     return _is_correct("int8")
 
 
@@ -211,17 +211,17 @@ def _is_correct(kernel: ProductKernel) -> bool:
 
 
 def int8_linear(owner: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return `F.linear(x, weight, bias)` by the kernel "int8", without gradients and where it is possible.
+    """Return `F.linear(x, weight, bias)`, by the kernel "int8" if gradients are disabled and the kernel supports x.
 
-    The packed weight is kept for `owner` until the weight changes, except for changes of `weight.data`.
+    The packed weight is cached for `owner` until the weight changes. Changes through `weight.data` are not detected.
     """
     kernels = products(torch.float32, "int8")
     is_float = x.is_cpu and x.dtype == weight.dtype == torch.float32
     if kernels is None or torch.is_grad_enabled() or not is_float or x.numel() == 0 or is_transformed():
         return F.linear(x, weight, bias)
     version = 0 if weight.is_inference() else weight._version
-    known, known_version, packed = _packed.get(owner, (None, 0, weight))
-    if known is None or known() is not weight or known_version != version:
+    cached, cached_version, packed = _packed.get(owner, (None, 0, weight))
+    if cached is None or cached() is not weight or cached_version != version:
         packed = kernels.packed(weight.t(), (weight.shape[1], len(weight)))
         _packed[owner] = ref(weight), version, packed
     rows = x.reshape(-1, weight.shape[1]).resolve_neg().contiguous()
@@ -236,7 +236,7 @@ def worth_threads(x: Tensor) -> int:
 
 
 def parallel_rows(rows: int, work: Callable[[int, int, int], None], *, max_workers: int | None = None) -> None:
-    """Call `work(first, last, worker)` for slices of `rows` rows in parallel, one for each thread of torch."""
+    """Call `work(first, last, worker)` for slices of `rows` rows in parallel, one slice for each thread of torch."""
     workers = min(max_workers or torch.get_num_threads(), max(1, rows))
     if workers == 1:
         work(0, rows, 0)

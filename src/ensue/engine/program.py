@@ -50,7 +50,7 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """The arrays that one position reads and writes, by node."""
+    """The arrays that a position reads and writes, by node."""
 
     reads: dict[Node, Array]
     writes: list[tuple[Node, Array]]
@@ -169,7 +169,9 @@ def _result_arrays(trace: TracedStep) -> tuple[Array, list[Array]]:
 def _factor_views(
     products: Iterable[Node], available: dict[Node, Array]
 ) -> tuple[dict[Node, View], list[tuple[Node, Array]]]:
-    """Return the view of each product's left factor after the backward pass, and the recomputed factors' arrays."""
+    """Return the view of each product's left factor after the backward pass, and the factors that this pass recomputes,
+    with their arrays.
+    """
     views: dict[Node, View] = {}
     recomputed = []
     for (arg,) in (node.args for node in products):
@@ -197,7 +199,7 @@ def _incoming_errors(trace: TracedStep) -> dict[Node, Array]:
 
 
 def _input_error_arrays(trace: TracedStep, error_of: dict[Node, Node]) -> list[tuple[Node, Array]]:
-    """Return the errors at x, vectors and states with their arrays; zeros at a state that the step does not read."""
+    """Return the errors at x, vectors and states with their arrays; zeros for a state that the step does not read."""
     arrays = []
     for node, error in error_of.items():
         if node.op == "input":
@@ -211,7 +213,7 @@ def _input_error_arrays(trace: TracedStep, error_of: dict[Node, Node]) -> list[t
 
 
 def _product_error_arrays(error_of: dict[Node, Node]) -> tuple[dict[Node, Array], list[tuple[Node, Array]]]:
-    """Return an array for each distinct error at a product: in W x + U h both products have the same error."""
+    """Return an array for each distinct error at a product; in W x + U h, both products have the same error."""
     arrays: dict[Node, Array] = {}
     for error in error_of.values():
         arrays.setdefault(error, Array("error product", len(arrays), error.width, "position"))
@@ -232,32 +234,32 @@ def _values_to_save(required: Iterable[Node], results: Iterable[Node], available
     saved: set[Node] = set()
     for node in sorted(needed, key=lambda node: node.order):
         saved |= _cheapest_sources(node, saved | available.keys(), {})
-    for unsliced in {_unwrap_slice(node) for node in saved}:  # slices that together cover a value are replaced by it
+    for unsliced in {_unwrap_slice(node) for node in saved}:  # a value replaces the slices that cover it
         slices = {node for node in saved if _unwrap_slice(node) == unsliced}
         if sum(node.width for node in slices) == unsliced.width:
             saved = saved - slices | {unsliced}
     return sorted(saved, key=lambda node: node.order)
 
 
-def _cheapest_sources(node: Node, available: set[Node], known: dict[Node, frozenset[Node]]) -> frozenset[Node]:
+def _cheapest_sources(node: Node, available: set[Node], cache: dict[Node, frozenset[Node]]) -> frozenset[Node]:
     """Return the cheapest set of values to save so that `node` can be recomputed: `node` alone, or its sources."""
     if node in available or node.op == "constant":
         return frozenset()
-    if node not in known:
-        known[node] = alone = frozenset({node})
+    if node not in cache:
+        cache[node] = alone = frozenset({node})
         if node.op not in ("product", "sum"):
-            sources = alone.union(*(_cheapest_sources(arg, available, known) for arg in node.args)) - alone
+            sources = alone.union(*(_cheapest_sources(arg, available, cache) for arg in node.args)) - alone
             numbers = sum(source.width for source in sources if source.op != "sum" or source.width > 1)
             is_condition = node.op in OPERATIONS and OPERATIONS[node.op].is_condition
             if numbers < node.width + (node.op not in COSTLY) or is_condition or node.op == "cat":
-                known[node] = sources
-    return known[node]
+                cache[node] = sources
+    return cache[node]
 
 
 def errors(results: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
     """Return the error at each node on which the results depend, from pairs of a result and its error.
 
-    Errors from products with x are left out: they are one product over all positions, outside of the pass.
+    Errors at x from products with x are left out: they are computed by one product over all positions after the pass.
     """
     contributions: dict[Node, list[Node]] = {}
     for result, error in results:
@@ -302,7 +304,7 @@ def _argument_errors(node: Node, error: Node) -> tuple[Node | None, ...]:
 
 
 def _add_errors(node: Node, contributions: list[Node]) -> Node:
-    """Return the sum of the errors at a node. Errors at slices of the node (as after `chunk`) become one `cat`."""
+    """Return the sum of the errors at a node. Errors at slices of the node, as after `chunk`, are concatenated."""
     graph = node.graph
     borders = {0, node.width}
     for error in contributions:

@@ -1,7 +1,7 @@
 """The execution of a program over sequences, in C or in torch operations, with its gradient for autograd.
 
-A product that does not depend on the position before is computed once over all positions: W x before the forward loop;
-after the backward loop the error at x and the gradient of every matrix, `dU = Σ_t δ_t h_{t-1}ᵀ` (Werbos 1990).
+Products that do not depend on the position before are computed over all positions at once: W x before the forward loop,
+and after the backward loop the error at x and the gradient of every matrix, `dU = Σ_t δ_t h_{t-1}ᵀ` (Werbos 1990).
 """
 
 from collections.abc import Callable, Sequence
@@ -88,7 +88,7 @@ class _PositionValues:
         self.values = dict(reads)
 
     def result(self, node: Node) -> Tensor:
-        """Return a value (rows, width), a copy if it is a view, since its source may be overwritten."""
+        """Return a value (rows, width). Views are copied, since their sources may be overwritten."""
         value = self._expand(node)
         return value.clone() if node in self.reads or node.op == "slice" else value
 
@@ -147,7 +147,7 @@ class Values(Generic[Item]):
 
 
 MAX_PLANS = 256
-"""The number of plans that a runner keeps: one for each number of rows and layout of the tensors."""
+"""The maximum number of plans of a runner: one for each number of rows and layout of the tensors."""
 
 
 class Runner:
@@ -184,7 +184,7 @@ class Runner:
         self, x: Tensor, states: Sequence[Tensor], packing: Packing, parameters: Sequence[Tensor], *,
         is_known: bool = False,
     ) -> list[Tensor] | None:  # fmt: skip
-        """Run the compiled pass without gradients by the plan for these layouts; None without one if `is_known`."""
+        """Run the compiled pass without gradients by a plan, which is made if it is missing; None if `is_known`."""
         assert isinstance(self.functions, CompiledPasses)
         held = cached_for(self, lambda: HeldWeights(self.trace.weights(parameters)))
         weights = None if held is None else held.weights
@@ -220,7 +220,7 @@ class Runner:
         return [output, *finals]
 
     def _check(self, values: Values[Tensor], packing: Packing) -> None:
-        """Raise `ValueError` if a tensor has other sizes than in the trace."""
+        """Raise ValueError if the sizes of a tensor are not those in the trace."""
         states = zip(values.states, self.program.states, strict=True)
         checks = [(f"state {k}", state, (packing.batch, array.width)) for k, (state, array) in enumerate(states)]
         checks += [(f"matrix {k}", values.matrices[k], sizes) for k, sizes in self._matrices.items()]
@@ -235,7 +235,7 @@ class Runner:
     def forward(
         self, values: Values[Tensor], packing: Packing, *, save: bool, between: PositionCallback | None = None
     ) -> tuple[Tensor, list[Tensor], Arrays]:
-        """Return outputs, final states and arrays for `backward`. With `between`, final state 0 is not written."""
+        """Return outputs, final states and the arrays for `backward`. With `between`, final state 0 is not written."""
         self._check(values, packing)
         program, like = self.program, values.states[0]
         arrays = {program.output: Storage(like.new_empty(packing.size, program.output.width))}
@@ -264,7 +264,7 @@ class Runner:
         return output, finals, arrays if save else {}
 
     def _allocate(self, missing: Sequence[Array], arrays: Arrays, size: int, like: Tensor) -> None:
-        """Add storage for arrays of all positions, inside other arrays according to the overlays."""
+        """Add storage for arrays of all positions; arrays with an overlay are views of other arrays."""
         for array in missing:
             if array in self.overlays and self.overlays[array].array in arrays:
                 view = self.overlays[array]
@@ -286,7 +286,10 @@ class Runner:
         self, values: Values[Tensor], packing: Packing, arrays: Arrays, errors: Sequence[Tensor], needed: Values[bool],
         between: PositionCallback | None = None,
     ) -> list[Tensor | None]:  # fmt: skip
-        """Return the loss gradients of x, states, vectors and matrices from those of the results. Changes `arrays`."""
+        """Return the loss gradients of x, states, vectors and matrices. `errors` are the loss gradients of the results.
+
+        The pass overwrites `arrays`.
+        """
         program, like = self.program, values.states[0]
         output, *states = errors
         arrays = {**arrays, **self._input_storages(values, arrays)}
@@ -361,7 +364,7 @@ def differentiable_gradients(
 ) -> list[Tensor | None]:  # fmt: skip
     """Return differentiable gradients, by running the recorded step at each position under autograd.
 
-    Vectors and matrices get None, since the parameters from which they are computed get gradients.
+    The gradients of vectors and matrices are None, since the parameters from which they are computed get gradients.
     """
     states = len(trace.states)
 
@@ -383,7 +386,7 @@ def differentiable_gradients(
 
 @dataclass
 class HeldWeights:
-    """The weights of a layer that do not change, and their packed matrices after the first call."""
+    """The weights of a layer that do not change, and after the first call the packed matrices."""
 
     weights: list[Tensor]
     packed: Tensor | None = None
@@ -423,7 +426,7 @@ class _Recurrence(torch.autograd.Function):
             counts = len(tensors) - parameters, 0
             return None, None, *differentiable_gradients(runner.trace, ctx.packing, tensors, errors, counts)
         values = Values.of(tensors, runner.trace)
-        if ctx.arrays is None:  # a second backward pass: the first one has overwritten the arrays
+        if ctx.arrays is None:  # in a second backward pass, since the first pass has overwritten the arrays
             ctx.arrays = runner.forward(values, ctx.packing, save=True)[2]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(output)}, None
         needed = Values.of(ctx.needs_input_grad[2:], runner.trace)

@@ -1,13 +1,14 @@
 """The order in which a pass computes one position, and the arrays that share memory.
 
 A position is a sequence of segments. A segment begins with products over all rows; then its loops run row by row, while
-a row is in the cache. A loop runs over the features of a row and computes the values of one level and width. A value
-that reads features of other indices (a product, sum, slice, `cat` or spread) is above the levels of its arguments.
+a row is in the cache. A loop runs over the features of a row and computes the values of one level and width. The level
+of a value that reads features at other indices (a product, sum, slice, `cat` or spread) is above the levels of its
+arguments.
 
-A cheap value, such as a sum of two values in arrays, is recomputed in every loop of its segment that reads it:
-recomputing takes less time than writing and reading.
+A cheap value, such as a sum of two values in arrays, is recomputed in every loop that reads it, since recomputing takes
+less time than writing and reading.
 
-Some arrays are written over others (`overlays`): a gate over its pre-activation, the error at a gate over the gate. So
+Some arrays share memory (`overlays`): a gate replaces its pre-activation, and the error at a gate replaces the gate. So
 a training step of an LSTM stores four numbers for each position and unit, not twelve, in addition to its states.
 """
 
@@ -96,7 +97,7 @@ def schedule(work: Pass) -> Schedule:
 
 
 class _Scheduler:
-    """The construction of a schedule: first levels, then the values that need an array, then loops."""
+    """The construction of a schedule: of levels, then of the values that need an array, then of loops."""
 
     def __init__(self, work: Pass) -> None:
         self.work = work
@@ -154,7 +155,7 @@ class _Scheduler:
 
     def _set_view_of_cat(self, node: Node) -> None:
         """Replace the writes of a `cat` by writes of its arguments."""
-        # A loop that overwrites an error needs a copy of it first if it reads the error at other features.
+        # If a loop overwrites an error and reads it at other features, it has to read a copy of the error.
         error_views = [view for view in self.writes[node] if view.array.name == "error state"]
         if error_views or any(node in other.args for other in self.nodes):
             self.views[node] = self._choose_view(node)
@@ -166,7 +167,7 @@ class _Scheduler:
                 start += arg.width
 
     def _choose_view(self, node: Node) -> View:
-        """Return a view where a node can be read again: one that is written anyway, or a new array."""
+        """Return a view where a node can be read again: a view that is written anyway, or a new array."""
         for view in [self.views.get(node), *self.writes[node]]:
             if view is not None and view.array.extent in ("position", "row") and view.array.name != "error state":
                 return view
@@ -183,7 +184,7 @@ class _Scheduler:
         return is_later and not self._is_available(node, self.levels[reader])
 
     def _is_available(self, node: Node, level: int) -> bool:
-        """Return whether a loop of `level` needs no array for a node: it is a scalar or cheap value of the segment."""
+        """Return whether a loop of `level` can read a node without an array: a scalar or cheap value of the segment."""
         return (node.width == 1 or node in self.cheap) and self._segment(node) == self.segment_of[level]
 
     def _segment(self, node: Node) -> int:
@@ -286,7 +287,7 @@ def overlays(program: Program) -> dict[Array, View]:
 
 
 def _free_slices(saved: Array, hosts: list[Array], taken: dict[Array, View], events: list[Event]) -> Iterator[View]:
-    """Yield the slices of hosts that are read for the last time before `saved` is written."""
+    """Yield the slices of hosts whose last read precedes the write of `saved`."""
     slices = [view for event in events for view in event.reads if view.array in hosts and view.width == saved.width]
     for view in dict.fromkeys(slices):
         is_free = not any(view.array == other.array and _do_overlap(view, other) for other in taken.values())
@@ -295,7 +296,9 @@ def _free_slices(saved: Array, hosts: list[Array], taken: dict[Array, View], eve
 
 
 def _may_replace(old: dict[Array, View], new: dict[Array, View], events: list[Event]) -> bool:
-    """Return whether all writes of `new` are after all overlapping reads of `old`, or in the loop of the same view."""
+    """Return whether each write of `new` comes after all overlapping reads of `old`, or in a loop that reads the same
+    view.
+    """
     reads = [(position, view) for position, event in enumerate(events) for view in _place_in_hosts(event.reads, old)]
     writes = [(position, view) for position, event in enumerate(events) for view in _place_in_hosts(event.writes, new)]
     return all(

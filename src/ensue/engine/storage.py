@@ -1,10 +1,10 @@
-"""The memory behind tensors: sizes, addresses for C, growing buffers, and the packing of rows of different lengths.
+"""The memory of tensors: sizes, addresses for C, growing buffers, and the packing of rows of different lengths.
 
-While torch records or transforms operations (`is_transformed`), layers run in torch operations alone. A backward pass
-in C whose result has to be differentiated again is replaced by a reference under autograd.
+While torch records or transforms operations (`is_transformed`), layers run in torch operations alone. If the result of
+a backward pass in C has to be differentiated again, a reference under autograd replaces the pass.
 
-C checks nothing, and a layer's tensors may change at any time, so arguments are checked right before each call: a wrong
-size or layout is a `ValueError`, a wrong type or device a `TypeError`, with the name of the array.
+C code checks no arguments, and a layer's tensors may change at any time. So arguments are checked right before each
+call: a wrong size or layout raises ValueError, a wrong type or device TypeError, with the name of the array.
 """
 
 import math
@@ -45,7 +45,10 @@ def needs_history(errors: Sequence[Tensor | None]) -> bool:
 def gradients_of(
     reference: Callable[..., Any], tensors: Sequence[Tensor], errors: Sequence[Any]
 ) -> list[Tensor | None]:
-    """Return differentiable gradients of `reference(*tensors)` from loss gradients `errors` at its results, or None."""
+    """Return the differentiable gradients of `tensors`, given the loss gradients `errors` of `reference(*tensors)`.
+
+    The gradient of a tensor is None if it does not require one or does not affect the results.
+    """
     device = tensors[0].device.type
     with torch.enable_grad(), torch.autocast(device, enabled=False):
         # Views, since one tensor may depend on another.
@@ -62,9 +65,9 @@ def gradients_of(
 
 
 CONFLICT_BYTES, GAP_BYTES = 2048, 64
-"""Rows of a multiple of CONFLICT_BYTES get gaps of GAP_BYTES: their columns would share few sets of the cache."""
+"""Rows of a multiple of CONFLICT_BYTES are stored with gaps of GAP_BYTES, since a column would share few cache sets."""
 CACHE_BYTES = 1 << 20
-"""The desired size of the states at all positions and rows of a chunk, so that they stay in the cache of a core."""
+"""The desired size of the states at all positions and rows of a chunk, which then stay in the cache of a core."""
 
 
 def empty_rows(like: Tensor, rows: int, width: int) -> Tensor:
@@ -74,16 +77,17 @@ def empty_rows(like: Tensor, rows: int, width: int) -> Tensor:
 
 
 MIN_BUFFER_BYTES = 1 << 18
-"""A smaller tensor is copied, since a buffer would save no time."""
+"""Smaller tensors have no buffer, since copying them takes little time."""
 ALIGNED_BYTES = 64
-"""The alignment of each position in a buffer, in bytes, since the order of a kernel's sums depends on it."""
+"""The alignment of each position in a buffer, in bytes, since the order of a kernel's sums depends on the alignment."""
 
 
 def appended(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
     """Return the concatenation of `old` and `new` along `dim`; without gradients, `old` is usually not copied.
 
-    A large result is a view of the first positions of a buffer, which has at most twice its size. The first call that
-    appends to the result, in any thread, writes to the rest of the buffer. Later calls copy, so results do not change.
+    A large result is a view of the first positions of a buffer, which is at most twice as large. The first call that
+    appends to the result, in any thread, writes to the free part of the buffer. Later calls that append to the same
+    result copy it, so results do not change.
     """
     before, count = old.shape[dim], new.shape[dim]
     length = before + count
@@ -111,10 +115,10 @@ class Storage(NamedTuple):
     start: Tensor | None = None
     """The values at the position before the first, (B, width)."""
     is_ring: bool = False
-    """Whether the tensor has room for only two positions: position t is in slot t mod 2."""
+    """Whether the tensor stores only two positions: position t is in slot t mod 2."""
     buffer: Tensor | None = None
-    """The values at all positions of the chunks that threads compute, (workers · chunk positions · chunk rows, width),
-    for a state that is stored at one position of each chunk."""
+    """For a state that is stored at one position of each chunk, the values at all positions of the chunks that threads
+    compute, (workers · chunk positions · chunk rows, width)."""
 
 
 def chunk_sizes(width: int, itemsize: int) -> tuple[int, int]:
@@ -130,11 +134,11 @@ Arrays = dict[Array, Storage]
 Finals = Sequence[tuple[Array, Tensor]]
 """The array of each state, and the tensor (B, width) to which its final values are written."""
 Between = Callable[[int], None]
-"""A function of the position, called after each position of a forward pass and before each of a backward pass."""
+"""A function of the position, called after each position of a forward pass, and before each in a backward pass."""
 
 
 def address(name: object, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int], *, strided: bool = False) -> int:
-    """Return the address of a tensor of these sizes, which has to be contiguous unless it may be `strided`."""
+    """Return the address of a tensor of these sizes, which has to be contiguous unless `strided` allows any strides."""
     _check(name, tensor, dtype, sizes, tuple(tensor.shape) == tuple(sizes))
     if not strided and not tensor.is_contiguous():
         raise ValueError(f"{name} should be contiguous, found strides {tensor.stride()}")
@@ -162,7 +166,7 @@ class Packing:
     """The packing of `batch` rows of at most `positions` positions, without padding, into N rows of features.
 
     Rows are sorted, the longest first. The packing has the first positions of all rows, then the second positions of
-    the rows that have two, and so on. So padding costs nothing, and rows that have not ended come first.
+    all rows with two or more, and so on. So padding takes no time, and rows that have not ended come first.
     """
 
     def __init__(self, batch: int, positions: int, mask: Tensor | None) -> None:
@@ -207,7 +211,7 @@ class Packing:
         return leaf if self.order is None else leaf[self.order]
 
     def unsorted(self, leaf: Tensor) -> Tensor:
-        """Return (B, d), sorted like the packing, in the order of the batch."""
+        """Return (B, d) in the order of the batch, given (B, d) in the order of the packing."""
         return leaf if self.order is None else leaf[self.order.argsort()]
 
     @cached_property

@@ -1,8 +1,8 @@
 """The trace of a layer's `step` as a graph, and snapshots that detect later changes of the layer.
 
-`step` runs once on rows of zeros, and every operation of torch is recorded. Operations on parameters alone (a
-transpose, a slice or a mask of a weight) stay in torch and run once for a sequence. All other operations become nodes
-(`aten.py`). Random numbers, integer states, and operations across rows, among others, raise `Untraceable`.
+`step` runs once on rows of zeros, and every torch operation is recorded. Operations on parameters alone (a transpose, a
+slice or a mask of a weight) are run by torch once for each sequence. All other operations become nodes (`aten.py`).
+Random numbers, integer states, and operations across rows, among others, raise `Untraceable`.
 
 Tensors are read by name at each call. Everything else (modules, modes, numbers in attributes) is read only while
 tracing, so a trace is used only as long as its `Snapshot` matches the layer.
@@ -39,7 +39,7 @@ class TensorKey:
 
 @dataclass(frozen=True)
 class Call:
-    """A recorded operation; `items` are the items of its arguments, with keys in place of tensors."""
+    """A recorded operation. `items` are its flattened arguments, with keys in place of tensors."""
 
     function: Any
     items: list[Any]
@@ -62,14 +62,14 @@ class Matrix:
     start: int
     stop: int
 
-    def of(self, matrix: Tensor) -> Tensor:
-        """Return the rows; for all rows `matrix` itself, since the backward pass of a slice copies the gradient."""
+    def select(self, matrix: Tensor) -> Tensor:
+        """Return these rows of `matrix`, without a slice for all rows, since the backward pass of a slice copies."""
         return matrix if self.stop - self.start == len(matrix) else matrix[self.start : self.stop]
 
 
 @dataclass
 class TracedStep:
-    """A recorded step: the operations on parameters alone, and the graph of all others."""
+    """A recorded step: the operations on parameters alone, and the graph of all other operations."""
 
     graph: Graph
     parameters: dict[str, int]
@@ -91,7 +91,7 @@ class TracedStep:
     shapes: list[torch.Size]
     """The shapes of the states in the recording, (rows, ...)."""
     zeros: State = None
-    """The initial state of one row, if it is a named tuple of zeros (1, width), whatever the parameters are."""
+    """The initial state of one row, if it is a NamedTuple of zeros (1, width) for all values of the parameters."""
 
     @property
     def state_widths(self) -> list[int]:
@@ -107,7 +107,7 @@ class TracedStep:
     def weights(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """Return the vectors and matrices of the step, computed from the layer's parameters."""
         values = self.values(parameters)
-        matrices = [matrix.of(values[matrix.key]) for matrix in self.matrices]
+        matrices = [matrix.select(values[matrix.key]) for matrix in self.matrices]
         return [*(values[key].reshape(1, -1).contiguous() for key in self.vectors), *matrices]
 
     def step(self, values: dict[int, Any], x_t: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
@@ -130,7 +130,7 @@ class TracedStep:
 
 
 def trace(layer: Any) -> TracedStep:
-    """Return the trace of `layer.step`, equal in all modes of torch, without a change of torch's random generators."""
+    """Return the trace of `layer.step`, which is the same in all modes of torch. Random generators do not change."""
     devices = {tensor.device for _, tensor in tensors_of(layer) if tensor.device.type == "cuda"}
     with (
         torch.inference_mode(False),  # inference mode would skip the dispatch that is recorded
@@ -152,7 +152,7 @@ def _trace(layer: Any) -> TracedStep:
         state = layer.init_state(rows)
     before = list(leaves(state))
     if not before or any(not leaf.is_floating_point() or leaf.dim() < 2 for leaf in before):
-        raise Untraceable("a state that is not of (rows, features) real numbers")
+        raise Untraceable("a state that is not floating-point numbers (rows, features)")
     before = [leaf.detach().clone() for leaf in before]  # distinct, even if two leaves are one tensor
     x_t = reference.new_zeros(rows, layer.d_in)
     copies = iter(before)
@@ -167,12 +167,10 @@ def _trace(layer: Any) -> TracedStep:
     if not any(tensor.is_inference() for tensor in named.values()):  # autograd cannot save inference tensors
         with torch.autocast(device, enabled=False), _Recorder():
             _expect_default_gradients(layer, x_t, state)
-    made = [results[0] for function, *_, results in start.calls if function.overloadpacket.__name__ == "new_zeros"]
-    are_zeros = len(made) == len(start.calls) and all(
-        any(x is leaf for x in made) and leaf.dim() == 2 for leaf in state
-    )
+    zeros = [results[0] for function, *_, results in start.calls if function.overloadpacket.__name__ == "new_zeros"]
+    are_zeros = all(any(x is leaf for x in zeros) and leaf.dim() == 2 for leaf in state)
     traced = lowering.finish(y, after, state)
-    if are_zeros and hasattr(state, "_fields"):
+    if are_zeros and len(zeros) == len(start.calls) and hasattr(state, "_fields"):
         traced.zeros = map_state(lambda leaf: leaf[:1].clone(), state)
     return traced
 
@@ -185,7 +183,7 @@ class _NoHooks(TorchFunctionMode):
 
 
 def _expect_default_gradients(layer: Any, x_t: Tensor, state: State) -> None:
-    """Raise `Untraceable` if the step changes gradients, since the recording below autograd misses such changes."""
+    """Raise Untraceable for hooks on gradients and custom derivatives, which the recording below autograd misses."""
     with torch.enable_grad(), _NoHooks():
         before = map_state(lambda leaf: leaf.clone().requires_grad_(), state)
         y, after = layer.step(x_t.clone().requires_grad_(), before)
@@ -200,7 +198,7 @@ def _expect_default_gradients(layer: Any, x_t: Tensor, state: State) -> None:
 
 
 class _Recording:
-    """A class with `__torch_dispatch__`. If the mode itself defined it, torch would wrap it and import its compiler."""
+    """A base class with `__torch_dispatch__`. Torch would wrap the mode's own method, and import `torch.compile`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,7 +216,7 @@ class _Recorder(_Recording, TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Lowering(Nodes):
-    """A translation of recorded calls, in order. Each tensor is `fixed` (computed from parameters) or has a node."""
+    """The translation of recorded calls, in order. A tensor is `fixed` (computed from parameters) or has a node."""
 
     def __init__(self, rows: int, named: dict[str, Tensor], x_t: Tensor, before: list[Tensor]) -> None:
         self.rows, self.graph = rows, Graph()
@@ -334,7 +332,7 @@ def _index_of(items: list[Any], item: Any) -> int:
 
 
 def _substitute(value: Any, values: dict[int, Any], rows: int, rows_now: int) -> Any:
-    """Return the tensor of a key, `rows_now` for the traced number of rows, and any other value unchanged."""
+    """Return the tensor of a key, `rows_now` in place of the traced number of rows, or another value unchanged."""
     if isinstance(value, TensorKey):
         return values[value.key]
     return rows_now if rows and type(value) is int and value == rows else value
@@ -431,7 +429,7 @@ class _Identity:
 
 
 def _make_token(value: Any) -> Any:
-    """Return a value that stays equal as long as an attribute is unchanged."""
+    """Return an object that equals later tokens of an attribute as long as the attribute is unchanged."""
     if isinstance(value, (list, tuple)):
         return type(value), [_make_token(item) for item in value]
     if isinstance(value, dict):
@@ -445,7 +443,7 @@ def _make_token(value: Any) -> Any:
 
 
 def tensors_of(layer: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the names and tensors of parameters, buffers and other attributes; a tied tensor under every name."""
+    """Yield the names and tensors of parameters, buffers and other attributes; a tied tensor with each of its names."""
     yield from layer.named_parameters(remove_duplicate=False)
     yield from layer.named_buffers(remove_duplicate=False)
     for prefix, module in layer.named_modules():

@@ -19,15 +19,15 @@ from ensue.models.adaptation import Adaptation
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import copy_with_parameters, device_of
 
-PADDING, NOT_YET = -1, -2
-"""Values in place of an id: no token, and a token that has not been read yet."""
+PADDING, UNREAD = -1, -2
+"""Values in place of an id: no token, and a token that the model has not read yet."""
 MAX_BLOCK_PRODUCTS = 1 << 22
-"""The maximum number of dot products or probabilities that are in memory at a time."""
+"""The maximum number of dot products or probabilities in memory at a time."""
 Quantity = Literal["h", "nats", "scores"]
 
 
 class Cache(NamedTuple):
-    """The last inputs h of the head, and the id after each of them: `PADDING` at first, `NOT_YET` at the end."""
+    """The last inputs h of the head, and the id of the token after each (`PADDING`: unused, `UNREAD`: the last h)."""
 
     h: Float[Tensor, "B S d"]
     ids: Int[Tensor, "B S"]
@@ -60,7 +60,7 @@ class AdaptedWeights(NamedTuple):
 
 
 class AdaptiveState(NamedTuple):
-    """The state of the layers, with the cache and the adapted weights, which are None if they are off."""
+    """The state of the layers, the cache (None: off), and the adapted weights (None: no dynamic evaluation)."""
 
     inner: types.State
     cache: Cache | None
@@ -79,7 +79,8 @@ class AdaptiveModel(nn.Module):
         W ← W - η ∂/∂W (1/L Σ_t -log P_model(w_t)) + μ (W_trained - W)
 
     `read`, `nats` and `forward` update the weights; `step` does not, since it reads tokens that the model has
-    generated. `model` is in evaluation mode and not changed. Raises EnsueError for a model with a limited context.
+    generated. `model` has to be in evaluation mode, and is not changed. Raises EnsueError for a model with a limited
+    context.
     """
 
     adapts = True
@@ -89,8 +90,8 @@ class AdaptiveModel(nn.Module):
         super().__init__()
         if model.context is not None:
             raise EnsueError(
-                "a neural cache and dynamic evaluation are for models that carry a state; this one reads "
-                f"{model.context} tokens at a time"
+                "a neural cache and dynamic evaluation need a recurrent language model; this model has a context of "
+                f"{model.context} tokens"
             )
         self.model, self.adaptation, self.vocabulary_size = model, adaptation, model.vocabulary_size
         trained = list(model.parameters()) if adaptation.dynamic else []
@@ -148,8 +149,8 @@ class AdaptiveModel(nn.Module):
         return scores, AdaptiveState(inner, cache, adapted)
 
     @torch.no_grad()
-    def settled(self, state: types.State, next_ids: Int[Tensor, " B"]) -> types.State:
-        """Return the state with an update from the incomplete segment; `next_ids` are the next tokens."""
+    def finish_segments(self, state: types.State, next_ids: Int[Tensor, " B"]) -> types.State:
+        """Return the state after an update by the incomplete segment of each row, followed by the token `next_ids`."""
         state = self.init_state(len(next_ids)) if state is None else state
         rows = zip(_split_rows(state, len(next_ids)), next_ids, strict=True)
         return types.concatenate_rows([self._adapt_to_segment(*row) for row in rows])
@@ -169,8 +170,8 @@ class AdaptiveModel(nn.Module):
     ) -> tuple[Tensor, types.State]:
         state = self.init_state(len(ids)) if state is None else state
         lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
-        of_rows = zip(ids[:, None], targets[:, None], _split_rows(state, len(ids)), lengths, strict=True)
-        results = [self._read_row(quantity, ids[:, :n], targets[:, :n], before) for ids, targets, before, n in of_rows]
+        rows = zip(ids[:, None], targets[:, None], _split_rows(state, len(ids)), lengths, strict=True)
+        results = [self._read_row(quantity, ids[:, :n], targets[:, :n], before) for ids, targets, before, n in rows]
         states = [after for _, after in results]
         padded = [
             F.pad(values, (0, 0) * (values.dim() - 2) + (0, ids.shape[1] - values.shape[1])) for values, _ in results
@@ -210,16 +211,16 @@ class AdaptiveModel(nn.Module):
         return AdaptedWeights(types.Shared(weights, torch.zeros_like(ids[:1])), segment_start, ids[None])
 
     def _model_with_weights(self, adapted: AdaptedWeights | None, number: int) -> LanguageModel:
-        """Return the model with weight vector number `number`. The latest model is cached for the next step."""
+        """Return the model with weight vector number `number`. The last such model is cached."""
         if adapted is None:
             return self.model
         weights, latest = adapted.weights.content, self._latest
         if latest[0] is not weights or latest[1] != number:
-            latest = self._latest = weights, number, self.model_of(weights[number])
+            latest = self._latest = weights, number, self.build_model(weights[number])
         return latest[2]
 
-    def model_of(self, weights: Float[Tensor, " P"]) -> LanguageModel:
-        """Return a copy of the model whose parameters are views of this vector."""
+    def build_model(self, weights: Float[Tensor, " P"]) -> LanguageModel:
+        """Return a copy of the model, whose parameters are views of the vector `weights`."""
         parameters = dict(self.model.named_parameters())
         vectors = torch.split(weights, [parameter.numel() for parameter in parameters.values()])
         views = (vector.view_as(parameter) for vector, parameter in zip(vectors, parameters.values(), strict=True))
@@ -228,10 +229,10 @@ class AdaptiveModel(nn.Module):
     def _mix_with_cache(
         self, quantity: Quantity, cache: Cache, ids: Tensor, targets: Tensor, h: Tensor, values: Tensor
     ) -> tuple[Cache, Tensor]:
-        """Return the cache after vectors h (B, T, d), and the values of the mixture with the cache."""
+        """Return the cache extended by the vectors h (B, T, d), and the `quantity` of the mixture with the cache."""
         before, capacity, weight = cache.num_positions, self.adaptation.cache, self.adaptation.cache_weight
-        next_id = torch.where(cache.ids[:, -1:] == NOT_YET, ids[:, :1], PADDING) if before else ids[:, :0]
-        following = torch.cat((cache.ids[:, :-1], next_id, ids[:, 1:], torch.full_like(ids[:, :1], NOT_YET)), 1)
+        next_id = torch.where(cache.ids[:, -1:] == UNREAD, ids[:, :1], PADDING) if before else ids[:, :0]
+        following = torch.cat((cache.ids[:, :-1], next_id, ids[:, 1:], torch.full_like(ids[:, :1], UNREAD)), 1)
         vectors = torch.cat((cache.h, h), 1)
         after = Cache(*(tensor[:, -capacity:].clone() for tensor in (vectors, following)))
         if quantity == "h" or not ids.shape[1]:
@@ -271,23 +272,23 @@ def _remove_padding(ids: Tensor) -> Tensor:
 
 
 def _split_rows(state: AdaptiveState, rows: int) -> Iterator[AdaptiveState]:
-    """Yield the state of each row, which does not keep the tensors of other rows in memory."""
+    """Yield the state of each row as a copy, so that it does not keep the tensors of all rows in memory."""
     for row in torch.arange(rows):
         yield state if rows == 1 else types.narrow(types.compact(types.select_rows(state, row[None])))
 
 
 class _AdaptedCopy:
-    """A copy of a model for training. Its tensors are not inference tensors, even inside inference mode."""
+    """A copy of a model for training. The tensors of the copy are not inference tensors, even inside inference mode."""
 
     def __init__(self, owner: AdaptiveModel, adapted: AdaptedWeights) -> None:
         self.adaptation, self.trained = owner.adaptation, owner.trained
         with torch.inference_mode(False):
             self.weights = adapted.weights.content[0].clone()
-            self.model = owner.model_of(self.weights).requires_grad_()
+            self.model = owner.build_model(self.weights).requires_grad_()
         self.parameters = list(self.model.parameters())
 
     def read(self, segment: Tensor, following: Tensor, state: types.State) -> tuple[Tensor, Tensor, types.State]:
-        """Return h (1, n, d) and the nats (1, n) of the `following` ids, for a segment of n ids, and the state."""
+        """Return h (1, n, d), the nats (1, n) of the `following` ids, and the state, after a segment of n ids."""
         with torch.inference_mode(False), torch.enable_grad():
             h, after = self.model.read(segment[None].clone(), types.map_state(Tensor.clone, state))
             return h, self.model.head.nats(h, following[None].clone()), types.detach(after)

@@ -67,9 +67,9 @@ def build_masked_language_model(
     encoder: TransformerEncoder, *, vocabulary_size: int, num_segments: int = 0, masked: bool = True,
     pooler: bool = False, next_sentence: bool = False,
 ) -> MaskedLanguageModel:  # fmt: skip
-    """Build a masked language model with tied weights; without `masked` it has no head."""
+    """Build a masked language model with tied weights, or without `masked` a model without a head."""
     d = encoder.d_input or encoder.d_model
-    std = d**-0.5  # as the positions have, which are added before a normalization
+    std = d**-0.5  # the standard deviation of the learned positions, which are added to token vectors
     features = TokenEmbedding(vocabulary_size, d, std=std)
     segments = TokenEmbedding(num_segments, d, std=std) if num_segments else None
     layers = build_transformer(encoder, d_in=d, is_causal=False)
@@ -100,9 +100,9 @@ def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Tagg
     """
     if not isinstance(labels, Labels):
         softmax = specification.model_copy(update={"kind": "softmax"})
-        table_of = {"label": specification, "class": specification}
+        tables_by_kind = {"label": specification, "class": specification}
         return TagHeads(
-            [build_tag_head(table_of.get(column.kind, softmax), d_in, column.labels) for column in labels.learned]
+            [build_tag_head(tables_by_kind.get(column.kind, softmax), d_in, column.labels) for column in labels.learned]
         )
     tables = labels.legal_transitions() if specification.legal else None
     legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
@@ -125,7 +125,7 @@ def build_poolings(head: PoolingHeadSpecification, d_in: int, *, has_halves: boo
 
 
 def build_lexicon(features: FeatureSpecification, counts: Mapping[str, int], **options: Any) -> Lexicon:
-    """Build the lexicon of the features from the counts of word forms, with other arguments of `Lexicon.train`."""
+    """Build the lexicon of the features from the counts of word forms. `options` are arguments of `Lexicon.train`."""
     return Lexicon.train(
         counts, min_count=features.min_count, max_size=features.max_size, lowercase=features.lowercase,
         fold_digits=features.fold_digits, characters=features.characters != "none", longest_affix=features.affixes,
@@ -146,7 +146,7 @@ def build_tagger(
     if head.solver == "lbfgs":
         return Tagger(
             WindowScores(features, lexicon, len(labels)), WindowSum(len(labels)),
-            build_tag_head(head, len(labels), labels).without_projection(),
+            build_tag_head(head, len(labels), labels).fix_projection(),
         )  # fmt: skip
     words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
     layers = _build_word_encoder(encoder, words, directions) if tuned is None else _check_tuned(tuned, words)
@@ -162,14 +162,15 @@ def build_classifier(
     segment: int = 0, pretrained: Tensor | None = None, contextual: Sequence[LayersShape] = (),
     tuned: SubwordEncoder | None = None, ngrams: int | None = None,
 ) -> Classifier:  # fmt: skip
-    """Build a classifier from the arguments of `build_tagger`. Raises ValueError if the tables contradict each other.
+    """Build a classifier. Raises ValueError if the tables contradict each other.
 
-    `ngrams` is the number of n-grams with weights; None: all rows of the hash table.
+    `pretrained`, `contextual` and `tuned` are as for `build_tagger`. `ngrams` is the number of n-grams with weights;
+    None: all rows of the hash table.
     """
     words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
     layers: SequenceLayer | SubwordEncoder
     if tuned is None:
-        layers = _build_word_encoder(encoder, words, directions, checked=bool(head.pooling))
+        layers = _build_word_encoder(encoder, words, directions, needs_features=bool(head.pooling))
         last = list(layers)[-1] if isinstance(layers, Stack) else layers
         if "last" in head.pooling and isinstance(last, Alongside):  # its state does not have the concatenated features
             raise ValueError(
@@ -201,17 +202,18 @@ def _check_tuned(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = Fal
 
 
 def _build_word_encoder(
-    encoder: EncoderSpecification | OriginEncoder, words: WordFeatures, directions: Directions, *, checked: bool = True
-) -> SequenceLayer:
+    encoder: EncoderSpecification | OriginEncoder, words: WordFeatures, directions: Directions, *,
+    needs_features: bool = True,
+) -> SequenceLayer:  # fmt: skip
     """Build the layers over features of words. The last `words.d_late` features enter after the first layer."""
     assert not isinstance(encoder, OriginEncoder)
-    if checked and words.d_out == words.d_late:
-        raise ValueError("features: all are switched off; set features.d_words or another one")
+    if needs_features and words.d_out == words.d_late:
+        raise ValueError("all features are switched off; set features.d_words or another feature")
     if not words.d_late:
         return build_encoder(encoder, d_in=words.d_out, directions=directions)
     if not isinstance(encoder, RecurrentEncoder) or encoder.is_stack:
         raise ValueError(
-            f'features.contextual_at = "first-layer" needs recurrent layers one after another, not {encoder.kind}'
+            f'features.contextual_at = "first-layer" needs separate recurrent layers, found encoder.kind {encoder.kind}'
         )
     lowest = encoder.model_copy(update={"num_layers": 1})
     first = build_encoder(lowest, d_in=words.d_out - words.d_late, directions=directions)
@@ -227,10 +229,10 @@ def build_encoder_decoder(
     head: TextHead, *, directions: Directions, source_size: int, target_size: int, is_joint: bool,
     unknown_id: int = 0, contextual: ContextualVectors | None = None,
 ) -> TextModel:  # fmt: skip
-    """Build an encoder–decoder, or without `encoder` a decoder that reads the source.
+    """Build an encoder–decoder, or without `encoder` a decoder that reads the source, too.
 
-    With `is_joint`, both sides share a vocabulary. `unknown_id` is read in place of copied words. Raises ValueError if
-    the tables contradict each other.
+    With `is_joint`, both sides share a vocabulary. The layers read `unknown_id` in place of out-of-vocabulary words.
+    Raises ValueError if the tables contradict each other.
     """
     if tokens.tied == "all" and not is_joint:
         raise ValueError('tokens.tied = "all" needs one vocabulary; remove the table [target_tokenizer]')
@@ -245,7 +247,7 @@ def build_encoder_decoder(
     if head.copying and not is_joint:
         raise ValueError("head.copying needs one vocabulary for both sides; remove the table [target_tokenizer]")
     if head.copying and head.label_smoothing:
-        raise ValueError("head.label_smoothing is not for a head that copies")
+        raise ValueError("head.label_smoothing cannot be combined with head.copying")
     d_source = source.d_out + (0 if contextual is None else contextual.d_out)
     reader = build_encoder(encoder, d_in=d_source, directions=directions)
     has_halves = outputs_halves(encoder, directions)
@@ -261,13 +263,13 @@ def build_encoder_decoder(
 
 
 def target_embedding(tokens: PairTokens, size: int) -> TokenEmbedding:
-    """Build the target embedding, scaled by √d if the softmax shares it (Vaswani et al. 2017)."""
+    """Build the target embedding, scaled by √d if the softmax shares its weights (Vaswani et al. 2017)."""
     scale = tokens.d_embedding**0.5 if tokens.tied != "none" else 1.0
     return TokenEmbedding(size, tokens.d_embedding, dropout=tokens.dropout_words, scale=scale)
 
 
 def target_softmax(tokens: PairTokens, target: TokenEmbedding, *, d_in: int) -> SoftmaxHead:
-    """Build the softmax over target tokens, which shares the embedding if the weights are tied."""
+    """Build the softmax over target tokens, which shares the weights of the embedding if they are tied."""
     return SoftmaxHead(d_in, target.vocabulary_size) if tokens.tied == "none" else TiedSoftmaxHead(d_in, target)
 
 
@@ -280,7 +282,7 @@ def _build_decoder_only(
         raise ValueError("head.copying needs an encoder; add the table [encoder]")
     if isinstance(decoder, TransformerEncoder) and decoder.positions == "learned":
         raise ValueError(
-            'without an encoder, decoder.positions must be "rotary" or "sinusoidal", without a last position'
+            'without an encoder, decoder.positions must be "rotary" or "sinusoidal", which do not limit the length'
         )
     layers = build_encoder(decoder, d_in=target.d_out)
     softmax = target_softmax(tokens, target, d_in=layers.d_out)

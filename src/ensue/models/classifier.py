@@ -19,14 +19,14 @@ from ensue.types import Loss, State, detach
 
 
 class Pooled(NamedTuple):
-    """Pooled texts: their features (B, p), and the keys of their words (B, T) or (B, T, 1 + G), 0 for padding."""
+    """Pooled texts: features (B, p) of texts, and keys (B, T) or (B, T, 1 + G) of their words, 0 for padding."""
 
     vector: Float[Tensor, "B p"]
     keys: Int[Tensor, "B T ..."]
 
 
 def real_keys(keys: Int[Tensor, "B T ..."], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T ..."]:
-    """Return the keys of words, 0 where `mask` is False, without hash columns that are all 0 (except in exports)."""
+    """Return the keys of words, 0 where `mask` is False. Hash columns of zeros are removed, except in exports."""
     if mask is not None:
         keys = keys.masked_fill(~mask.view(*mask.shape, *[1] * (keys.dim() - 2)), 0)
     has_hashes = keys.dim() == 3 and not keys.is_meta
@@ -43,11 +43,11 @@ class ClassifierOptions:
     dropout: float = 0.0
     label_smoothing: float = 0.0
     pair: bool = False
-    """Whether two texts are compared."""
+    """Whether the inputs are pairs of texts."""
     multiple: bool = False
     """Whether the task is multi-label: labels are independent of each other."""
     segment: int = 0
-    """The number of words of a segment of a long text; 0: texts are not segmented."""
+    """The number of words in a segment of a long text; 0: texts are not segmented."""
     language_loss: float = 0.0
     """The weight of the auxiliary language-model loss of a `SubwordEncoder`."""
 
@@ -61,8 +61,9 @@ class Classifier(nn.Module):
     2017). With `segment`, a text is read in segments of this many words. The state is carried between segments without
     gradients; the pooling is over all segments. With `multiple`, the task is multi-label.
 
-    If `layers` is a `SubwordEncoder`, the layers of another model, it reads the subwords of the words, and a pair as
-    one text. Features are concatenated to its output, and its language-model loss has the weight `language_loss`.
+    `layers` may be a `SubwordEncoder`, with the layers of another model. A `SubwordEncoder` reads the subwords of the
+    words, and a pair as one text. Features are concatenated to its output. `language_loss` is the weight of its
+    language-model loss.
     """
 
     layers: SequenceLayer | SubwordEncoder
@@ -83,7 +84,7 @@ class Classifier(nn.Module):
             raise ValueError("a PairBag is for pairs, an NgramBag for single texts")
         if segment and not layers.is_causal:
             raise ValueError("only layers that read in one direction carry a state; set directions.bidirectional=false")
-        if isinstance(layers, SubwordEncoder):  # the order of the optimizer's moments in checkpoints
+        if isinstance(layers, SubwordEncoder):  # checkpoints store the optimizer's moments in this order
             if segment:
                 raise ValueError("data.segment_tokens excludes encoder.from, which reads long texts in windows")
             self.layers, self.features = layers, features
@@ -115,7 +116,7 @@ class Classifier(nn.Module):
         assert isinstance(last, NgramBag | nn.Linear)
         last.bias.data.copy_(torch.logit(shares) if self.multiple else shares.log())
 
-    def pooled(
+    def pool(
         self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T ..."], mask: Bool[Tensor, "B T"] | None,
         subwords: Subwords | None = None, encoded: Tensor | None = None,
     ) -> Pooled:  # fmt: skip
@@ -124,23 +125,23 @@ class Classifier(nn.Module):
         if self.pooling is None:
             return Pooled(x.new_zeros(len(x), 0).float(), keys)
         if isinstance(self.layers, SubwordEncoder):
-            if subwords is None:  # the second text of a pair, which is encoded with the first
+            if subwords is None:  # the second text of a pair is encoded with the first
                 return Pooled(x.new_zeros(len(x), 0).float(), keys)
             h = self.layers.sum_subwords(self.layers.read(subwords) if encoded is None else encoded, subwords)
             x, first = mask_padding(x, mask), subwords.first_word_slot
-            return Pooled(self.pooled_slots(h, x, subwords.slot_mask, first=first), keys)
-        return Pooled(self._pool(self.pooling, self.layers, x, mask).float(), keys)
+            return Pooled(self.pool_slots(h, x, subwords.slot_mask, first=first), keys)
+        return Pooled(self._pool_sequence(self.pooling, self.layers, x, mask).float(), keys)
 
-    def pooled_slots(self, h: Tensor, x: Tensor, real: Tensor | None, *, first: int) -> Float[Tensor, "B p"]:
-        """Return the pooled slots of texts (B, S, d), with the features x of words appended from slot `first` on.
+    def pool_slots(self, h: Tensor, x: Tensor, real: Tensor | None, *, first: int) -> Float[Tensor, "B p"]:
+        """Append the features x of words to the vectors h of slots (B, S, d), from slot `first` on, and pool them.
 
-        Slots without a word, such as the slot of a special token, have zeros as features.
+        The features of a slot without a word, such as the slot of a special token, are 0.
         """
         assert self.pooling is not None
         vector: Tensor = self.pooling(append_features(h, x, first=first), real)
         return vector.float()
 
-    def _pool(self, pooling: Pooling, layers: SequenceLayer, x: Tensor, mask: Tensor | None) -> Tensor:
+    def _pool_sequence(self, pooling: Pooling, layers: SequenceLayer, x: Tensor, mask: Tensor | None) -> Tensor:
         if not self.segment:
             return pooling(layers(x, mask=mask)[0], mask)
         state: State = None
@@ -154,14 +155,14 @@ class Classifier(nn.Module):
         return pooling.result(pool)
 
     def head_inputs(self, texts: Sequence[Pooled]) -> Float[Tensor, "B p"]:
-        """Return the vectors of pooled texts, or for pairs [u; v; |u − v|; u ⊙ v]."""
+        """Return the input of the head: the vectors of pooled texts, or for pairs [u; v; |u − v|; u ⊙ v]."""
         u = next((text.vector for text in texts if text.vector.shape[1]), texts[0].vector)
         if not self.pair or self.is_joint:
             return u
         v = texts[1].vector
         return torch.cat((u, v, (u - v).abs(), u * v), dim=-1)
 
-    def logits_of(self, texts: Sequence[Pooled]) -> Float[Tensor, "B K"]:
+    def compute_logits(self, texts: Sequence[Pooled]) -> Float[Tensor, "B K"]:
         """Return the logits of the labels for pooled texts, or for pairs of pooled texts."""
         terms = [] if self.bag is None else [self.bag(*(text.keys for text in texts))]
         if self.head is not None:
@@ -170,13 +171,13 @@ class Classifier(nn.Module):
 
     def forward(self, texts: Sequence[Positions]) -> Float[Tensor, "B K"]:
         """Return the logits of the labels for texts, or for pairs of texts."""
-        return self.logits_of([self.read(words) for words in texts])
+        return self.compute_logits([self.read(words) for words in texts])
 
     def read(self, words: Positions, encoded: Tensor | None = None) -> Pooled:
-        """Return a batch of pooled texts. `encoded` is as for `pooled`."""
+        """Return a batch of pooled texts. `encoded` is as for `pool`."""
         keys = words.keys
         x = keys.new_zeros(*words.shape, 0, dtype=torch.float32) if self.pooling is None else self.features(words)
-        return self.pooled(x, keys, words.mask, words.subwords, encoded)
+        return self.pool(x, keys, words.mask, words.subwords, encoded)
 
     def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
         """Return the probability of each label."""
@@ -193,7 +194,7 @@ class Classifier(nn.Module):
         first, *others = texts
         assert first.subwords is not None
         encoded = self.layers.read(first.subwords)
-        logits = self.logits_of([self.read(first, encoded), *map(self.read, others)])
+        logits = self.compute_logits([self.read(first, encoded), *map(self.read, others)])
         language_loss = self.language_loss * self.layers.language_nats(encoded, first.subwords)
         return Loss(self._compute_loss(logits, targets, weights) + language_loss, len(targets))
 

@@ -1,4 +1,4 @@
-"""Encoder–decoders and other models of the probability of a text, given another text."""
+"""Encoder–decoders, and other models of the probability of a text given another text."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -140,7 +140,7 @@ class DecoderOnly(TextModel):
     """A text model without an encoder, `P(y_1 .. y_n | x) = Π_t softmax(head(layers(x δ y_<t)))[y_t]`.
 
     Source and target are one text, with the begin symbol δ between them (Radford et al. 2018). They share vocabulary
-    and embedding. The loss is over target tokens only. The state before the first of them is that after the source.
+    and embedding. The loss is over target tokens only. `begin` returns the state after the source.
     """
 
     @property

@@ -86,7 +86,7 @@ def _build_directions(directions: tables.Directions, layer: Callable[[], Sequenc
 def build_transformer(
     specification: tables.TransformerEncoder, *, d_in: int, is_causal: bool = True, d_memory: int | None = None
 ) -> SequenceLayer:
-    """Build a Transformer (with `d_memory` a decoder), after a projection if `d_in` differs from its size.
+    """Build a Transformer (with `d_memory` a decoder), after a projection if `d_in` is not the size of its input.
 
     Raises MemoryError like `build_encoder`.
     """
@@ -133,11 +133,12 @@ def build_decoder(
             f"decoder.d_model {decoder.d_model} is not divisible by attention.num_heads {attention.num_heads}"
         )
     cells = build_encoder(decoder, d_in=d_in + d_context, directions=tables.ONE_WAY)
-    started = FromContext(cells, d_memory, bidirectional=has_halves)
+    initialized = FromContext(cells, d_memory, bidirectional=has_halves)
     if attention.kind == "none":
-        return WithContext(started, d_memory, bidirectional=has_halves)
+        return WithContext(initialized, d_memory, bidirectional=has_halves)
     attentional = AttentionalLayer(build_attention(attention, cells.d_out, d_memory))
-    layers: list[SequenceLayer] = [InputFeeding(started, attentional)] if attention.feeding else [started, attentional]
+    feeding = attention.feeding
+    layers: list[SequenceLayer] = [InputFeeding(initialized, attentional)] if feeding else [initialized, attentional]
     if attention.dropout:
         layers.append(Dropout(attention.dropout, d_in=attentional.d_out))
     return Stack(layers)

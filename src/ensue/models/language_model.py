@@ -84,9 +84,9 @@ MAX_CHUNK_TOKENS = 4096
 
 
 def read_prefixes(model: LanguageModel, rows: Sequence[NDArray[np.int64]], state: State = None) -> State:
-    """Return the state after the last token of each row; an empty row keeps its state.
+    """Return the state after the last token of each row; for an empty row, the state before.
 
-    Memory does not grow with the length of the rows, except for attention.
+    Memory does not grow with the length of the rows, except for the keys and values of attention.
     """
     device = device_of(model)
     columns = max(1, MAX_CHUNK_TOKENS // len(rows))

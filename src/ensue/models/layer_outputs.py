@@ -1,6 +1,6 @@
 """The output of each layer of a stack, and contextual features from these outputs.
 
-Dropout, positions, normalizations and projections count as a part of the layer before them.
+Dropout, positions, normalizations and projections are not counted as layers: they change the output before them.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ensue.nn import LearnedPositions, Pointwise, ScalarMix, SequenceLayer, Sinu
 from ensue.nn.dropout import VariationalDropout
 from ensue.types import Mask, State
 
-BELONG_TO_PREVIOUS = (Pointwise, LearnedPositions, SinusoidalPositions, VariationalDropout)
+UNCOUNTED_LAYERS = (Pointwise, LearnedPositions, SinusoidalPositions, VariationalDropout)
 
 
 def layer_outputs(layers: SequenceLayer, x: Float[Tensor, "B T d"], mask: Mask = None) -> list[Float[Tensor, "B T _"]]:
@@ -29,7 +29,7 @@ def read_layers(
     """Return the input of the first layer and the output of each layer, and the final state."""
     if not isinstance(layers, Stack):
         y, state = layers(x, state, mask=mask)
-        return [y] if isinstance(layers, BELONG_TO_PREVIOUS) else [x, y], state
+        return [y] if isinstance(layers, UNCOUNTED_LAYERS) else [x, y], state
     outputs, states = [x], []
     for layer, before in zip(layers, state or [None] * len(layers), strict=True):
         outputs[-1:], after = read_layers(layer, outputs[-1], before, mask=mask)
@@ -37,7 +37,7 @@ def read_layers(
     return outputs, tuple(states)
 
 
-def widened(outputs: list[Float[Tensor, "B T _"]]) -> list[Float[Tensor, "B T d"]]:
+def pad_features(outputs: list[Float[Tensor, "B T _"]]) -> list[Float[Tensor, "B T d"]]:
     """Return the outputs, padded with zeros to the maximum number of features."""
     d = max(output.shape[-1] for output in outputs)
     return [F.pad(output, (0, d - output.shape[-1])) for output in outputs]
@@ -46,7 +46,7 @@ def widened(outputs: list[Float[Tensor, "B T _"]]) -> list[Float[Tensor, "B T d"
 def output_sizes(layers: SequenceLayer) -> list[int]:
     """Return the number of features of each of the `layer_outputs`."""
     if not isinstance(layers, Stack):
-        return [layers.d_out] if isinstance(layers, BELONG_TO_PREVIOUS) else [layers.d_in, layers.d_out]
+        return [layers.d_out] if isinstance(layers, UNCOUNTED_LAYERS) else [layers.d_in, layers.d_out]
     sizes = [layers.d_in]
     for layer in layers:
         sizes[-1:] = output_sizes(layer)
@@ -54,16 +54,16 @@ def output_sizes(layers: SequenceLayer) -> list[int]:
 
 
 class LayersShape(NamedTuple):
-    """The number of layers, and of features of each layer, of another model."""
+    """The number of layers of another model, and the number d of features of each layer."""
 
     num_layers: int
     d: int
 
 
 class ContextualVectors(nn.Module):
-    """Features (B, T, d_out) from the outputs (B, T, L, d) of L layers of each of several models.
+    """Features (B, T, d_out) from the layers of one or several other models, each (B, T, L, d).
 
-    The layers of a model are summed with trained weights, or concatenated.
+    The L layers of a model are summed with trained weights, or concatenated.
     """
 
     def __init__(self, shapes: Sequence[LayersShape], *, mix: Literal["sum", "concatenate"]) -> None:

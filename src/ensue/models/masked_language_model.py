@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ensue.data.corpus.examples import NOT_HIDDEN
 from ensue.models.layer_outputs import layer_outputs
 from ensue.nn import LearnedPositions, Pointwise, PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
-from ensue.nn.border import weight_of
+from ensue.nn.border import get_weight
 from ensue.nn.taps import is_watched
 from ensue.types import to_float64
 
@@ -94,7 +94,7 @@ class MaskedLanguageModel(nn.Module):
                 outputs.append(x)
                 continue
             if isinstance(layer, LearnedPositions):
-                x = x + torch.cat([weight_of(layer)[:length] for length in lengths])
+                x = x + torch.cat([get_weight(layer)[:length] for length in lengths])
             else:
                 x, _ = layer(x)
             outputs[-1] = x
@@ -105,7 +105,7 @@ class MaskedLanguageModel(nn.Module):
         x: Tensor = self.features(ids)
         if self.segments is None:
             return x
-        return x + (weight_of(self.segments)[0] if segments is None else self.segments(segments))
+        return x + (get_weight(self.segments)[0] if segments is None else self.segments(segments))
 
     def logits(
         self, ids: Int[Tensor, "B T"], places: Bool[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None,
@@ -119,7 +119,7 @@ class MaskedLanguageModel(nn.Module):
         return self.head(h)
 
     def masked_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> MaskedNats:
-        """Return the surprisals of the masked tokens, whose targets are not `NOT_HIDDEN`, from the features."""
+        """Return the surprisals of the masked tokens from the features. Other tokens have the target `NOT_HIDDEN`."""
         is_masked = targets != NOT_HIDDEN
         masked_ids, logits = targets[is_masked], self._head(h[is_masked])
         nats = to_float64(F.cross_entropy(logits, masked_ids, reduction="none"))
@@ -131,8 +131,8 @@ class MaskedLanguageModel(nn.Module):
         assert self.head is not None
         return self.head.total_nats(h[is_masked], targets[is_masked])
 
-    def follows(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B 2"]:
-        """Return the logits of "does not follow" and "follows" from the features of the first position."""
+    def next_sentence_logits(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B 2"]:
+        """Return the logits of "the second segment does not follow" and "follows", from the first position."""
         assert self.pooler is not None
         assert self.next_sentence is not None
         return self.next_sentence(self.pooler(h[:, 0]))

@@ -38,7 +38,7 @@ def copy_with_parameters(model: ModelT, parameters: Mapping[str, Tensor]) -> Mod
 
 
 def all_modules(model: nn.Module) -> list[nn.Module]:
-    """Return the model and all its submodules, shared submodules repeatedly. It is faster than `model.modules()`."""
+    """Return the model and all submodules, including repetitions of shared ones; faster than `model.modules()`."""
     modules = [model]
     for module in modules:  # grows during the loop
         modules += [child for child in module._modules.values() if child is not None]
@@ -46,7 +46,7 @@ def all_modules(model: nn.Module) -> list[nn.Module]:
 
 
 def unwrap_methods(cls: type[OptimizerT]) -> type[OptimizerT]:
-    """Remove torch's wrappers of an optimizer's methods. Their first call imports `torch.compile` (1 s, 55 MB)."""
+    """Remove torch's wrappers of an optimizer's methods, whose first call imports `torch.compile` (1 s, 55 MB)."""
     for name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
         setattr(cls, name, unwrap(getattr(cls, name)))
     cls.step = torch.no_grad()(unwrap(cls.step))  # type: ignore[method-assign]
@@ -69,7 +69,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def put_in_precision(model: nn.Module, precision: InferencePrecision) -> bool:
     """Let Transformer blocks, recurrent layers and (in int8) softmax heads use products of a precision, for inference.
 
-    Returns whether any exist.
+    Returns whether the model has any of these.
     """
     kinds = (Recurrent, SoftmaxHead) if precision == "int8" else Recurrent
     layers = [module for module in model.modules() if isinstance(module, kinds)]
@@ -95,7 +95,7 @@ class Bfloat16Linear(nn.Linear):
 
 
 class Int8Linear(nn.Linear):
-    """A linear map whose product is of int8 numbers, except with gradients."""
+    """A linear map that multiplies int8 numbers, except with gradients."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the output in float32."""

@@ -1,7 +1,7 @@
 """Linear classifiers of texts and pairs from sets of n-grams.
 
 Words are keys (`WordForms.keys`): positive for known words, negative hashes for unknown words, 0 for padding. With
-n-grams of characters, the hashes of a word's n-grams are behind its key.
+n-grams of characters, the key of a word is followed by the hashes of the word's n-grams.
 """
 
 import math
@@ -19,11 +19,11 @@ from ensue.models.modules import unwrap_methods
 from ensue.nn.draws import apply_dropout
 
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
-"""The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
+"""The multiplier of the hash, 2⁶³ divided by the golden ratio. Its multiples are spread evenly (Knuth, TAOCP 6.4)."""
 CHARACTER_SHARE = 1 / 2
 """The share of n-grams of characters in the squared norm of the features of a text."""
 OVERLAPS = 2
-"""The kind of overlaps in `NgramBag.kinds`. The kind 0 is n-grams of words, and 1 is n-grams of characters."""
+"""The number of overlaps in `NgramBag.kinds`; n-grams of words have 0, and n-grams of characters have 1."""
 MIN_TEXTS = 2
 """The minimum number of training texts with an n-gram; rarer n-grams have r = 0."""
 
@@ -31,15 +31,16 @@ MIN_TEXTS = 2
 class NgramBag(nn.Module):
     """A linear classifier `score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²)` over the distinct n-grams g of a text.
 
-    N-grams have up to `longest` words, all known. With `characters`, the n-grams of characters of all words are scored,
-    too, with `CHARACTER_SHARE` of the squared norm. The weight `r_g` is not trained, but computed from the training
-    texts (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin et al. 2016). In
-    training each n-gram is dropped with the probability `dropout`. `keep_weighed` removes rows with r = 0, which are
-    not trained; `num_kept_rows` is the number of remaining rows. Raises ValueError for fewer than two buckets.
+    N-grams have up to `longest` words, all of which are known. With `characters`, the n-grams of characters of all
+    words are scored, too, with `CHARACTER_SHARE` of the squared norm. The weight `r_g` is not trained, but computed
+    from the training texts (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin
+    et al. 2016). In training each n-gram is dropped with the probability `dropout`. `remove_unweighted` removes rows
+    with r = 0, which are not trained; `num_kept_rows` is the number of remaining rows. Raises ValueError for fewer than
+    two buckets.
     """
 
     tables = 1
-    """The number of tables of rows."""
+    """The number of hash tables."""
 
     overlap: nn.Parameter
     place: nn.Parameter | None
@@ -64,7 +65,7 @@ class NgramBag(nn.Module):
         self.register_parameter("place", None if place is None else nn.Parameter(place, requires_grad=False))
 
     def ngrams(self, *texts: Int[Tensor, "B _ ..."]) -> Int[Tensor, "B N"]:
-        """Return the distinct n-grams of each text as row numbers, padded with 0; ascending for single texts."""
+        """Return the distinct n-grams of each text as row numbers, padded with 0; sorted for single texts."""
         return self.compare(*texts)[0]
 
     def compare(self, *texts: Int[Tensor, "B _ ..."]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B o"] | None]:
@@ -90,18 +91,18 @@ class NgramBag(nn.Module):
         """Return the scores of all labels for texts, or for pairs of texts."""
         ids, overlaps = self.compare(*texts)
         scores = self.bias.expand(len(ids), -1)
-        if ids.shape[1]:  # embedding_bag does not take rows without columns
-            ids, r = self._normalized(ids)
+        if ids.shape[1]:  # embedding_bag needs at least one column
+            ids, r = self._normalize(ids)
             scores = scores + F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
         return scores if overlaps is None else scores + overlaps @ self.overlap
 
     @property
     def term_weights(self) -> list[nn.Parameter]:
-        """The weights of the features of a text, numbered in this order: n-grams, then overlaps."""
+        """The weights of the features of a text: of n-grams, then of overlaps."""
         return [weights for name, weights in self.named_parameters() if name in ("weight", "overlap")]
 
     def set_term_weights(self, weights: Float[Tensor, "G K"]) -> None:
-        """Set `term_weights`, from one matrix."""
+        """Set `term_weights` to the rows of a matrix."""
         for table, rows in zip(self.term_weights, torch.split(weights, [*map(len, self.term_weights)]), strict=True):
             table.copy_(rows)
 
@@ -113,16 +114,16 @@ class NgramBag(nn.Module):
         return F.pad((rows % self.table_rows >= self.buckets).long(), (0, overlaps), value=OVERLAPS)
 
     def terms(self, *texts: Int[Tensor, "B _ ..."]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
-        """Return the numbers of the features of each text, padded with 0, and their values, r / norm and overlaps."""
+        """Return the numbers of the features of each text, padded with 0, and their values: r / norm, and overlaps."""
         ids, overlaps = self.compare(*texts)
-        ids, r = self._normalized(ids)
+        ids, r = self._normalize(ids)
         if overlaps is None:
             return ids, r
         numbers = len(self.weight) + torch.arange(overlaps.shape[1]).expand_as(overlaps)
         return torch.cat((ids, numbers), dim=1), torch.cat((r, overlaps), dim=1)
 
-    def _normalized(self, ids: Int[Tensor, "B N"]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
-        """Return the rows of the weights of n-grams, and r divided by its norm."""
+    def _normalize(self, ids: Int[Tensor, "B N"]) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
+        """Return the indices of n-grams in `weight`, and r of each n-gram divided by the norm of r over the text."""
         rows = ids
         if self.place is not None:
             ids = F.embedding(ids, self.place.unsqueeze(1)).squeeze(2).long()
@@ -138,8 +139,8 @@ class NgramBag(nn.Module):
         )
         return ids, r / torch.where(of_characters, characters, words)
 
-    def keep_weighed(self) -> int:
-        """Remove the rows with r = 0 before training. Returns the number of remaining rows."""
+    def remove_unweighted(self) -> int:
+        """Remove the rows with r = 0, before training. Returns the number of remaining rows."""
         rows = self.ratio.detach().nonzero().squeeze(1)
         place = torch.zeros(self.num_rows, dtype=torch.int32)
         place[rows] = torch.arange(1, 1 + len(rows), dtype=torch.int32)
@@ -149,9 +150,9 @@ class NgramBag(nn.Module):
         return len(rows)
 
     def weigh_by_ratio(self, present: Float[Tensor, "G K"], *, min_texts: int = MIN_TEXTS) -> None:
-        """Set r to the largest naive Bayes log-count ratio of each n-gram (Wang & Manning 2012).
+        """Set r of each n-gram to its largest naive Bayes log-count ratio over labels (Wang & Manning 2012).
 
-        `present` has the number of training texts with each row and label.
+        `present` has the number of training texts of each label that have an n-gram in each row.
         """
         total = present.sum(1, keepdim=True)
         frequent = _is_frequent(total, min_texts)
@@ -164,7 +165,7 @@ class NgramBag(nn.Module):
     ) -> None:
         """Set r to a power of the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
 
-        `present` has the number of training texts with each row (Spärck Jones 1972, smoothed as in scikit-learn).
+        `present` has the number of training texts with each n-gram (Spärck Jones 1972, smoothed as in scikit-learn).
         """
         idf = (((1 + num_texts) / (1 + present)).log() + 1) ** power
         self.weigh(idf.masked_fill(~_is_frequent(present, min_texts), 0.0))
@@ -177,9 +178,10 @@ class NgramBag(nn.Module):
 class PairBag(NgramBag):
     """A linear classifier of pairs, `score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²) + Σ_n o_n v_nk`.
 
-    The sum is over the n-grams g of two texts, including unknown words. N-grams of both texts have rows in the second
-    table, n-grams of one text in the first. The overlap o of a text is the share of its n-grams that are also in the
-    other text. For each n, and for n-grams of characters, the overlaps are sorted: the order of texts has no effect.
+    The sum is over the n-grams g of two texts, including n-grams with unknown words. N-grams of both texts have rows in
+    the second table, n-grams of one text in the first table. The overlap o of a text is the share of its n-grams that
+    are also in the other text. The two overlaps for each n, and for n-grams of characters, are sorted, so that the
+    order of the texts has no effect.
     """
 
     tables = 2
@@ -210,33 +212,33 @@ def _remove_duplicates(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
 
 
 def _is_frequent(total: Float[Tensor, "G ..."], min_texts: int) -> Bool[Tensor, "G ..."]:
-    """Return a mask of the n-grams in enough texts, without row 0, which is for padding and unknown words."""
+    """Return a mask of the n-grams in at least `min_texts` texts, False for row 0 (padding and unknown words)."""
     frequent = total >= min_texts
     frequent[0] = False
     return frequent
 
 
 MAX_TEXTS = 5_000
-"""The maximum number of texts, since memory and time are quadratic in it."""
+"""The maximum number of texts, since memory and time are quadratic in the number of texts."""
 MAX_CHUNK_TEXTS = 256
 """The maximum number of rows of the Gram matrix that are computed together."""
 DENSE_SHARE = 1 / 8
-"""The share of texts with a feature above which its part of the Gram matrix is a dense product, which is faster."""
+"""Features of more than this share of texts are multiplied as a dense matrix, which is faster."""
 SOLVER_IDF_POWER = 1.5
 """The power of inverse document frequencies for `solve`."""
 NUM_FOLDS = 5
 INVERSE_STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
-"""The factors C of the summed cross-entropy beside ½ ‖w‖² that are tried, in ascending order."""
+"""The candidates for C in the objective C Σ cross-entropy + ½ ‖w‖², in ascending order."""
 OTHER_NORMS = (0.1, 3.0)
-"""The mean squared norms of dense features that are tried, beside 1."""
+"""The candidates for the mean squared norm of dense features, in addition to 1."""
 ONLY_NORM = 10.0
 """The mean squared norm of dense features without n-grams."""
 JITTER = 1e-7
-"""A multiple of the identity that is added to the Gram matrix, since equal texts make it singular."""
+"""The multiple of the identity that is added to the Gram matrix, which is singular if two texts are equal."""
 PRIOR_DEVIATION = 3.0
 """The standard deviation of the normal priors of the logarithm of a scale, and of shifts, in `_calibrate`."""
 EQUAL_SHARES = 1 / 4
-"""The prior probability that all labels are equally frequent in the texts to come, as in many collections."""
+"""The prior probability that all labels are equally frequent in future texts, as in many collections."""
 
 
 @unwrap_methods
@@ -252,16 +254,17 @@ class Solution(NamedTuple):
     norm: float
     """The chosen mean squared norm of dense features."""
     logits: Float[Tensor, "N K"]
-    """The logits of each text, by weights and a calibration that were learned from the other folds."""
+    """The logits of each text, from weights and a calibration that were estimated on the other folds."""
     loss: Tensor
     """The summed cross-entropy of these logits, in nats."""
 
 
-def _features_of(
+def _build_features(
     bag: NgramBag | None, batches: Iterable[tuple[Tensor, tuple[Tensor, ...]]], num_texts: int
 ) -> tuple[Tensor, Int[Tensor, " G"]]:
-    """Return the sparse matrix X (N, G) of texts and `NgramBag.terms` in float64, and the kinds of its columns; no
-    columns without a bag. `batches` as for `solve`.
+    """Return the sparse matrix X (N, G) of the `NgramBag.terms` of N texts in float64, and the kinds of its columns.
+
+    Without a bag, X has no columns. `batches` are as for `solve`.
     """
     if bag is None:
         return torch.zeros(num_texts, 0, dtype=torch.float64).to_sparse(), torch.zeros(0, dtype=torch.int64)
@@ -275,8 +278,8 @@ def _features_of(
     return features.coalesce(), bag.kinds
 
 
-def _grams(features: Tensor, kinds: Int[Tensor, " G"], folds: Int[Tensor, " N"]) -> Float[Tensor, "2 N N"]:
-    """Return X Xᵀ, and Z Xᵀ for the features Z of left-out texts.
+def _compute_grams(features: Tensor, kinds: Int[Tensor, " G"], folds: Int[Tensor, " N"]) -> Float[Tensor, "2 N N"]:
+    """Return X Xᵀ, and Z Xᵀ with the features Z that each text has if its fold is left out.
 
     As in a prediction, the norm of a left-out text does not include n-grams that no text of the other folds has. For
     texts of two folds and each kind of n-grams, Z Xᵀ is X Xᵀ times the ratio of the two norms.
@@ -321,7 +324,7 @@ def _minimize(objective: Callable[[], Tensor], parameters: list[Tensor]) -> None
 
 
 def _calibrate(logits: Float[Tensor, "N K"], loss: Callable[[Tensor], Tensor]) -> tuple[Tensor, Float[Tensor, " K"]]:
-    """Return the scale s > 0 and the shifts d (K,) with the least loss of s · logits + d (Platt 1999)."""
+    """Return the scale s > 0 and the shifts d (K,) that minimize the loss of s · logits + d (Platt 1999)."""
     spread = (logits.square().sum() / max(1, logits.numel())).sqrt().clamp(min=1e-6)
     log_scale, shift = logits.new_zeros(()), logits.new_zeros(logits.shape[1])
 
@@ -334,10 +337,10 @@ def _calibrate(logits: Float[Tensor, "N K"], loss: Callable[[Tensor], Tensor]) -
 
 
 def _correct_shares(counts: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
-    """Return weights of labels, by which the labels of a sample have the expected shares of the texts to come.
+    """Return weights of labels, with which the labels of a sample have the expected shares in future texts.
 
-    The expectation is over two hypotheses, given the counts of the sample: all shares are equal (`EQUAL_SHARES`), or
-    all divisions into shares are equally probable.
+    The expectation is over two hypotheses, given the counts of the sample: all shares are equal, with the prior
+    probability `EQUAL_SHARES`, or all vectors of shares are equally probable.
     """
     total, num_labels = counts.sum(), counts.new_tensor(len(counts))
     evidence = (counts + 1).lgamma().sum() + num_labels.lgamma() - (total + num_labels).lgamma()
@@ -347,20 +350,20 @@ def _correct_shares(counts: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
 
 
 def _loss_function(weights: Float[Tensor, " K"] | None, *, multiple: bool) -> partial[Tensor]:
-    """Return the summed cross-entropy with weights of labels, as a function of logits and targets."""
+    """Return a function from logits and targets to the summed cross-entropy, with weights of labels."""
     if multiple:
         return partial(F.binary_cross_entropy_with_logits, pos_weight=weights, reduction="sum")
     return partial(F.cross_entropy, weight=weights, reduction="sum")
 
 
-def _have_learned_labels(indicators: Float[Tensor, "N K"], folds: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
-    """Return for each text whether texts of other folds have all its labels."""
+def _has_labels_elsewhere(indicators: Float[Tensor, "N K"], folds: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
+    """Return for each text whether each of its labels also occurs in another fold."""
     in_fold = indicators.new_zeros(int(folds.max()) + 1, indicators.shape[1]).index_add_(0, folds, indicators)
     return ~((in_fold.sum(0) - in_fold < 1e-9)[folds] & (indicators > 0)).any(1)
 
 
 def _standardize(values: Float[Tensor, "N p"]) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-    """Return centered values in float64, and the same divided by their mean squared norm."""
+    """Return the centered values in float64, and the centered values divided by their mean squared norm."""
     centered = values.double() - values.double().mean(0)
     return centered, centered / centered.square().sum(1).mean().clamp(min=1e-12)
 
@@ -373,19 +376,19 @@ def solve(
     """Set the weights w of `bag` and of `dense` to the minimum of C Σ cross-entropy + ½ ‖w‖², by L-BFGS.
 
     The minimum is a sum over the texts, w = Xᵀ a (Kimeldorf & Wahba 1970). With the Cholesky factor L of the Gram
-    matrix X Xᵀ, the logits are L v for v = Lᵀ a, and ‖w‖ = ‖v‖. So the number of unknowns is that of the texts.
+    matrix X Xᵀ, the logits are L v for v = Lᵀ a, and ‖w‖ = ‖v‖. So there is one unknown for each text and label.
 
     Args:
-        bag: The bag in evaluation mode. Its weights r of n-grams are set, and do not depend on the labels. None: only
-            the features `dense` are used.
+        bag: The bag in evaluation mode. The weights r of its n-grams are set, and do not depend on the labels. None:
+            only the features `dense` are used.
         batches: Batches of the numbers of texts (B,), and the keys of the words (B, T) of these texts, or of the first
             and the second texts of pairs.
         targets: The ids of labels (N,), or with `multiple` indicators (N, K), or probabilities (N, K).
         folds: The number of the fold of each text, with two distinct numbers or more.
         weights: The weights of the labels in the loss; None: 1.
         multiple: Whether the task is multi-label: labels are independent of each other.
-        dense: Further features, and their layer. The features are centered, and scaled to a mean squared norm: 1, as
-            that of the n-grams of a text, or one of `OTHER_NORMS`; `ONLY_NORM` without n-grams.
+        dense: Further features, and the linear layer that reads them. The features are centered, and scaled to a mean
+            squared norm: 1, the norm of the n-grams of a text, or one of `OTHER_NORMS`; `ONLY_NORM` without n-grams.
 
     Returns:
         The `Solution` with the least cross-entropy of left-out texts; C is chosen first, then the norm.
@@ -393,12 +396,12 @@ def solve(
     if dense is not None:
         (values, layer), (centered, scaled) = dense, _standardize(dense[0])
     intercept = layer.bias if bag is None else bag.bias
-    features, kinds = _features_of(bag, batches, len(targets))
-    grams = _grams(features, kinds, folds)
+    features, kinds = _build_features(bag, batches, len(targets))
+    grams = _compute_grams(features, kinds, folds)
     indicators = (targets if targets.dim() == 2 else F.one_hot(targets.long(), len(intercept))).to(grams.dtype)
     targets = indicators if targets.dim() == 2 else targets
     loss = _loss_function(None if weights is None else weights.to(grams.dtype), multiple=multiple)
-    comparable = _have_learned_labels(indicators, folds)
+    comparable = _has_labels_elsewhere(indicators, folds)
     zeros = grams.new_zeros(len(targets), len(intercept)), grams.new_zeros(len(intercept))
 
     @lru_cache(1)
@@ -416,14 +419,14 @@ def solve(
         _minimize(objective, [v, bias])
         return v, bias
 
-    def calibrated(logits: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def calibrate(logits: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         corrected = loss
         if weights is None and not multiple:
             corrected = partial(loss, weight=_correct_shares(indicators[rows].sum(0)))
         return _calibrate(logits[rows], partial(corrected, target=targets[rows]))
 
     def cross_validate(norm: float, strengths: Iterable[float]) -> tuple[Solution, Tensor]:
-        """Try strengths until the loss rises. Return the best solution, and its logits before calibration."""
+        """Try strengths until the loss does not fall. Return the best solution, and its logits before calibration."""
         (factor, left_out), best = kernel(norm), (Solution(0.0, norm, zeros[0], torch.tensor(math.inf)), zeros[0])
         solutions = dict.fromkeys(sorted({*folds.tolist()}), zeros)
         for strength in strengths:
@@ -433,7 +436,7 @@ def solve(
                 left = left_out[folds == fold] @ torch.linalg.solve_triangular(factor.t(), v, upper=True)
                 logits[folds == fold] = bias + left
             for fold in solutions:
-                scale, shift = calibrated(logits, comparable & (folds != fold))
+                scale, shift = calibrate(logits, comparable & (folds != fold))
                 final[folds == fold] = scale * logits[folds == fold] + shift
             total = loss(final, targets)
             if total >= best[0].loss:
@@ -444,7 +447,7 @@ def solve(
     best, logits = cross_validate(ONLY_NORM if bag is None else 1.0, INVERSE_STRENGTHS)
     for norm in () if dense is None or bag is None else OTHER_NORMS:
         best, logits = min((best, logits), cross_validate(norm, [best.strength]), key=lambda pair: float(pair[0].loss))
-    scale, shift = calibrated(logits, comparable)
+    scale, shift = calibrate(logits, comparable)
     factor, _ = kernel(best.norm)
     v, bias = fit(*zeros, factor, folds >= 0, best.strength)
     coefficients = torch.linalg.solve_triangular(factor.t(), scale * v, upper=True)

@@ -1,4 +1,4 @@
-"""The tables of a recipe that describe its layers: `[encoder]`, `[tokens]`, `[directions]`, `[head]`.
+"""The tables of a recipe that describe the layers of a model: `[encoder]`, `[tokens]`, `[directions]`, `[head]`.
 
 `build_text.py` and extensions build modules from these tables, which are the same in every task. Each kind of encoder
 has a class with its keys; kinds with the same keys share a class. Unknown keys, and keys of other kinds, are errors.
@@ -42,7 +42,7 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True, serialize_by_alias=True)
 
     def problems(self) -> Iterator[str]:
-        """Yield the problems of values that exclude each other, those of the base class first."""
+        """Yield a message for each problem of values that exclude each other; problems of the base class come first."""
         yield from ()
 
     @model_validator(mode="after")
@@ -230,7 +230,7 @@ class TransformerEncoder(Encoder):
 
     kind: Literal["transformer"]
     context: Size = 128
-    """The tokens of a training block and context of a language model; else the number of learned positions."""
+    """For a language model, the tokens of a training block and of the context; else the number of learned positions."""
     num_heads: Size = 4
     """Attention heads; their number divides `d_model`."""
     d_feedforward: Size | None = None
@@ -246,7 +246,7 @@ class TransformerEncoder(Encoder):
     norm_input: bool = False
     """Whether the input of the first block is normalized, as in BERT."""
     norm_first: bool = True
-    """Whether the attention of the first block has a norm, for `norm = "pre"`; not in ModernBERT."""
+    """Whether the attention of the first block has a normalization, for `norm = "pre"`; false in ModernBERT."""
     norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
     """The ε that is added to variances; 1e-12 in BERT."""
     norm_kind: Literal["layer", "rms"] = "layer"
@@ -262,21 +262,21 @@ class TransformerEncoder(Encoder):
     rotary_base: Annotated[float, Field(ge=1, le=1e9)] = 10_000.0
     """The base of the frequencies of rotary positions."""
     neighbors: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """The number of neighbors to each side that a position attends to, for bidirectional models; 0: all."""
+    """The number of neighbors on each side to which a position attends, for bidirectional models; 0: all positions."""
     global_every: Annotated[int, Field(ge=0, le=1_000)] = 0
     """Every n-th block, from the first on, attends to all positions despite `neighbors`, as in ModernBERT; 0: none."""
     neighbors_base: Annotated[float, Field(ge=1, le=1e9)] | None = None
     """The base of rotary positions in blocks that attend to neighbors only; default: `rotary_base`."""
     relative_buckets: Annotated[int, Field(ge=0, le=10_000)] = 0
     """The number of buckets of distances, each with a trained bias of attention scores, as in MPNet; for bidirectional
-    models. With disentangled positions, the buckets to each side, each with a vector.
+    models. With disentangled positions, the number of buckets on each side, each with a trained vector.
     """
     zero_writes: bool = False
     """Whether the last maps of attention and feed-forward layers start at 0, so that a block starts as the identity."""
     window: Annotated[int, Field(ge=0, le=10_000)] = 0
     """The size of a residual window network before the first block, in positions in each direction. 0: none."""
     d_input: Size | None = None
-    """For a masked language model, the size of token and position vectors, if not `d_model` (ALBERT)."""
+    """The size of the token and position vectors of a masked language model; default: `d_model`. Smaller in ALBERT."""
 
 
 class OriginEncoder(Table):
@@ -288,7 +288,7 @@ class OriginEncoder(Table):
     pooling: Literal["auto", "first", "last", "mean"] = "auto"
     """The pooling of the vectors of a word's subwords; auto: first, or last in a causal model."""
     dropout: Share | None = None
-    """Dropout in the layers; default: as in that run."""
+    """Dropout in the layers; default: as in the run `from`."""
     dropout_attention: Share = 0.0
     """Dropout on attention weights; above 0 training is much slower on a CPU."""
     language_loss: Annotated[float, Field(ge=0, le=1e6)] = 0.0
@@ -296,7 +296,7 @@ class OriginEncoder(Table):
 
 
 class GuestEncoder(RecurrentEncoder):
-    """The base of encoders of other packages. A subclass has a `kind`, and `cells` or a method `layer`."""
+    """The base class of encoders in other packages. A subclass has a `kind`, and `cells` or a method `layer`."""
 
 
 class NoEncoder(Table):
@@ -304,7 +304,7 @@ class NoEncoder(Table):
 
     kind: Literal["none"]
     origin: Path = Field(default="", alias="from")
-    """The directory of a run that is continued."""
+    """The directory of a run whose weights initialize this model."""
 
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ class Tokens(Table):
     tied: bool = False
     """Whether the softmax shares the weights of the embedding (with a projection if the sizes differ)."""
     scaled: bool = True
-    """Whether shared vectors are multiplied by √d_embedding in the input; not in GPT."""
+    """Whether tied vectors are multiplied by √d_embedding in the input; false in GPT."""
     dropout_words: Share = 0.0
     """Probability that the embedding of a token is set to 0 in a training step, at all positions."""
 
@@ -353,7 +353,7 @@ class Directions(Table):
     bidirectional: bool = True
     """Whether a position depends on later positions, too: by a second layer from right to left, or by attention."""
     merge: Literal["concatenate", "sum", "product", "mean"] = "concatenate"
-    """How the outputs of the two directions are merged (not for attention)."""
+    """How the outputs of the two directions are merged; not used for attention."""
 
 
 class PairTokens(Table):
@@ -398,7 +398,7 @@ class WordHead(Table):
     """The table `[head]` of a language model."""
 
     sampled: Annotated[int, Field(ge=0, le=100_000_000)] = 0
-    """Sampled softmax: the number of words in a training step, shared by all positions; 0: all, as in evaluation."""
+    """The number of sampled words in a training step, shared by all positions; 0: no sampling, as in evaluation."""
     sampled_power: Annotated[float, Field(ge=0, le=2)] = 1.0
     """The exponent α of the distribution of sampled words, count^α; 0: uniform."""
 

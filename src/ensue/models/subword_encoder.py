@@ -1,4 +1,4 @@
-"""Vectors of words from the layers of a causal or masked language model that reads subwords."""
+"""Vectors of words, computed by the layers of a causal or masked language model of subwords."""
 
 from typing import NamedTuple, Self
 
@@ -7,17 +7,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
-from ensue.nn.border import weight_of
+from ensue.nn.border import get_weight
 from ensue.nn.draws import RowSlice, drawing_rows, is_sharded
 
 
 class Subwords(NamedTuple):
     """A batch of B texts as W windows of subwords, and the mapping from subwords to word vectors.
 
-    Long texts have several windows; a pair is one text. The T slots of a text are its words, and if the text needs a
-    vector, an additional slot before or after them. N subwords belong to words: number i, at `places[i]` of the
-    flattened windows, belongs to slot `slots[i]` of the flattened texts. A slot's vector is the sum of the vectors of
-    its subwords, multiplied by `weights`.
+    Long texts have several windows; a pair is one text. The T slots of a text are its words and, if the text itself
+    needs a vector, one more slot before or after the words. N subwords belong to slots: the subword at `places[i]` of
+    the flattened windows belongs to slot `slots[i]` of the flattened texts. A slot's vector is the sum of the vectors
+    of its subwords, multiplied by `weights`.
     """
 
     ids: Int[Tensor, "W S"]
@@ -30,14 +30,14 @@ class Subwords(NamedTuple):
     weights: Float[Tensor, " N"] | None
     """None: all weights are 1."""
     slot_mask: Bool[Tensor, "B T"] | None
-    """True at the slots that exist, False at padding; None: all exist."""
+    """True at slots, False at padding; None: no padding."""
     size: tuple[int, int]
     """B and T."""
     first_word_slot: int
     texts_per_prediction: float
     """The number of texts divided by the number of predicted subwords, in the full batch (see `language_nats`)."""
     windows: RowSlice | None = None
-    """The position of these windows in the full batch, for random numbers; None: the full batch."""
+    """These windows as a slice of the full batch, for random numbers; None: the full batch."""
 
     def slice_rows(self, rows: slice) -> Self:
         """Return a slice of the texts."""
@@ -79,7 +79,7 @@ class SubwordEncoder(nn.Module):
         x: Tensor = self.features(ids)
         if self.segments is not None:
             is_one = segments is None or self.segments.vocabulary_size == 1
-            x = x + (weight_of(self.segments)[0] if is_one else self.segments(segments))
+            x = x + (get_weight(self.segments)[0] if is_one else self.segments(segments))
         return self.layers(x, mask=mask)[0]
 
     def forward(self, subwords: Subwords) -> Float[Tensor, "B T d"]:
@@ -87,7 +87,7 @@ class SubwordEncoder(nn.Module):
         return self.sum_subwords(self.read(subwords), subwords)
 
     def language_nats(self, h: Float[Tensor, "W S d"], subwords: Subwords) -> Float[Tensor, ""]:
-        """Return the mean surprisal in nats of all subwords after the first of a window, times the number of texts."""
+        """Return the mean surprisal in nats of all subwords but the first of each window, times the number of texts."""
         assert self.head is not None
         targets = subwords.ids[:, 1:]
         real = torch.ones_like(targets, dtype=torch.bool) if subwords.mask is None else subwords.mask[:, 1:]

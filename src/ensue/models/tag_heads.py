@@ -51,8 +51,8 @@ class TagHead(nn.Module, ABC):
         """The independent heads of all label columns."""
         return [self]
 
-    def without_projection(self) -> Self:
-        """Fix the projection to the identity, for a model whose features are scores of tags; a CRF is in float32."""
+    def fix_projection(self) -> Self:
+        """Fix the projection to the identity, for features that are scores of tags; a CRF then computes in float32."""
         identity = torch.split(torch.eye(self.num_tags), [part.num_tags for part in self.parts])
         for part, rows in zip(self.parts, identity, strict=True):
             part.projection.weight = nn.Parameter(rows.clone(), requires_grad=False)
@@ -61,7 +61,7 @@ class TagHead(nn.Module, ABC):
         return self
 
     def start_from_counts(self, counts: NDArray[np.int64]) -> None:
-        """Set the biases to the tags' log frequencies, with 1 added to each count."""
+        """Set the biases to the log frequencies of the tags, with 1 added to each count."""
         frequencies = torch.from_numpy(counts + 1.0)
         self.projection.bias.data.copy_((frequencies / frequencies.sum()).log())
 
@@ -106,11 +106,11 @@ class TagHead(nn.Module, ABC):
         if sums is None:
             return [Posterior.of(row, tables) for row in rows]
         marginals_of_row, suffixes_of_row = (tensor.cpu().numpy() for tensor in sums)
-        of_rows = zip(rows, marginals_of_row, suffixes_of_row, strict=True)
-        return [Posterior(row, tables, p[: len(row)], suffixes[: len(row)]) for row, p, suffixes in of_rows]
+        results = zip(rows, marginals_of_row, suffixes_of_row, strict=True)
+        return [Posterior(row, tables, p[: len(row)], suffixes[: len(row)]) for row, p, suffixes in results]
 
     def decode_sentence(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> DecodedSentence:
-        """Return `best`, and on request the posterior, of one sentence, in numpy, which is faster than torch."""
+        """Decode one sentence, in numpy, which is faster than torch. The posterior is computed on request."""
         tables, scores = self.tables(), self.scores(torch.from_numpy(emissions)).numpy()
         path = emissions.argmax(-1) if tables is None else viterbi_path(scores, *tables)
         return DecodedSentence(path, Posterior.of(scores, tables) if with_posterior else None)
@@ -152,7 +152,7 @@ class ViterbiTagHead(SoftmaxTagHead):
         self.count_bigrams([])
 
     def count_bigrams(self, sentences: Iterable[Sequence[int] | NDArray[np.integer]]) -> None:
-        """Estimate the tag-bigram model from tags of sentences; sentences may be separated by the id `num_tags`."""
+        """Estimate P(tag_t | tag_{t-1}) from the tags of sentences, which may be joined by the separator `num_tags`."""
         size = self.num_tags
         shape = (size + 1, size + 1)  # last row: start of a sentence; last column: end
         counts = np.zeros(shape)
@@ -216,7 +216,7 @@ class TagHeads(TagHead):
         weight = torch.cat([head.projection.weight for head in self.parts])
         bias = torch.cat([head.projection.bias for head in self.parts])
         scores = self._split(F.linear(h, weight, bias).float())  # one product for all heads is faster
-        return torch.cat([head.emission(of_head) for head, of_head in scores], dim=-1)
+        return torch.cat([head.emission(head_scores) for head, head_scores in scores], dim=-1)
 
     def nats(self, emissions: Emissions, tags: Int[Tensor, "B T C"], mask: Mask) -> Tensor:
         pairs = zip(self._split(emissions), tags.unbind(-1), strict=True)
@@ -233,7 +233,7 @@ class TagHeads(TagHead):
 
     def posteriors(self, emissions: Emissions, lengths: Sequence[int]) -> list[Posterior]:
         rows = zip(*(head.posteriors(scores, lengths) for head, scores in self._split(emissions)), strict=True)
-        return [Posterior.beside(posteriors) for posteriors in rows]
+        return [Posterior.concatenate(posteriors) for posteriors in rows]
 
     def decode_sentence(self, emissions: NDArray[np.float32], *, with_posterior: bool = False) -> DecodedSentence:
         ends = np.cumsum([head.num_tags for head in self.parts])[:-1]
@@ -243,4 +243,4 @@ class TagHeads(TagHead):
         ]
         paths = np.stack([path.tags for path in results], axis=-1)
         posteriors = [path.posterior for path in results if path.posterior is not None]
-        return DecodedSentence(paths, Posterior.beside(posteriors) if posteriors else None)
+        return DecodedSentence(paths, Posterior.concatenate(posteriors) if posteriors else None)

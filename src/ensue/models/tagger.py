@@ -19,7 +19,8 @@ from ensue.types import Inputs, Loss, Mask, Outputs, State
 class SentenceIndices(NamedTuple):
     """The positions of S sentences in a batch whose rows are concatenated sentences.
 
-    `places` (S, L) are indices into the flattened batch, `mask` (S, L) marks real words, `rows` (S,) are their rows.
+    `places` (S, L) are indices into the flattened batch, `mask` (S, L) is True at real words, and `rows` (S,) are the
+    rows of the sentences.
     """
 
     places: Int[Tensor, "S L"]
@@ -31,8 +32,8 @@ class Tagger(nn.Module):
     """A tagger: features of `Positions` (words, for example) → layers → emissions of tags.
 
     With `repeats`, the head also reads the maxima of the features over all occurrences of a word in the row, so that
-    the context of one occurrence helps all others. If `layers` is a `SubwordEncoder`, the layers of another model, the
-    features are concatenated to its output.
+    the context of one occurrence also affects the others. `layers` may be a `SubwordEncoder`, with the layers of
+    another model. The features are then concatenated to its output.
     """
 
     layers: SequenceLayer | SubwordEncoder

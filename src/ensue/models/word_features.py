@@ -1,6 +1,6 @@
 """Features of words: vectors of words, characters, affixes and shapes, pretrained vectors, columns, contextual vectors.
 
-Features that depend on the word form only are computed once for each distinct form of a batch.
+Features that depend on the word form only are computed once for each distinct form in a batch.
 """
 
 import re
@@ -30,22 +30,22 @@ from ensue.text.lexicon import Lexicon, WordForms
 CHUNK_FORMS = 1024
 """The number of word forms that are computed together."""
 MAX_FORMS, MIN_ROWS = 1 << 16, 1 << 10
-"""The maximum number of cached word forms, and the initial number of rows."""
+"""The maximum number of cached word forms, and the initial number of rows of the cache."""
 CHARACTERS_PER_FORM = 64
 """A form of n characters counts as 1 + n // 64 forms, since a word may be very long."""
 INITIAL_STD = 0.1
 REACH = 2
-"""The number of words to each side whose features a linear tagger reads."""
+"""The number of words on each side whose features a linear tagger reads."""
 VARIANCES = {1: (1.0,), 3: (0.5, 2.0, 0.5), 5: (0.5, 1.0, 4.0, 1.0, 0.5)}
 """The prior variances of scores in a window of 1, 3 or 5 words, relative to C."""
 SHAPE_VARIANCES = {3: (0.5, 2.0, 0.5), 5: (0.0, 0.5, 2.0, 0.5, 0.0)}
-"""The prior variances of the scores of a shape itself. The scores of its short shape have `VARIANCES`."""
+"""The prior variances of the scores of a complete shape. The scores of a short shape have `VARIANCES`."""
 NO_VECTOR, NEW_CHARACTER, NEW_WORD = 1, 2, 4
 """Bits of `FormTable.lacks`."""
 
 
 class EncodedForms(NamedTuple):
-    """`WordForms` as tensors, with ids of U word forms."""
+    """The ids of U word forms: `WordForms` as tensors."""
 
     words: Int[Tensor, " U"]
     characters: Int[Tensor, "U L"]
@@ -123,8 +123,10 @@ class Words(NamedTuple):
 
 
 class FormTable(NamedTuple):
-    """Features and keys of N word forms. `lacks` has the bit `NO_VECTOR` for words without a pretrained vector,
-    `NEW_CHARACTER` for words with an unknown character, and `NEW_WORD` for words that are not in the vocabulary.
+    """Features and keys of N word forms.
+
+    `lacks` has the bit `NO_VECTOR` for words without a pretrained vector, `NEW_CHARACTER` for words with an unknown
+    character, and `NEW_WORD` for words that are not in the vocabulary.
     """
 
     vectors: Float[Tensor, "N d"]
@@ -137,7 +139,8 @@ class FormTable(NamedTuple):
 class WordFeatures(nn.Module):
     """A map from `Words` to the concatenated features (B, T, d_out) of a recipe.
 
-    The last `d_late` features join the output of the first layer. `contextual` are the shapes of other models' layers.
+    The last `d_late` features are concatenated to the output of the first layer. `contextual` are the shapes of the
+    layers of other models.
     """
 
     def __init__(
@@ -218,8 +221,8 @@ class WordFeatures(nn.Module):
             start += len(rows)
         return x
 
-    def beside(self, rows: Float[Tensor, "N d"]) -> Self:
-        """Return a copy with pretrained vectors of further words; see `Lexicon.with_vectors`."""
+    def with_vectors(self, rows: Float[Tensor, "N d"]) -> Self:
+        """Return a copy with the pretrained vectors of additional words; see `Lexicon.with_vectors`."""
         other = copy(self)
         other.looked_up = rows
         return other
@@ -257,11 +260,12 @@ class WordFeatures(nn.Module):
 class WindowScores(WordFeatures):
     """The features of a linear tagger: scores (B, T, W K) of K tags for the words in a window around each word.
 
-    Block p of the W = 2 `REACH` + 1 blocks has the scores that the word at t adds to the word at t + p - `REACH`.
-    The scores of all features of a word are added up. Words, columns and, with `d_shape` = 2, shapes have scores in all
-    blocks, shapes with another `d_shape` in the three middle blocks, and affixes in the middle block. A complete word
-    counts once as a prefix and once as a suffix. The scores of a shape are a sum, of its own and of those of its short
-    shape, such as `Xx-d` for `Xxxx-dd`. Short shapes have rows while the weights are solved, and none in the tables.
+    Block p of the W = 2 `REACH` + 1 blocks has the scores that the word at t adds to the word at t + p - `REACH`. The
+    scores of all features of a word are added up. Words, columns and, with `d_shape` = 2, shapes have scores in all
+    blocks. Shapes with another `d_shape` have scores in the three middle blocks, and affixes in the middle block. A
+    complete word counts once as a prefix and once as a suffix. A short shape is a shape without repeated characters,
+    such as `Xx-d` for `Xxxx-dd`. Its scores are added to the scores of its shapes: the solver has separate rows for
+    them, and the tables have the sums.
     """
 
     join = staticmethod(sum)  # type: ignore[assignment]
@@ -278,8 +282,8 @@ class WindowScores(WordFeatures):
         """For each shape, the first shape with the same short shape."""
         self.set_rows(torch.zeros(len(self.variances), num_tags))
 
-    def _scored(self) -> Iterator[tuple[TokenEmbedding, tuple[float, ...], Int[Tensor, " n"]]]:
-        """Yield for each kind of feature its table, the prior variances of the blocks, and the feature of each id."""
+    def _iterate_tables(self) -> Iterator[tuple[TokenEmbedding, tuple[float, ...], Int[Tensor, " n"]]]:
+        """Yield for each kind of feature its table, the prior variances of the blocks, and the feature of each row."""
         for table in (self.words, self.affixes, self.shapes, *self.columns):
             if isinstance(table, TokenEmbedding):
                 variances = SHAPE_VARIANCES if table is self.shapes else VARIANCES
@@ -289,20 +293,20 @@ class WindowScores(WordFeatures):
 
     @property
     def variances(self) -> Float[Tensor, " R"]:
-        """The prior variances of all rows of K scores, relative to C; rows with 0 are not used."""
-        return torch.cat([torch.tensor(variances).repeat(len(ids)) for _, variances, ids in self._scored()])
+        """The prior variances of all rows of K scores, relative to C; rows with the variance 0 are not used."""
+        return torch.cat([torch.tensor(variances).repeat(len(ids)) for _, variances, ids in self._iterate_tables()])
 
     @torch.no_grad()
     def set_rows(self, scores: Float[Tensor, "R K"]) -> None:
-        """Set the tables from all rows of K scores. The scores of a short shape are added to those of its shapes."""
+        """Set the tables from all rows of K scores. The scores of short shapes are added to the scores of shapes."""
         for parameter in self.parameters():
             parameter.zero_()
-        for table, variances, features in self._scored():
+        for table, variances, features in self._iterate_tables():
             rows, scores = scores.tensor_split([len(variances) * len(features)])
             table.weight.add_(rows.view_as(table.weight)[features])
 
     def _ids(self, forms: EncodedForms) -> Iterator[tuple[TokenEmbedding, Int[Tensor, "U n"]]]:
-        """Yield the tables of word forms and their ids; repeated affixes have the id 0."""
+        """Yield the tables of word forms, with the ids of all forms in each; repeated affixes have the id 0."""
         repeats = F.pad(forms.affixes[:, 1:] == forms.affixes[:, :-1], (1, 0))
         ids = forms.words.unsqueeze(1), forms.affixes.masked_fill(repeats, 0), forms.shapes.unsqueeze(1)
         tables = zip((self.words, self.affixes, self.shapes), ids, strict=True)
@@ -315,12 +319,15 @@ class WindowScores(WordFeatures):
         return scores
 
     def rows(self, words: Words) -> Int[Tensor, "P N"]:
-        """Return the rows of K scores, counted through all tables, whose sum is the emissions; -1 for none."""
-        ids_of = {table: ids[words.numbers] for table, ids in self._ids(words.forms)}
-        ids_of |= zip(self.columns, words.columns.unsqueeze(3).unbind(2), strict=True)  # type: ignore[arg-type]
+        """Return for each position the rows of K scores whose sum is the emissions; -1 for no row.
+
+        Rows are numbered through all tables, in the order of `variances`.
+        """
+        ids_by_table = {table: ids[words.numbers] for table, ids in self._ids(words.forms)}
+        ids_by_table |= zip(self.columns, words.columns.unsqueeze(3).unbind(2), strict=True)  # type: ignore[arg-type]
         first, rows = 0, []
-        for table, variances, features in self._scored():
-            ids, num_blocks = ids_of[table], len(variances)
+        for table, variances, features in self._iterate_tables():
+            ids, num_blocks = ids_by_table[table], len(variances)
             is_none = (ids == 0) & (table is self.affixes)
             is_none |= is_none if words.mask is None else ~words.mask.unsqueeze(2)
             starts, reach = (first + num_blocks * features[ids]).masked_fill(is_none, -num_blocks), num_blocks // 2
@@ -362,9 +369,9 @@ class CachedForms(NamedTuple):
 class FormCache(Copyable):
     """A cache of the vectors of word forms, which is cleared if it exceeds `max_forms` or if a weight has changed.
 
-    Unless `weights_are_frozen()`, each call compares the cached rows of its words with the current tables,
-    and the character layer, which is small, with a copy. Words without a pretrained vector in the model are looked up
-    in the file `vectors`.
+    Unless `weights_are_frozen()`, each call compares the cached rows of its words with the current tables, and the
+    character layer, which is small, with a copy. The pretrained vectors of words that the model lacks are read from the
+    file `vectors`.
 
     Threads may share the cache: each thread computes its new forms, and a lock protects lookup and insertion. A
     returned table never changes.
@@ -377,16 +384,16 @@ class FormCache(Copyable):
         self.features, self.lexicon, self.device = features, lexicon, device
         self.max_forms, self.vectors = max_forms, vectors
         self._lock = Lock()
-        self.forget()
+        self.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_cached": None}  # the cache is not copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Remove all forms."""
         self._size = 0
         characters = self.features.characters
@@ -397,45 +404,45 @@ class FormCache(Copyable):
         distinct = dict.fromkeys(words)
         with self._lock:
             if self._size > self.max_forms or not (weights_are_frozen() or self._are_current(distinct)):
-                self.forget()
-            known = self._cached
-            new = [word for word in distinct if word not in known.numbers]
+                self.clear()
+            cached = self._cached
+            new = [word for word in distinct if word not in cached.numbers]
         rows = self._compute(new) if new else None
         with self._lock:
             if rows is not None:
-                self._add(known, new, rows)
-            return known.table, np.fromiter(map(known.numbers.__getitem__, words), np.int32, len(words))
+                self._add(cached, new, rows)
+            return cached.table, np.fromiter(map(cached.numbers.__getitem__, words), np.int32, len(words))
 
     def read(self, words: Sequence[str]) -> tuple[WordFeatures, Lexicon]:
-        """Return the features and the lexicon, extended by these words' vectors from the file."""
+        """Return the features and the lexicon, extended by the vectors of `words` in the file."""
         if self.vectors is None or self.lexicon.vectors is None:
             return self.features, self.lexicon
         forms = dict.fromkeys(form for word in words for form in (word, word.lower()))
-        found, rows = self.vectors.find([form for form in forms if form not in self.lexicon.vectors.ids])
-        if not found:
+        new_forms, rows = self.vectors.find([form for form in forms if form not in self.lexicon.vectors.ids])
+        if not new_forms:
             return self.features, self.lexicon
-        return self.features.beside(torch.from_numpy(rows).to(self.device)), self.lexicon.with_vectors(found)
+        return self.features.with_vectors(torch.from_numpy(rows).to(self.device)), self.lexicon.with_vectors(new_forms)
 
     @torch.inference_mode()
     def _are_current(self, words: Iterable[str]) -> bool:
-        """Return whether the cached rows of `words` equal the vectors from the current weights."""
-        known, characters = self._cached, self.features.characters
-        numbers = sorted({known.numbers[word] for word in words if word in known.numbers})
-        if characters is not None and not (known.characters and known.characters.equals(characters)):
+        """Return whether the cached rows of `words` equal the vectors that the current weights give."""
+        cached, characters = self._cached, self.features.characters
+        numbers = sorted({cached.numbers[word] for word in words if word in cached.numbers})
+        if characters is not None and not (cached.characters and cached.characters.equals(characters)):
             return False
         rows = torch.from_numpy(np.array(numbers, np.int64)).to(self.device)
-        vectors, ids = known.rows[0].vectors[rows], known.rows[0].ids[rows]
+        vectors, ids = cached.rows[0].vectors[rows], cached.rows[0].ids[rows]
         first = 0 if self.features.words is None else self.features.words.d_out
         character_vectors = None if characters is None else vectors[:, first : first + characters.d_out]
-        words_of, shapes, pretrained = ids[:, :3].unbind(1)
-        table, saved, of_file = self.features.vectors, self.features.kept_vectors, None
+        word_ids, shapes, pretrained = ids[:, :3].unbind(1)
+        table, saved, is_from_file = self.features.vectors, self.features.kept_vectors, None
         if table is not None:
-            of_file = pretrained >= table.num_embeddings + (0 if saved is None else len(saved))  # lacking in the model
-            pretrained = pretrained.masked_fill(of_file, 0)
-        forms = EncodedForms(words_of, ids[:, :0], words_of, ids[:, 3:], shapes, pretrained, words_of)
+            is_from_file = pretrained >= table.num_embeddings + (0 if saved is None else len(saved))
+            pretrained = pretrained.masked_fill(is_from_file, 0)
+        forms = EncodedForms(word_ids, ids[:, :0], word_ids, ids[:, 3:], shapes, pretrained, word_ids)
         current = self.features.form_vectors(forms, character_vectors=character_vectors)
         if table is not None:
-            current[of_file, -table.embedding_dim :] = vectors[of_file, -table.embedding_dim :]
+            current[is_from_file, -table.embedding_dim :] = vectors[is_from_file, -table.embedding_dim :]
         return torch.equal(current, vectors)
 
     def _compute(self, words: Sequence[str]) -> FormTable:
@@ -444,19 +451,19 @@ class FormCache(Copyable):
         ids = np.column_stack([forms.words, forms.shapes, forms.vectors, forms.affixes])
         return features.table(forms, self.device)._replace(ids=torch.from_numpy(ids).to(self.device))
 
-    def _add(self, known: CachedForms, words: list[str], rows: FormTable) -> None:
+    def _add(self, cached: CachedForms, words: list[str], rows: FormTable) -> None:
         """Insert the rows of words, except words that another thread has inserted meanwhile."""
-        new = [index for index, word in enumerate(words) if word not in known.numbers]
+        new = [index for index, word in enumerate(words) if word not in cached.numbers]
         if len(new) < len(words):
             selected = torch.tensor(new, dtype=torch.int64, device=self.device)
             words, rows = [words[index] for index in new], FormTable(*(tensor[selected] for tensor in rows))
-        count, total = len(known.numbers), len(known.numbers) + len(words)
-        if total > len(known.rows[0].keys):  # doubled, so that rows are seldom copied
-            larger = self._rows(max(total, 2 * len(known.rows[0].keys)))
-            _write(larger, 0, FormTable(*(tensor[:count] for tensor in known.rows[0])))
-            known.rows[0] = larger
-        _write(known.rows[0], count, rows)
-        known.numbers.update(zip(words, range(count, total), strict=True))
+        count, total = len(cached.numbers), len(cached.numbers) + len(words)
+        if total > len(cached.rows[0].keys):  # doubled, so that rows are seldom copied
+            larger = self._rows(max(total, 2 * len(cached.rows[0].keys)))
+            _write(larger, 0, FormTable(*(tensor[:count] for tensor in cached.rows[0])))
+            cached.rows[0] = larger
+        _write(cached.rows[0], count, rows)
+        cached.numbers.update(zip(words, range(count, total), strict=True))
         self._size += sum(1 + len(word) // CHARACTERS_PER_FORM for word in words)
 
     @torch.inference_mode(False)  # so that rows can be written inside and outside of inference mode

@@ -19,7 +19,7 @@ class ContextualSpecification(Table):
     contextual: list[RunPath] = Field(default_factory=list)
     """Runs whose frozen layers are features: (masked) language models, or encoders of translators (CoVe)."""
     contextual_layers: list[LayerNumber] = Field(default_factory=list)
-    """The numbers of these layers; 0: the embeddings, -1: the last layer. []: all."""
+    """The numbers of the layers to use; 0: the embeddings, -1: the last layer. []: all."""
     contextual_mix: Literal["sum", "concatenate"] = "sum"
     """sum: the trained weighted sum of the layers of a run (Peters et al. 2018, eq. 1); concatenate: all layers."""
     contextual_pooling: Literal["mean", "first", "last", "max"] = "mean"
@@ -57,11 +57,11 @@ class FeatureSpecification(ContextualSpecification):
     affixes: UpTo100 = 0
     """The length of the longest prefixes and suffixes with a vector; 0: none."""
     min_affix_count: Count = 5
-    """The minimum number of different words with such a prefix or suffix."""
+    """The minimum number of distinct words with a prefix or suffix that has a vector."""
     d_affix: Size = 16
     """Size of the vector of a prefix or suffix; a word has one of each length, and their vectors are concatenated."""
     d_shape: SizeOrZero = 0
-    """Size of a shape's vector (`Xxxx`); 0: none. In a linear tagger, 2: shapes in windows of 5 words; others: of 3."""
+    """Size of the vector of a shape such as `Xxxx`; 0: none. In a linear tagger, 2: shapes of 5 words; else of 3."""
     vectors: str = ""
     """A file of pretrained vectors (GloVe, word2vec, or the text format of fastText), a run of word vectors, or the
     name of an installed model of word vectors, such as `en-vectors`.
@@ -73,7 +73,7 @@ class FeatureSpecification(ContextualSpecification):
     train_vectors: bool = False
     """Whether the pretrained vectors are trained."""
     contextual_at: Literal["input", "first-layer", "both"] = "input"
-    """Where contextual features are concatenated: input: to the other features (ELMo); first-layer: to the output of
+    """Where contextual features are concatenated. input: to the other features (ELMo); first-layer: to the output of
     the first layer (TagLM, Peters et al. 2017), for recurrent layers; both: in both places, with separate weights.
     """
     dropout: Share = 0.0
@@ -152,7 +152,7 @@ class ClassHeadSpecification(PoolingHeadSpecification):
     character_ngrams: UpTo100 = 0
     """The length in characters of the longest n-grams of two or more characters of a word, which are scored, too."""
     ngram_weights: Literal["ratio", "idf"] = "ratio"
-    """The weight of an n-gram: ratio: its naive Bayes log-count ratio; idf: its inverse document frequency (TF-IDF)."""
+    """The weight of an n-gram. ratio: its naive Bayes log-count ratio; idf: its inverse document frequency (TF-IDF)."""
     ngram_buckets: Count = 1 << 19
     """Rows of the hash table of n-grams."""
     dropout_ngrams: Share = 0.3

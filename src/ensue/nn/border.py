@@ -31,7 +31,7 @@ class Mismatch(NamedTuple):
 
     error_class: type[Exception]
     expected: str
-    """A text with {} in place of the argument's name."""
+    """A format string, in which {} stands for the argument's name."""
     found: object
     path: str = ""
 
@@ -61,23 +61,19 @@ def find_state_mismatch(state: Any, like: State, rows: int, free_sizes: str = ""
 
 
 def _find_tuple_mismatch(state: Any, like: Any, rows: int, free_sizes: str) -> Mismatch | None:
-    """Return the mismatch of a tuple of states. Sizes of a `Growing` state may differ if they are 0 in `like`."""
+    """Return the mismatch of a tuple of states. Sizes of a `Growing` state that are 0 in `like` have to be equal."""
     names = getattr(like, "_fields", None)
     if type(state) is not type(like) or len(state) != len(like):
         expected = f"a tuple of {len(like)}" if names is None else type(like).__name__
         return Mismatch(TypeError, f"{{}} as {expected}", _type_name(state))
     is_growing = not free_sizes and hasattr(type(like), "num_positions")
+    lengths = set()
     for index, (item, start) in enumerate(zip(state, like, strict=True)):
         mismatch = find_state_mismatch(item, start, rows, "zeros" if is_growing else free_sizes)
         if mismatch is not None:
             return mismatch._replace(path=(f"[{index}]" if names is None else f".{names[index]}") + mismatch.path)
-    return _find_length_mismatch(state, like) if is_growing else None
-
-
-def _find_length_mismatch(state: Any, like: Any) -> Mismatch | None:
-    """Return the mismatch unless all sizes of a `Growing` state that are 0 in `like` are equal."""
-    shapes = [(start.shape, item.shape) for item, start in zip(state, like, strict=True) if isinstance(start, Tensor)]
-    lengths = {size for before, shape in shapes for zero, size in zip(before[1:], shape[1:], strict=True) if not zero}
+        if is_growing and isinstance(start, Tensor):
+            lengths |= {n for zero, n in zip(start.shape[1:], item.shape[1:], strict=True) if not zero}
     return Mismatch(ValueError, "{} of one length", sorted(lengths)) if len(lengths) > 1 else None
 
 
@@ -169,12 +165,15 @@ def guarded_step(function: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-def guarded_sequence(name: str, function: Callable[..., Any], known: Any = None) -> Callable[..., Any]:
-    """Return `forward` or `fold` with checks, unless `known` has results. Without gradients, no state is a view."""
+def guarded_sequence(name: str, function: Callable[..., Any], run_known: Any = None) -> Callable[..., Any]:
+    """Return `forward` or `fold` with checks. Without gradients, the final state has its own memory (is not a view).
+
+    If `run_known` is given and returns results for x, neither the checks nor `function` run.
+    """
 
     @wraps(function)
     def sequence(self: Any, x: Any, state: Any = None, *, mask: Any = None) -> Any:
-        if known is not None and state is None and mask is None and (results := known(self, x)) is not None:
+        if run_known is not None and state is None and mask is None and (results := run_known(self, x)) is not None:
             return results
         if _checked.is_inside or is_transformed():
             return function(self, x, state, mask=mask)
@@ -189,8 +188,8 @@ def guarded_sequence(name: str, function: Callable[..., Any], known: Any = None)
     return sequence
 
 
-def weight_of(module: Any) -> Tensor:
-    """Return the weight of a module whose `forward` is not called, after its weight hooks."""
+def get_weight(module: Any) -> Tensor:
+    """Run the weight hooks of a module whose `forward` is not called, and return the module's weight."""
     if module._forward_pre_hooks:
         run_weight_hooks(module)
     return module.weight
@@ -258,7 +257,7 @@ def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, leading:
 
 
 def expect(where: str, what: str, tensor: Any, sizes: Sizes, dtype: Any = None, *, like: Tensor | None = None) -> None:
-    """Raise an exception unless `tensor` has these sizes, this type and the device of `like`.
+    """Raise ValueError unless `tensor` has these sizes, and TypeError unless it has this type and the device of `like`.
 
     `where` and `what` name the function and the argument. After an initial `...`, `sizes` are the trailing sizes.
     `dtype` is a type, `int` for integers, or None for any floating-point type.
@@ -281,7 +280,7 @@ def find_mismatch(tensor: Any, sizes: Sizes, dtype: Any, device: torch.device | 
     ):
         return Mismatch(ValueError, f"{{}} of {_format_sizes(sizes)}", _format_sizes(shape))
     if tensor.dtype is not dtype and not _has_dtype(tensor, dtype):
-        expected = {None: "of real numbers", int: "of whole numbers"}.get(dtype, f"in {dtype}")
+        expected = {None: "of floating-point numbers", int: "of integers"}.get(dtype, f"in {dtype}")
         return Mismatch(TypeError, f"{{}} {expected}", tensor.dtype)
     if device is not None and tensor.device != device:
         return Mismatch(TypeError, f"{{}} on {device}", tensor.device)
@@ -329,7 +328,7 @@ def _find_mask_gap(mask: Tensor) -> Mismatch | None:
     if _checked.is_inside or is_transformed() or not bool((mask[:, 1:] > mask[:, :-1]).any()):
         return None
     row = int((mask[:, 1:] > mask[:, :-1]).any(1).nonzero()[0])
-    return Mismatch(ValueError, "{} whose real positions come first", f"padding before one in row {row}")
+    return Mismatch(ValueError, "{} whose real positions come first", f"padding before a real position in row {row}")
 
 
 def _has_dtype(tensor: Tensor, dtype: Any) -> bool:
@@ -343,7 +342,7 @@ def _has_dtype(tensor: Tensor, dtype: Any) -> bool:
 
 
 def _find_reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
-    """Return the dict and the key of a tensor with the module's type and device; skip modules with `takes_any_type`."""
+    """Return the dict and the key of a tensor with the module's type and device, except of modules `takes_any_type`."""
     for tensors in ("_parameters", "_buffers"):
         for submodule in module.modules():
             if not getattr(submodule, "takes_any_type", False):
@@ -362,14 +361,13 @@ def _type_name(value: Any) -> str:
 
 
 def expect_targets(where: str, targets: Tensor, shape: tuple[int, ...], like: Tensor, vocabulary_size: int) -> None:
-    """Raise ValueError for targets of another shape, or outside of 0 to `vocabulary_size` - 1 (torch ignores -100).
+    """Raise ValueError for targets of another shape, or outside of 0 to `vocabulary_size` - 1 (torch would skip -100).
 
     Values are checked on a CPU only. On a GPU the check would wait for the device, whose kernels check targets.
     """
     expect(where, "targets", targets, shape, torch.int64, like=like)
-    if targets.device.type != "cpu" or is_transformed():
-        return
-    expect_range(where, "targets", targets, vocabulary_size - 1)
+    if targets.device.type == "cpu" and not is_transformed():
+        expect_range(where, "targets", targets, vocabulary_size - 1)
 
 
 def expect_range(where: str, what: str, ids: Tensor, last: int) -> None:

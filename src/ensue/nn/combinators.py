@@ -112,7 +112,8 @@ class Alongside(Wrapper):
 
 
 class Bidirectional(Parallel):
-    """Two layers; the second one reads each row from its last real position to its first (Schuster & Paliwal 1997).
+    """Two layers, forward and backward: `backward` reads each row from its last real position to its first (Schuster &
+    Paliwal 1997).
 
     The outputs at a position are concatenated (default), summed, multiplied or averaged. The final state is the pair of
     the layers' final states; the backward layer ends at the first position of a row. The layer looks ahead, so it has
@@ -152,7 +153,7 @@ class Bidirectional(Parallel):
 
 
 def reverse_rows(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Return `x` (B, T, d) with the real positions of each row in reverse order; padding stays in place."""
+    """Return `x` (B, T, d) with the real positions of each row in reverse order, followed by the row's padding."""
     if mask is None:
         return x.flip(1)
     positions = torch.arange(x.shape[1], device=x.device)
@@ -162,7 +163,7 @@ def reverse_rows(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class ScalarMix(nn.Module):
-    """A weighted sum of L layers, `γ Σ_j softmax(s)_j h_j` (Peters et al. 2018, eq. 1), initially their mean."""
+    """A weighted sum of L layers, `γ Σ_j softmax(s)_j h_j` (Peters et al. 2018, eq. 1); at first, their mean."""
 
     def __init__(self, num_layers: int) -> None:
         super().__init__()

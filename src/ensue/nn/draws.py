@@ -1,8 +1,9 @@
-"""Random numbers of a training step, which depend on the seed, the step and the row, not on the number of processes.
+"""Random numbers of a training step. They depend on the seed, the step and the row, not on the number of processes.
 
-Each draw takes a key from torch's generator: a position in a long random stream, where the consecutive ranges of the
-rows begin. On a CPU a rank draws only the ranges of its rows; on a GPU it draws for all rows and selects its rows.
-Draws that do not belong to rows, such as dropout of vocabulary entries, use torch's generator directly.
+Each draw takes a key from torch's generator: a position in a long random stream. From this position on, each row has
+its own range of the stream. On a CPU a rank draws only the ranges of its rows; on a GPU it draws the numbers of all
+rows and selects its rows. Draws that do not belong to rows, such as dropout of vocabulary entries, use torch's
+generator directly.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ CPU = torch.device("cpu")
 class RowSlice(NamedTuple):
     """The rows of a batch that this process computes: the rows `local` (a slice or indices) of a micro-batch.
 
-    The micro-batch has `total` rows of the batch, from `start` on. All its rows draw with the same key.
+    The micro-batch has `total` rows of the batch, from row `start` on. All of its rows use the same key.
     """
 
     local: slice | Tensor = slice(None)
@@ -43,12 +44,12 @@ class RowSlice(NamedTuple):
         """The micro-batch as a slice of the batch."""
         return slice(self.start, None if self.total is None else self.start + self.total)
 
-    def of(self, rows: Any) -> Any:
-        """Return these rows of an array of the batch."""
+    def select(self, rows: Any) -> Any:
+        """Return this slice of an array with one item for each row of the batch."""
         return rows[self.micro_batch][self.local]
 
-    def of_batch(self, batch: Any) -> Any:
-        """Return these rows of a batch object, by its method `slice_rows`."""
+    def select_from(self, batch: Any) -> Any:
+        """Return this slice of a batch object that has a method `slice_rows`."""
         return batch.slice_rows(self.micro_batch).slice_rows(self.local)
 
 
@@ -62,12 +63,12 @@ def drawing_rows(rows: RowSlice | None) -> AbstractContextManager[None]:
 
 
 def is_sharded() -> bool:
-    """Return whether this process has only some rows of the micro-batch."""
+    """Return whether this process computes only some rows of the micro-batch."""
     return _row_slice.get() is not None
 
 
 def apply_dropout(x: Tensor, p: float) -> Tensor:
-    """Return `x` (B, ...) with dropout. On a CPU p is rounded to 16 bits, the random bits of an element."""
+    """Return `x` (B, ...) with dropout. On a CPU, p is rounded to 16 bits, since an element takes 16 random bits."""
     if p == 0:  # does not advance the generator
         return x
     if x.device.type != "cpu":
@@ -79,7 +80,7 @@ def apply_dropout(x: Tensor, p: float) -> Tensor:
     return x * _draw_mask(x, threshold - 32_768, 1 / (1 - threshold / 65_536))
 
 
-def checked_probability(p: float) -> float:
+def check_probability(p: float) -> float:
     """Return the dropout probability `p`; raise ValueError unless it is from 0 to 1."""
     if not 0 <= p <= 1:
         raise ValueError(f"dropout must be a probability from 0 to 1, found {p}")
@@ -89,12 +90,13 @@ def checked_probability(p: float) -> float:
 class ElementDropout(nn.Module):
     """Plain dropout (Srivastava et al. 2014): in training each element is zero with the probability `p`.
 
-    On a CPU it is faster than torch's dropout: four elements share 64 random bits. So p is a multiple of 1/65,536.
+    On a CPU it is faster than torch's dropout: an element takes 16 random bits. So p is rounded to a multiple of
+    1/65,536.
     """
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        self.p = checked_probability(p)
+        self.p = check_probability(p)
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return `x` with dropped elements set to zero and the others divided by 1 - p; in evaluation `x` itself."""
@@ -105,7 +107,7 @@ class ElementDropout(nn.Module):
 
 
 def _draw_mask(x: Tensor, threshold: int, scale: float) -> Tensor:
-    """Return a mask like `x`: `scale` if the random int16 of an element is at least `threshold`, else 0."""
+    """Return a mask in the shape of `x`: `scale` where a random int16 is at least `threshold`, else 0."""
     functions = c_functions(x)
     if functions is None:
         return (_draw_integers(x.shape, np.int16) >= threshold).to(x.dtype).mul_(scale)
@@ -157,7 +159,7 @@ def _draw_integers(shape: Sequence[int], dtype: Any) -> Tensor:
 
 
 def _draw_words(rows: int, size: int) -> Any:
-    """Return (rows, size) random words of 64 bits; each row has its own range of the stream."""
+    """Return random words of 64 bits, (rows, size), for the rows of this process."""
     local, total, _ = _row_slice.get() or RowSlice(slice(0, rows), rows)
     stream = _stream.restart()
     if isinstance(local, slice):
@@ -174,7 +176,7 @@ class _Stream(threading.local):
         self.state: Any = self.generator.state
 
     def restart(self) -> np.random.PCG64DXSM:
-        """Return the stream at a position that torch's generator draws."""
+        """Move to a position that torch's generator draws, and return the generator of the stream."""
         high, low = _draw_key()
         self.state["state"]["state"] = high << 64 | low
         self.generator.state = self.state

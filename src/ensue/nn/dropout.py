@@ -1,10 +1,10 @@
-"""Dropout layers: plain, with one mask for a sequence, and on recurrent weights."""
+"""Dropout layers: on single elements, with the same mask at all positions of a sequence, and on recurrent weights."""
 
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from ensue.nn.draws import ElementDropout, apply_dropout, checked_probability
+from ensue.nn.draws import ElementDropout, apply_dropout, check_probability
 from ensue.nn.layer import Parallel, Pointwise, SequenceLayer, Wrapper, call_with_weights, step_with_lock
 from ensue.types import Inputs, Mask, Outputs, State
 
@@ -24,7 +24,7 @@ class VariationalDropout(Parallel):
 
     def __init__(self, p: float, *, d_in: int) -> None:
         super().__init__()
-        self.p, self.d_in, self.d_out = checked_probability(p), d_in, d_in
+        self.p, self.d_in, self.d_out = check_probability(p), d_in, d_in
 
     def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         if not self.training or self.p == 0:
@@ -44,7 +44,7 @@ class WeightDrop(Wrapper):
         self.dropped = [name for name, _ in layer.named_parameters() if name.split(".")[-1] == "weight_hidden"]
         if not self.dropped:
             raise ValueError(f"WeightDrop needs a layer with a parameter weight_hidden; {layer!r} has none")
-        self.p = checked_probability(p)
+        self.p = check_probability(p)
 
     def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, State]:
         if not self.training or self.p == 0:
@@ -58,8 +58,8 @@ class WeightDrop(Wrapper):
         try:
             return self.layer.get_parameter(name)
         except AttributeError:
-            reason = "it was pruned or parametrized"
-            raise ValueError(f"WeightDrop: {name} of {self.layer!r} is not a parameter any more: {reason}") from None
+            reason = "was pruned or parametrized, and is no longer a parameter"
+            raise ValueError(f"WeightDrop: {name} of {self.layer!r} {reason}") from None
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
         return step_with_lock(self.layer, x_t, state) if self.training else self.layer.step(x_t, state)

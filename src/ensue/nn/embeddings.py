@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ensue.nn.border import expect, expect_words
 from ensue.nn.combinators import reverse_rows
-from ensue.nn.draws import checked_probability
+from ensue.nn.draws import check_probability
 from ensue.nn.layer import mask_padding
 from ensue.nn.pooling import MaxPooling
 from ensue.nn.recurrent.lstm import LSTM
@@ -25,8 +25,8 @@ class TokenEmbedding(nn.Module):
     """A table of trained vectors, which maps ids of tokens (...) to features (..., d_out).
 
     Vectors are multiplied by `scale` (Vaswani et al. 2017, section 3.4). The initial standard deviation of the table is
-    `std`, by default 1/`scale`: features then have unit variance, from which recurrent layers learn fastest. A table
-    that is tied to the softmax needs smaller initial values: set a larger `scale` or a small `std`.
+    `std`, by default 1/`scale`, so that features have unit variance. A table that is tied to the softmax needs smaller
+    initial values: set a larger `scale` or a small `std`.
 
     `dropout` is the probability that the vector of a token is zero in a training step, at all its positions. All other
     vectors are scaled up (Gal & Ghahramani 2016).
@@ -36,7 +36,7 @@ class TokenEmbedding(nn.Module):
         self, vocabulary_size: int, d_out: int, *, dropout: float = 0.0, scale: float = 1.0, std: float | None = None
     ) -> None:
         super().__init__()
-        self.vocabulary_size, self.d_out, self.dropout = vocabulary_size, d_out, checked_probability(dropout)
+        self.vocabulary_size, self.d_out, self.dropout = vocabulary_size, d_out, check_probability(dropout)
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocabulary_size, d_out))
         nn.init.normal_(self.weight, std=1 / scale if std is None else std)
@@ -55,7 +55,7 @@ class TokenEmbedding(nn.Module):
 
 
 class Highway(nn.Module):
-    """A highway layer, which transforms features in proportion to a gate (Srivastava et al. 2015):
+    """A highway layer, a gated mean of transformed and unchanged features (Srivastava et al. 2015):
 
         g = σ(W_g x + b_g)        y = g ⊙ relu(W x + b) + (1 - g) ⊙ x
 
@@ -84,7 +84,8 @@ class HighwayCharacterCNN(nn.Module):
         r_j = g(max_t (W_j [x_t; ...; x_{t+k-1}] + b_j))        y = W_p highways(r) + b_p
 
     `filters` are pairs (width k, number of filters). Words are padded to `longest` characters with the character
-    `padding`, which is read like any other character. Raises ValueError for no filters or one wider than `longest`.
+    `padding`, which is read like any other character. Raises ValueError if `filters` is empty, or if a filter is wider
+    than `longest`.
     """
 
     def __init__(
@@ -109,12 +110,12 @@ class HighwayCharacterCNN(nn.Module):
         expect_words(type(self).__name__, ids, None)
         if ids.shape[1] > self.longest:
             raise ValueError(f"{type(self).__name__} expects up to {self.longest} characters, found {ids.shape[1]}")
-        x = self.embedding(self.padded(ids)).transpose(1, 2)
+        x = self.embedding(self.pad(ids)).transpose(1, 2)
         responses = [convolution(x).amax(2) for convolution in self.convolutions]
         return self.projection(self.highways(self.nonlinearity(torch.cat(responses, dim=1))))
 
-    def padded(self, ids: Tensor) -> Tensor:
-        """Return the ids with a single window of padding at the end; further windows would have the same responses."""
+    def pad(self, ids: Tensor) -> Tensor:
+        """Return `ids` with one window of padding at the end. All windows of padding have the same responses."""
         columns = (ids != self.padding).any(0).nonzero()
         length = int(columns[-1]) + 1 if len(columns) else 0
         length = min(self.longest, length + max(width for width, _ in self.filters))
@@ -145,7 +146,7 @@ class CharacterLSTM(nn.Module):
     def forward(
         self, ids: Int[Tensor, "U L"], mask: Bool[Tensor, "U L"] | None = None
     ) -> Float[Tensor, "U {self.d_out}"]:
-        """Return the vectors of words; `mask` is True on characters, which come first. An empty word gives zeros."""
+        """Return the vectors of words; `mask` is True on characters, which come first. Empty words get zeros."""
         expect_words(type(self).__name__, ids, mask)
         backward = reverse_rows(ids.unsqueeze(-1), mask).squeeze(-1)
         _, final_forward = self.rightward(self.embedding(ids), mask=mask)
@@ -159,7 +160,7 @@ class CharacterCNN(nn.Module):
         r_j = max_t (W [x_{t-k}; ...; x_t; ...; x_{t+k}] + b)_j
 
     A window of width 2 k + 1 is centered on each character; a window of even width has one more character on the right.
-    Words are padded with zeros. Each of the `widths` has d_out / len(widths) filters.
+    Words are padded with zeros. There are d_out / len(widths) filters of each width.
     """
 
     def __init__(self, num_characters: int, *, d_character: int, d_out: int, widths: Sequence[int] = (3,)) -> None:
@@ -177,7 +178,7 @@ class CharacterCNN(nn.Module):
     def forward(
         self, ids: Int[Tensor, "U L"], mask: Bool[Tensor, "U L"] | None = None
     ) -> Float[Tensor, "U {self.d_out}"]:
-        """Return the vectors of words; `mask` is True on characters, which come first. An empty word gives zeros."""
+        """Return the vectors of words; `mask` is True on characters, which come first. Empty words get zeros."""
         expect_words(type(self).__name__, ids, mask)
         x = mask_padding(self.embedding(ids), mask)
         responses = [linear(_windows(x, width)) for linear, width in zip(self.filters, self.widths, strict=True)]

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ensue.nn.taps import Tap
 
-INITIAL_REACH, INITIAL_WIDTH = 0.6, 0.4
-"""The fraction of an image that a new window covers, and σ of its filters in strides."""
+INITIAL_COVERAGE, INITIAL_DEVIATION = 0.6, 0.4
+"""The fraction of an image's side that a new window covers, and σ of its filters in strides."""
 
 
 class ImageWindow(NamedTuple):
@@ -27,20 +27,20 @@ class ImageWindow(NamedTuple):
     """σ² of all filters."""
     intensity: Float[Tensor, " B"]
     """γ, the factor of patches."""
-    of_rows: Float[Tensor, "B N H"]
+    row_filters: Float[Tensor, "B N H"]
     """F_Y, the filters over the rows of an image."""
-    of_columns: Float[Tensor, "B N W"]
-    """F_X, the filters over its columns."""
+    column_filters: Float[Tensor, "B N W"]
+    """F_X, the filters over the columns of an image."""
 
     def read(self, planes: Float[Tensor, "B H PW"]) -> Float[Tensor, "B PNN"]:
         """Return the patches `γ F_Y x F_Xᵀ` of all planes x, flattened."""
-        patches = _multiply_columns(self.of_rows @ planes, self.of_columns.transpose(1, 2))
+        patches = _multiply_columns(self.row_filters @ planes, self.column_filters.transpose(1, 2))
         return patches.flatten(1) * self.intensity.unsqueeze(1)
 
     def write(self, patches: Float[Tensor, "B N PN"]) -> Float[Tensor, "B H PW"]:
         """Return planes of images: `F_Yᵀ w F_X / γ` for each patch w."""
         patches = patches / self.intensity.view(-1, 1, 1)
-        return _multiply_columns(self.of_rows.transpose(1, 2) @ patches, self.of_columns)
+        return _multiply_columns(self.row_filters.transpose(1, 2) @ patches, self.column_filters)
 
 
 class WindowPlacer(nn.Module):
@@ -51,7 +51,8 @@ class WindowPlacer(nn.Module):
         g_X = (W + 1)/2 · (g̃_X + 1)       g_Y = (H + 1)/2 · (g̃_Y + 1)      δ = (max(W, H) − 1)/(N − 1) · δ̃
         μ_i = g + (i − N/2 − 0.5) δ        F[i, a] = exp(−(a − μ_i)² / 2σ²) / Z_i, with Z_i so that Σ_a F[i, a] = 1
 
-    N is `size`. For h = 0, a new window is centered and its filters overlap. Raises ValueError if images are smaller.
+    N is `size`. With initial weights and h = 0, the window is centered, and its filters overlap. Raises ValueError if
+    the images have fewer than N rows or columns.
     """
 
     def __init__(self, d_in: int, *, size: int, rows: int, columns: int) -> None:
@@ -61,9 +62,9 @@ class WindowPlacer(nn.Module):
         self.size, self.rows, self.columns = size, rows, columns
         self.parameters_of, self.five = nn.Linear(d_in, 5), Tap()
         self.full_stride = (max(rows, columns) - 1) / max(1, size - 1)
-        deviation = INITIAL_WIDTH * INITIAL_REACH * self.full_stride
+        deviation = INITIAL_DEVIATION * INITIAL_COVERAGE * self.full_stride
         with torch.no_grad():
-            self.parameters_of.bias.copy_(torch.tensor([0, 0, 2 * math.log(deviation), math.log(INITIAL_REACH), 0]))
+            self.parameters_of.bias.copy_(torch.tensor([0, 0, 2 * math.log(deviation), math.log(INITIAL_COVERAGE), 0]))
 
     def forward(self, h: Float[Tensor, "B d_in"]) -> ImageWindow:
         """Return the window of each row."""
@@ -71,7 +72,7 @@ class WindowPlacer(nn.Module):
             return self.build_window(self.five(self.parameters_of(h.to(self.parameters_of.weight.dtype))))
 
     def build_window(self, five: Float[Tensor, "B 5"]) -> ImageWindow:
-        """Return the window of the five parameters, the left side of the first equation."""
+        """Return the window with the `five` parameters on the left side of the first equation."""
         x, y, log_variance, log_stride, log_intensity = five.unbind(1)
         center = torch.stack([(self.rows + 1) / 2 * (y + 1) - 1, (self.columns + 1) / 2 * (x + 1) - 1], 1)
         stride, variance = self.full_stride * log_stride.exp(), log_variance.exp()
@@ -88,7 +89,7 @@ class WindowPlacer(nn.Module):
 def filters(
     center: Float[Tensor, " B"], stride: Float[Tensor, " B"], variance: Float[Tensor, " B"], *, size: int, length: int
 ) -> Float[Tensor, "B N length"]:
-    """Return N = `size` filters over `length` pixels, in a grid around `center`. Each filter sums to 1."""
+    """Return N = `size` filters over `length` pixels, at equal distances around `center`. Each filter sums to 1."""
     steps = torch.arange(size, dtype=center.dtype, device=center.device) - (size - 1) / 2
     pixels = torch.arange(length, dtype=center.dtype, device=center.device)
     means = center.unsqueeze(1) + steps * stride.unsqueeze(1)
@@ -96,6 +97,6 @@ def filters(
 
 
 def _multiply_columns(planes: Float[Tensor, "B R PS"], filters: Float[Tensor, "B S C"]) -> Float[Tensor, "B R PC"]:
-    """Return the product of each plane and the filters."""
+    """Return the product of each of the P planes and the filters."""
     count, rows, _ = planes.shape
     return (planes.reshape(count, -1, filters.shape[1]) @ filters).view(count, rows, -1)

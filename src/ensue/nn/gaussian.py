@@ -15,15 +15,15 @@ HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
 class Gaussian(NamedTuple):
-    """A normal distribution `N(μ, diag(σ²))` for each row (dimension 0) and position, with μ and log σ."""
+    """Normal distributions `N(μ, diag(σ²))`, one for each row (dimension 0) and position, as μ and log σ."""
 
     mean: Float[Tensor, "*shape d"]
     log_deviation: Float[Tensor, "*shape d"]
 
     @classmethod
     def of(cls, parameters: Float[Tensor, "*shape d2"], *, least: float = 1e-4) -> "Gaussian":
-        """Split 2 d parameters into μ, the first half, and σ = softplus(second half) + `least`, in float32 or more."""
-        if parameters.dtype in (torch.bfloat16, torch.float16):  # rounding changes KL divergences by a percent
+        """Return the distributions with μ = first half and σ = softplus(second half) + `least`, in float32 or more."""
+        if parameters.dtype in (torch.bfloat16, torch.float16):  # rounding would change KL divergences by a percent
             parameters = parameters.float()
         mean, deviation = parameters.chunk(2, dim=-1)
         return cls(mean, (F.softplus(deviation) + least).log())
@@ -33,16 +33,16 @@ class Gaussian(NamedTuple):
         """Return N(0, 1) in the shape of `like`."""
         return cls(torch.zeros_like(like), torch.zeros_like(like))
 
-    def at(self, noise: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
+    def reparameterize(self, noise: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
         """Return `μ + σ ε` for the noise ε, differentiable in μ and σ (Kingma & Welling 2014)."""
         return self.mean + self.log_deviation.exp() * noise
 
     def draw(self) -> Float[Tensor, "*shape d"]:
         """Draw a vector. The noise of a row does not depend on how the batch is split among processes."""
-        return self.at(normal(self.mean.shape, dtype=self.mean.dtype, device=self.mean.device))
+        return self.reparameterize(normal(self.mean.shape, dtype=self.mean.dtype, device=self.mean.device))
 
     def nats(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape"]:
-        """Return the surprisal `-log p(x)` in nats, summed over features; it is negative if the density exceeds 1."""
+        """Return the surprisal `-log p(x)` in nats, summed over features; negative where the density exceeds 1."""
         distance = (x - self.mean) * (-self.log_deviation).exp()
         return (0.5 * distance.square() + self.log_deviation + HALF_LOG_TAU).sum(-1)
 
@@ -51,7 +51,7 @@ class Gaussian(NamedTuple):
         return (Gaussian.standard(x) if other is None else other).nats(x) - self.nats(x)
 
     def divergence(self, other: "Gaussian | None" = None) -> Float[Tensor, "*shape"]:
-        """Return `KL(self ‖ other)` in nats, `Σ log σ' - log σ + (σ² + (μ - μ')²) / 2σ'² - 1/2`; default: N(0, 1)."""
+        """Return `KL(self ‖ other)` in nats, `Σ log σ'/σ + (σ² + (μ - μ')²) / 2σ'² - 1/2`; default: KL to N(0, 1)."""
         mean, log_deviation = self
         if other is not None:
             mean = (mean - other.mean) * (-other.log_deviation).exp()
@@ -60,7 +60,7 @@ class Gaussian(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """A mixture `Σ_k π_k N(μ_k, diag(σ_k²))` for each row and position, with log π and components (..., K, d)."""
+    """Mixtures `Σ_k π_k N(μ_k, diag(σ_k²))`, one for each row and position, with log π and components (..., K, d)."""
 
     log_weights: Float[Tensor, "*shape K"]
     components: Gaussian
@@ -84,14 +84,14 @@ class Mixture(NamedTuple):
         return mean, variance.sqrt()
 
     def draw(self, *, temperature: float = 1.0, generator: torch.Generator | None = None) -> Float[Tensor, "*shape d"]:
-        """Draw vectors, with deviations times `temperature`; at 0, the mean of the most probable component."""
+        """Draw vectors, with each σ multiplied by `temperature`; at 0, return the means of the likeliest components."""
         mean, log_deviation = self.components
         if temperature == 0:
-            chosen = self.log_weights.argmax(-1)
+            numbers = self.log_weights.argmax(-1)
         else:
             weights = self.log_weights.exp()
-            chosen = torch.multinomial(weights.flatten(0, -2), 1, generator=generator).view(weights.shape[:-1])
-        index = chosen[..., None, None].expand(*chosen.shape, 1, mean.shape[-1])
+            numbers = torch.multinomial(weights.flatten(0, -2), 1, generator=generator).view(weights.shape[:-1])
+        index = numbers[..., None, None].expand(*numbers.shape, 1, mean.shape[-1])
         mean, log_deviation = (tensor.gather(-2, index).squeeze(-2) for tensor in (mean, log_deviation))
         noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         return mean + temperature * log_deviation.exp() * noise
@@ -117,9 +117,9 @@ class MixtureHead(nn.Module):
         """Return the distribution of x for each h. Raises ValueError for a wrong size, TypeError for a wrong type."""
         expect("MixtureHead", "h", h, (..., self.d_in), self.projection.weight.dtype, like=self.projection.weight)
         with torch.autocast(h.device.type, enabled=False):  # bfloat16 has 8 significant bits, too few here
-            return self.of(self.projection(h.to(self.projection.weight.dtype)))
+            return self.build_mixture(self.projection(h.to(self.projection.weight.dtype)))
 
-    def of(self, projected: Float[Tensor, "*shape d_projected"]) -> Mixture:
+    def build_mixture(self, projected: Float[Tensor, "*shape d_projected"]) -> Mixture:
         """Return the distribution with the parameters `projected`, the output of `projection`."""
         size = self.num_components * self.d_x
         weights, *parameters = torch.split(projected, [self.num_components, size, size], dim=-1)

@@ -17,9 +17,9 @@ class ImageGrid(nn.Module):
     3.1.1).
 
     An image is (rows, columns · colors), with the colors of a pixel adjacent. For each number in `channels` there is a
-    3 × 3 convolution with a ReLU. The first `halvings` convolutions are followed by 2 × 2 max pooling. The vectors, one
-    for each position of `grid` (rows, columns), row by row, are normalized (Ba et al. 2016); then learned vectors of
-    row and column are added. Raises ValueError for inconsistent sizes.
+    3 × 3 convolution with a ReLU. The first `halvings` convolutions are followed by 2 × 2 max pooling. There is one
+    vector for each position of `grid` (rows, columns), row by row. Vectors are normalized (Ba et al. 2016), and then
+    learned vectors of the row and the column are added. Raises ValueError for inconsistent sizes.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class ImageGrid(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if width % colors:
-            raise ValueError(f"rows of {width:,} numbers are not pixels of {colors:,} colors each")
+            raise ValueError(f"rows of {width:,} numbers cannot be divided into pixels of {colors:,} colors")
         if not channels or not 0 <= halvings <= len(channels):
             expected = f"expected at least 1 channel, and 0 to {len(channels)} halvings"
             raise ValueError(f"{expected}; found {len(channels)} and {halvings}")
@@ -65,7 +65,7 @@ def _init_for_relu(layer: nn.Conv2d | nn.Linear) -> nn.Conv2d | nn.Linear:
 
 
 MAX_PIXELS = 1e6
-"""Coordinates are clamped to ± this number of pixels, which lies outside of every image."""
+"""Coordinates are clamped to ± MAX_PIXELS, which is outside of every image."""
 
 
 class Glimpses(nn.Module):
@@ -102,7 +102,7 @@ class Glimpses(nn.Module):
         return channels.view(*places.shape[:2], *channels.shape[1:])
 
     def _pixels_around(self, places: Tensor, size: int, longer_side: int) -> tuple[Tensor, Tensor]:
-        """Return the indices (B · M, reach) of pixels around locations (B, M) along an axis, and which are inside."""
+        """Return the indices (B · M, reach) of pixels around locations on an axis, and the mask of real pixels."""
         middle = (size + places.detach().flatten().double() * longer_side) / 2
         first = (middle - self.reach / 2).clamp(-MAX_PIXELS, MAX_PIXELS).round().long()
         pixels = first[:, None] + torch.arange(self.reach, device=places.device)
@@ -116,7 +116,7 @@ class ImageVector(nn.Module):
     """A network from images (N, C, H, W) to vectors (N, d_out): 3 × 3 convolutions, each with 2 × 2 max pooling and
     ReLU, and a linear map with layer normalization and ReLU.
 
-    Each number of `channels` is a convolution with that many filters. A dimension of size 1 is not pooled.
+    `channels` are the numbers of filters of the convolutions. A dimension of size 1 is not pooled.
     """
 
     def __init__(self, d_in: int, height: int, width: int, channels: tuple[int, ...], d_out: int) -> None:

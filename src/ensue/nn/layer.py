@@ -42,8 +42,8 @@ class SequenceLayer(nn.Module, ABC):
         for name in ("forward", "fold", "step"):
             function = vars(cls).get(name)
             if function is not None and not getattr(function, "__isabstractmethod__", False):
-                known = vars(cls).get("run_known") if name == "forward" else None
-                checked = guarded_step(function) if name == "step" else guarded_sequence(name, function, known)
+                run_known = vars(cls).get("run_known") if name == "forward" else None
+                checked = guarded_step(function) if name == "step" else guarded_sequence(name, function, run_known)
                 setattr(cls, name, checked)
         if "init_state" in vars(cls):
             cls.init_state = guarded_init_state(cls.init_state)  # type: ignore[method-assign]
@@ -121,9 +121,9 @@ class Wrapper(SequenceLayer):
 class Recurrent(SequenceLayer):
     """A layer defined by `step`, the equations of one position.
 
-    The engine (`ensue.engine`) derives `forward` and its gradient from `step`. A layer that the engine cannot run, or
-    with a watched tap, runs `fold`. Outputs at padding are zero. A subclass may override `forward` with a faster
-    function, which has to agree with `fold`.
+    The engine (`ensue.engine`) derives `forward` and its gradient from `step`. If the engine cannot run a layer, or a
+    tap of the layer is watched, `forward` calls `fold`. Outputs at padding are zero. A subclass may override `forward`
+    with a faster function, which has to agree with `fold`.
     """
 
     in_bfloat16 = False
@@ -153,7 +153,7 @@ class Recurrent(SequenceLayer):
         return self.fold(x, state, mask=mask) if result is None else result
 
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
-        """Return the results of `fold` by a torch kernel or a scan; None without one. Unused if C code is compiled."""
+        """Return the results of `fold` by a torch kernel or a scan, or None. Not called where compiled C code runs."""
         return None
 
     def fold(
@@ -201,13 +201,13 @@ class Pointwise(Parallel):
 
 
 _weights_lock = RLock()
-"""Serializes calls with replaced weights and steps of the same layers, since threads share a layer's weights."""
+"""Held during a call with replaced weights and during `step_with_lock`, since threads share a layer's weights."""
 
 
 def call_with_weights(
     layer: SequenceLayer, weights: Callable[[], dict[str, Tensor]], x: Tensor, state: State, mask: Tensor | None
 ) -> tuple[Tensor, State]:
-    """Call a layer with the result of `weights`. Other threads wait here and in `step_with_lock`."""
+    """Call a layer with the result of `weights` in place of its weights, while no other thread replaces weights."""
     with _weights_lock:
         y, after = torch.func.functional_call(layer, weights(), (x, state), {"mask": mask})
     return y, after

@@ -70,14 +70,14 @@ class EndsState(NamedTuple):
 class LastPooling(Pooling):
     """The features at the last real position.
 
-    `bidirectional` is for the features of a `Bidirectional` layer that concatenates. The result then has the first half
-    at the last position, and the second half at the first position, where the backward layer ends.
+    `bidirectional` is for the concatenated outputs of a `Bidirectional` layer. The result then has the first half of
+    the features at the last position, and the second half at the first position, where the backward layer ends.
     """
 
     def __init__(self, d_in: int, *, bidirectional: bool = False) -> None:
         super().__init__(d_in)
         if bidirectional and d_in % 2:
-            raise ValueError(f"two directions need an even number of features, not {d_in}")
+            raise ValueError(f"bidirectional pooling needs an even number of features, found {d_in}")
         self.bidirectional = bidirectional
         self.d_last = d_in // 2 if bidirectional else d_in
 
@@ -171,7 +171,7 @@ class MaxPooling(Pooling):
 
 
 class AttentionState(NamedTuple):
-    """The state of `AttentionPooling`: the largest score so far, and the sums of the softmax relative to it."""
+    """The state of `AttentionPooling`: the maximum score so far, and the softmax's sums, divided by exp(maximum)."""
 
     maximum: Float[Tensor, "B 1"]
     denominator: Float[Tensor, "B 1"]
@@ -217,7 +217,7 @@ class AttentionPooling(Pooling):
 
 
 class Poolings(Pooling):
-    """Several poolings of the same features, concatenated. The state is the tuple of their states."""
+    """Several poolings of the same features, with concatenated results. The state is the tuple of all states."""
 
     def __init__(self, poolings: Iterable[Pooling]) -> None:
         poolings = list(poolings)

@@ -5,8 +5,8 @@
     seen["layers.layers.0.gates.forget"]     # a list of tensors, in the order of the calls
 
 A recurrent layer calls its taps at each position with (B, d) tensors; a parallel layer calls its taps once. A fast path
-without taps, such as cuDNN's kernel, is not used while taps are watched or replaced, or have hooks of torch. The
-functions at taps are in a context variable, not in the model, so other threads that use the model are not affected.
+without taps, such as cuDNN's kernel, is not used while a tap is watched or replaced, or has a torch hook. The functions
+at taps are in a context variable, not in the model, so other threads that use the model are not affected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ tap_changes: ContextVar[Mapping[nn.Module, Sequence[Change]]] = ContextVar("tap_
 """The functions to apply at each watched or replaced tap, in order. The mapping is replaced, never mutated."""
 
 has_hooked_taps: list[bool] = []
-"""Not empty once a tap of the process has a hook of torch. Until then, hooks need not be searched for."""
+"""[True] once a torch hook was registered on a tap of this process, else []; if empty, no tap is asked for hooks."""
 
 
 def _mark_as_hooked(register: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +49,7 @@ class Tap(nn.Module):
     """An identity function whose values can be watched and replaced, by the name of the tap in the model."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Skip torch's handling of hooks if there are none, since a step calls many taps."""
+        """Bypass torch's handling of hooks for a tap without hooks, since a step calls many taps."""
         return super().__call__(x) if has_hooked_taps and has_hooks(self) else self.forward(x)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class Tap(nn.Module):
     register_full_backward_pre_hook = _mark_as_hooked(nn.Module.register_full_backward_pre_hook)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a copy, with the hooks of the original."""
+        """Restore a copied or unpickled tap, which has the hooks of the original."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         if has_hooks(self):
             has_hooked_taps[:] = [True]
@@ -84,7 +84,7 @@ class Taps(nn.Module):
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Return whether a tap inside `module` is watched or replaced in this thread, or has hooks of torch."""
+    """Return whether a tap inside `module` is watched or replaced in this thread, or has torch hooks."""
     watched = tap_changes.get()
     if not watched and not has_hooked_taps:
         return False
@@ -155,7 +155,7 @@ def _check_shape(name: str, change: Change) -> Change:
     def checked(x: Tensor) -> Tensor:
         replacement = change(x)
         if replacement.shape != x.shape:
-            raise ValueError(f"{name}: the change returns {tuple(replacement.shape)} for {tuple(x.shape)}")
+            raise ValueError(f"{name}: the replacement is {tuple(replacement.shape)}, the value {tuple(x.shape)}")
         return replacement
 
     return checked

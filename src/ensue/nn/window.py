@@ -18,10 +18,10 @@ class WindowState(NamedTuple):
     """The last N - 1 inputs, the oldest first; zeros in place of inputs before the first position."""
 
 
-def windows_of(
+def build_windows(
     x: Float[Tensor, "B T d"], last: Float[Tensor, "B before d"], mask: Mask
 ) -> tuple[Float[Tensor, "B T inputs"], Float[Tensor, "B before d"]]:
-    """Return the window that ends at each position, given the inputs `last` before the first, and the last inputs."""
+    """Return the window of inputs that ends at each position of x, and the new `last` inputs. `last` precedes x."""
     inputs, (before, length) = torch.cat((last, mask_padding(x, mask)), dim=1), (last.shape[1], x.shape[1])
     windows = torch.cat([inputs[:, k : k + length] for k in range(before + 1)], dim=-1)
     if mask is None:
@@ -51,5 +51,5 @@ class Window(Parallel):
 
     def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, WindowState]:
         (last,) = self.init_state(len(x)) if state is None else state
-        windows, last = windows_of(x, last, mask)
+        windows, last = build_windows(x, last, mask)
         return self.hidden(torch.tanh(self.linear(windows))), WindowState(last)

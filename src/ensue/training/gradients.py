@@ -93,7 +93,7 @@ class Gradients:
 
     def local_rows(self, rows: int, micro_batches: int) -> Tensor:
         """Return the row numbers of this rank in a batch of `rows` rows, in the order of computation."""
-        return torch.cat([row_slice.of(torch.arange(rows)) for row_slice in self._row_slices(rows, micro_batches)])
+        return torch.cat([row_slice.select(torch.arange(rows)) for row_slice in self._row_slices(rows, micro_batches)])
 
     def _row_slices(self, rows: int, micro_batches: int) -> Iterator[RowSlice]:
         """Yield the rows of this rank in each micro-batch, or each shard of this rank in an exact run."""

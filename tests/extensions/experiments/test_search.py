@@ -196,7 +196,11 @@ def test_values_that_cannot_be_trained_are_a_trial_that_has_failed(recipe: Recip
     told = list[searching.TrialResult]()
     assert searching.search(attends, space, tmp_path / "out", trials=6, on_trial=told.append, device="cpu", threads=1)
     for result in told:
-        expected = "complete" if result.values["encoder.num_heads"] == 2 else "model: 3 heads cannot share 8 features"
+        expected = (
+            "complete"
+            if result.values["encoder.num_heads"] == 2
+            else "model: 8 features cannot be divided among 3 heads"
+        )
         assert result.state == expected
     assert len({result.state for result in told}) == 2
 

@@ -131,11 +131,11 @@ def test_running_freely_is_reading(kind: str) -> None:
     read = model.reader(x, x, noise)
     given = noise
     if isinstance(model.reader, StochasticReader):
-        given = Gaussian.of(model.reader.posterior(model.reader.recognition(x)[0])).at(noise)
+        given = Gaussian.of(model.reader.posterior(model.reader.recognition(x)[0])).reparameterize(noise)
     if isinstance(model.reader, VariationalReader):
         layer = model.reader.layer
         posterior, prior = layer.gaussians(layer(torch.cat((x, noise), dim=-1))[0])
-        given = (posterior.at(noise) - prior.mean) * (-prior.log_deviation).exp()
+        given = (posterior.reparameterize(noise) - prior.mean) * (-prior.log_deviation).exp()
     for begin in (0, 2):
         state = model.reader.init_state(2)
         if begin:

@@ -212,7 +212,7 @@ def test_next_sentences_are_the_same(tmp_path: Path) -> None:
     model = ensue.load(tmp_path / "run", device="cpu").model
     ids, segments = torch.randint(5, 100, (2, 9)), torch.tensor([[0] * 4 + [1] * 5] * 2)
     expected = theirs(input_ids=ids, token_type_ids=segments).seq_relationship_logits
-    close(model.follows(model(ids, None, segments)).flip(1), expected, 1e-5)
+    close(model.next_sentence_logits(model(ids, None, segments)).flip(1), expected, 1e-5)
 
 
 def causal_models() -> dict[str, tuple[Callable[[], Any], Callable[[], Any], dict[str, str]]]:

@@ -118,7 +118,7 @@ def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ClockworkSchedule, "run", counted)
     layer(x, state_of(layer, [3, 7, 3, 15]))[0].sum().backward()
-    assert names == ["forward", "backward", "at_matrices"]
+    assert names == ["forward", "backward", "matrix_errors"]
     layer(x, state_of(layer, [3, 7, 3, 14]))
     with watch(layer, "hidden") as seen:
         layer(x)

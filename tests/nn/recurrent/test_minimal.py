@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.engine import executing
-from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState, MinGRU, MinLSTM, positive
+from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState, MinGRU, MinLSTM, positive_activation
 from training.tiny import some_slow
 
 D_IN, D = 3, 5
@@ -116,7 +116,7 @@ def test_ragged_rows_are_the_fold(kind: str, dtype: torch.dtype, d: int) -> None
 def test_g() -> None:
     """Its two halves meet in 1/2 with slopes 1/4 and 1, and it is positive."""
     v = torch.tensor([-3.0, -1e-6, 0.0, 2.0], dtype=torch.float64, requires_grad=True)
-    g = positive(v)
+    g = positive_activation(v)
     same(g, torch.tensor([1 / (1 + np.exp(3.0)), 0.5 - 0.25e-6, 0.5, 2.5], dtype=torch.float64))
     (dg,) = torch.autograd.grad(g.sum(), v)
     same(dg[[1, 3]], torch.tensor([0.25, 1.0], dtype=torch.float64))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ensue.nn.recurrent.linear_recurrence import GPU_CHUNK, _by_chunks, scan
+from ensue.nn.recurrent.linear_recurrence import GPU_CHUNK, _scan_chunks, scan
 from training.tiny import some_slow
 
 SCAN = sys.modules["ensue.nn.recurrent.linear_recurrence"]  # ensue.nn.scan is the function
@@ -47,7 +47,7 @@ def by_hand(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
 def test_wherever_the_chunks_end(shape: tuple[int, int, int], length: int, reverse: bool) -> None:
     a, b, start = coefficients(*shape)
     h = torch.full_like(b, torch.nan)
-    _by_chunks(a, b, start, h, length=length, reverse=reverse)
+    _scan_chunks(a, b, start, h, length=length, reverse=reverse)
     if reverse:
         a, b, h = a.flip(1), b.flip(1), h.flip(1)
     same(h, by_hand(a, b, start))

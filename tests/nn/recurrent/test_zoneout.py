@@ -151,11 +151,11 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Zoneout(LSTM(4, 4), hidden=0.5, cell=-0.1), "zoneout must be a probability from 0 to 1, found -0.1"),
     (
         lambda: Zoneout(GRU(4, 4), hidden=0.5, cell=0.5),
-        "the state of GRU(d_in=4, d_out=4, reset='after') has no cell c",
+        "the state of GRU(d_in=4, d_out=4, reset='after') has no cell c; expected cell = 0",
     ),
     (
         lambda: Zoneout(WeightDrop(LSTM(4, 4), 0.5), hidden=0.5),  # type: ignore[arg-type]
-        "Zoneout needs a Recurrent layer, which WeightDrop(LSTM(d_in=4, d_out=4), p=0.5) is not",
+        "Zoneout needs a Recurrent layer, found WeightDrop(LSTM(d_in=4, d_out=4), p=0.5)",
     ),
 ]
 
@@ -172,5 +172,5 @@ def test_a_state_without_its_output_is_named() -> None:
         def init_state(self, batch_size: int, memory: object = None) -> tuple[Tensor, ...]:  # type: ignore[override]
             return tuple(super().init_state(batch_size))
 
-    with pytest.raises(ValueError, match=r"^Zoneout needs a layer whose state has its output h, unlike Silent"):
+    with pytest.raises(ValueError, match=r"^Zoneout needs a layer whose state has the output h, found Silent"):
         Zoneout(Silent(4, 4), hidden=0.5)

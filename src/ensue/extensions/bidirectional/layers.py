@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.language_model import LanguageModel
-from ensue.models.layer_outputs import output_sizes, read_layers, widened
+from ensue.models.layer_outputs import output_sizes, pad_features, read_layers
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding, WordSample
 from ensue.nn.combinators import reverse_rows
 from ensue.types import Loss, State
@@ -124,7 +124,7 @@ class BidirectionalLanguageModel(BidirectionalModel):
     def layers_of_words(self, features: Sequence[BothDirections], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
         """Return each word vector twice, concatenated, then the features of each layer, padded to d."""
         after = ((both.rightward[:, 1:], reverse_rows(both.leftward[:, 1:], mask)) for both in features)
-        return widened([torch.cat(pair, -1) for pair in after])
+        return pad_features([torch.cat(pair, -1) for pair in after])
 
     def start_from_counts(self, counts: Tensor) -> None:
         if self.head is not None:

@@ -210,8 +210,8 @@ def view_series(model: Classifier, series: SeriesView) -> FrameClassifierView:
     frames = Frames(torch.from_numpy(series.frames).to(device_of(model)).unsqueeze(0), None)
     with torch.no_grad():
         reading = ReadFeatures(model.features(frames), frames.keys)
-        pooled = model.pooled(reading.x, reading.keys, None)
-        probabilities = model.probabilities(model.logits_of([pooled]))[0]
+        pooled = model.pool(reading.x, reading.keys, None)
+        probabilities = model.probabilities(model.compute_logits([pooled]))[0]
     label = int(probabilities.argmax())
     gradients = _compute_gradients(model, reading, label)
     is_long = len(series.frames) > MAX_INTEGRATED_FRAMES
@@ -230,7 +230,7 @@ def _compute_gradients(model: Classifier, reading: ReadFeatures, label: int) -> 
     assert isinstance(layers, SequenceLayer)  # frames have no subwords
 
     def output(h: Tensor) -> Tensor:
-        return log_odds(model, model.logits_of([Pooled(pooling(h, None).float(), reading.keys)]), label)
+        return log_odds(model, model.compute_logits([Pooled(pooling(h, None).float(), reading.keys)]), label)
 
     return (gradients_of(layers, reading.x, output)[0] * reading.x[0].cpu().numpy()).sum(1)
 

@@ -164,7 +164,7 @@ class GenerationLoop:
     def _queue_rows(self, prompt: Prompt) -> None:
         state = self.model.init_state(1) if prompt.state is None else prompt.state
         if self.adapts:
-            state = self.model.settled(state, torch.from_numpy(prompt.ids[-1:]).to(device_of(self.model)))
+            state = self.model.finish_segments(state, torch.from_numpy(prompt.ids[-1:]).to(device_of(self.model)))
         for row in prompt.rows:
             row.last, row.ids = int(prompt.ids[-1]), prompt.ids if self.context is not None else prompt.ids[-1:]
             if row.remaining > 0:

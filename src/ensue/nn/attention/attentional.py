@@ -104,8 +104,8 @@ class AttentionalLayer(Parallel):
 
         y_t = tanh(W [c_t; x_t])
 
-    Recurrent layers followed by an attentional layer are a decoder that trains as fast as the recurrent layers alone.
-    The default of `d_out` is d_in.
+    After recurrent layers, the attention of all positions is computed at once in training. The default of `d_out` is
+    d_in.
     """
 
     def __init__(self, attention: CrossAttention, *, d_out: int | None = None) -> None:
@@ -127,7 +127,7 @@ class AttentionalLayer(Parallel):
 
 
 class InputFeedingState(NamedTuple):
-    """The last output, which the next step reads, with the state of the cell and the memory."""
+    """The last output `fed`, which the next step reads, the state of the cell, and the memory."""
 
     fed: Float[Tensor, "B d_out"]
     inner: State
@@ -141,8 +141,8 @@ class InputFeeding(Recurrent):
         h_t = cell([x_t; y_{t-1}], h_{t-1})        y_t = attentional(h_t)
 
     y_0 is zero. `cell` is any causal layer, for example a stack or a `FromContext`. With dot, bilinear or additive
-    attention, the engine runs cells that it can trace; all others run step by step. Raises ValueError for inconsistent
-    sizes of cell and attention.
+    attention, the engine runs a cell that it can trace. Other attentions and cells run step by step. Raises ValueError
+    for inconsistent sizes of cell and attention.
     """
 
     def __init__(self, cell: SequenceLayer, attentional: AttentionalLayer) -> None:
@@ -209,14 +209,14 @@ class InputFeeding(Recurrent):
 
 
 class FedState(NamedTuple):
-    """The last output of the feedback, which a cell reads, and the state of the cell."""
+    """The last output of the attentional layer, which the cell reads, and the state of the cell."""
 
     fed: Float[Tensor, "B d_fed"]
     inner: State
 
 
 class FedCell(Recurrent):
-    """The cell of an `InputFeeding` for the engine. It reads x and `fed`, which its step does not change."""
+    """The cell of an `InputFeeding` for the engine. Its step reads x and `fed`, and returns `fed` unchanged."""
 
     def __init__(self, feeding: InputFeeding) -> None:
         super().__init__()

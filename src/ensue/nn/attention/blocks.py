@@ -50,7 +50,7 @@ class BlockOptions(AttentionOptions):
     norm_epsilon: float = EPSILON
     """The ε that is added to variances."""
     norm_first: bool = True
-    """Whether the attention has a normalization, which is before it in a `PreNormBlock`."""
+    """Whether the attention sublayer has a normalization: of its input in a `PreNormBlock`, else of x + SelfAttn(x)."""
     gated: bool = False
     """Whether the activations are multiplied by a second linear map of the input (Shazeer 2020)."""
     parallel: bool = False
@@ -99,7 +99,7 @@ class PostNormBlock(Parallel):
         super().__init__()
         self.options = options = options or BlockOptions(**keywords)
         if options.parallel and not self.may_be_parallel:
-            raise ValueError(f"{type(self).__name__} is not parallel; parallel needs norm = pre without a memory")
+            raise ValueError(f"{type(self).__name__} cannot be parallel; parallel needs norm = pre and no memory")
         self.d_in = self.d_out = d_model
         self.is_causal, self.parallel = options.is_causal, options.parallel
         dropout = options.dropout if options.dropout_attention is None else options.dropout_attention

@@ -1,6 +1,7 @@
 """Cross-attention: multi-head, dot-product, bilinear and additive, and attention before the cell.
 
-`init_state` computes the keys and values of the memory once. They are the state, which the rows of a beam share.
+`init_state` computes the keys and values of the memory once. The keys and values are the state; the rows of a beam
+share them.
 """
 
 import math
@@ -15,11 +16,11 @@ from torch import Tensor, nn
 
 from ensue.engine.storage import is_transformed
 from ensue.nn.attention.scores import additive_scores, fused_attention, weights_over
-from ensue.nn.border import weight_of
-from ensue.nn.draws import apply_dropout, checked_probability, uniform
+from ensue.nn.border import get_weight
+from ensue.nn.draws import apply_dropout, check_probability, uniform
 from ensue.nn.layer import Parallel, Recurrent, SequenceLayer, mask_padding
 from ensue.nn.pooling import MeanPooling
-from ensue.nn.recurrent.initialization import heads_of
+from ensue.nn.recurrent.initialization import features_per_head
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Inputs, Mask, Memory, Outputs, Shared, State, select_rows
 
@@ -51,7 +52,7 @@ class CrossAttention(Parallel):
     def __init__(self, d_in: int, d_out: int, *, d_memory: int, dropout: float) -> None:
         super().__init__()
         self.d_in, self.d_out, self.d_memory = d_in, d_out, d_memory
-        self.dropout = checked_probability(dropout)
+        self.dropout = check_probability(dropout)
         self.zero: Tensor
         self.register_buffer("zero", torch.zeros(()), persistent=False)  # has the module's device and type
         self.weights = Tap()
@@ -61,7 +62,7 @@ class CrossAttention(Parallel):
         return self.project_memory(h), h
 
     def queries(self, x: Inputs) -> Float[Tensor, "B T d_key"]:
-        """Return the queries."""
+        """Return the queries of the inputs x."""
         return x
 
     def finished(self, context: Float[Tensor, "B T d_value"]) -> Outputs:
@@ -105,19 +106,19 @@ class CrossAttention(Parallel):
         return rows.view(texts, repeats, heads, length, positions).transpose(1, 2).reshape(weights.shape)
 
 
-def sources_in(state: State) -> Iterator[tuple[Source, Tensor]]:
+def iterate_sources(state: State) -> Iterator[tuple[Source, Tensor]]:
     """Yield the sources inside a state, each with the index of the text that each row reads."""
     if isinstance(state, Shared) and isinstance(state.content, Source):
         yield state.content, state.rows
     elif isinstance(state, tuple):
         for item in state:
-            yield from sources_in(item)
+            yield from iterate_sources(item)
 
 
 def group_by_text(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
-    """Group queries (B, T, d_key) by text into (M, B · T / M, d_key), with the content of M texts.
+    """Return the queries (B, T, d_key), grouped by text as (M, B · T / M, d_key), and the content of the M texts.
 
-    Unless rows are in the order of the texts, the content is copied for each row, and M is B.
+    Unless the rows are in the order of the texts, the content is copied for each row, and M is B.
     """
     batch, length, d_key = queries.shape
     content, texts = state.content, state.num_texts
@@ -140,7 +141,7 @@ class MultiHeadCrossAttention(CrossAttention):
 
     def __init__(self, d_in: int, d_memory: int, *, num_heads: int = 1, dropout: float = 0.0) -> None:
         super().__init__(d_in, d_in, d_memory=d_memory, dropout=dropout)
-        self.num_heads, self.scale = num_heads, 1 / math.sqrt(heads_of(d_in, num_heads))
+        self.num_heads, self.scale = num_heads, 1 / math.sqrt(features_per_head(d_in, num_heads))
         self.project_in = nn.Linear(d_in, d_in)
         self.project_memory = nn.Linear(d_memory, 2 * d_in)
         self.project_out = nn.Linear(d_in, d_in)
@@ -161,7 +162,7 @@ class DotAttention(CrossAttention):
 
     def __init__(self, d_in: int, d_memory: int, *, dropout: float = 0.0) -> None:
         if d_in != d_memory:
-            raise ValueError(f"dot products need as many features in x as in the memory, not {d_in} and {d_memory}")
+            raise ValueError(f"dot products need d_in = d_memory, found {d_in} and {d_memory}")
         super().__init__(d_in, d_memory, d_memory=d_memory, dropout=dropout)
 
     def keys_and_values(self, h: Float[Tensor, "M S d_memory"]) -> tuple[Tensor, Tensor]:
@@ -206,7 +207,7 @@ class AdditiveAttention(CrossAttention):
     def scores(self, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Float[Tensor, "M columns S"]:
         """Return the scores of `queries` (M, columns, d_key) and `keys` (M, S, d_key); `added` is added inside tanh."""
         if added is None:
-            return additive_scores(queries, keys, weight_of(self.vector)[0])
+            return additive_scores(queries, keys, get_weight(self.vector)[0])
         return self.vector(torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1) + added)).squeeze(3)
 
 
@@ -224,9 +225,9 @@ class AttentionBefore(Recurrent):
         ẑ_t = β_t Σ_i α_ti a_i,   α_t = softmax_i f_att(a_i, h_{t-1}),   β_t = σ(w · h_{t-1} + b)
         h_t = cell([x_t; ẑ_t], h_{t-1})        y_t = tanh(W [x_t; h_t; ẑ_t])
 
-    f_att is the score of `attention`, and h_0 = tanh(U ā + b) with the mean ā of the memory. `cell` has its own initial
-    state; that of a `FromContext` depends on the memory, too. Without `gated`, β is 1. Tap, if gated: `beta`, (B, 1).
-    Raises ValueError for inconsistent sizes.
+    f_att is the score of `attention`, and h_0 = tanh(U ā + b) with the mean ā of the memory. The initial state of
+    `cell` is `cell.init_state`, which depends on the memory if `cell` is a `FromContext`. Without `gated`, β is 1. Tap,
+    if gated: `beta`, (B, 1). Raises ValueError for inconsistent sizes.
     """
 
     def __init__(self, cell: SequenceLayer, attention: CrossAttention, *, d_out: int, gated: bool = True) -> None:
@@ -279,7 +280,7 @@ class HardAttention(AdditiveAttention):
 
     def __init__(self, d_in: int, d_memory: int, *, d_attention: int | None = None, expected: float = 0.0) -> None:
         super().__init__(d_in, d_memory, d_attention=d_attention)
-        self.expected, self.chosen = checked_probability(expected), Tap()
+        self.expected, self.chosen = check_probability(expected), Tap()
 
     def _select(self, alpha: Tensor) -> Tensor:
         if not alpha.shape[-1]:
@@ -301,6 +302,6 @@ class HardAttention(AdditiveAttention):
 
 
 def joined_steps(seen: Sequence[Tensor], length: int) -> Float[Tensor, "B T S"]:
-    """Return the attention weights that a tap recorded in one `forward` or `length` steps, averaged over heads."""
+    """Return the mean over heads of the weights that a tap collected in one `forward` or in `length` steps."""
     means = [weights.mean(1) if weights.dim() == 4 else weights for weights in seen]
     return means[0] if len(means) == 1 else torch.cat(means[:: len(means) // length], dim=1)

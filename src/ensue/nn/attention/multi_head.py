@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from ensue.engine.storage import ALIGNED_BYTES, appended
 from ensue.nn.attention.positions import Disentangled, RelativeBias, Rotary, advance, positions_after, rotate
 from ensue.nn.attention.scores import fused_attention
-from ensue.nn.draws import checked_probability
+from ensue.nn.draws import check_probability
 from ensue.nn.layer import Parallel, mask_padding
-from ensue.nn.recurrent.initialization import heads_of
+from ensue.nn.recurrent.initialization import features_per_head
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Inputs, Mask, Memory, Outputs, State, change_temporarily, copy_views
 
@@ -29,8 +29,9 @@ _rows: ContextVar[int] = ContextVar("rows", default=0)
 def row_by_row(count: int) -> AbstractContextManager[None]:
     """Compute self-attention of one position row by row, without padding, in a `with` block.
 
-    Padding changes the order in which a row's terms are added, and thereby their rounding. Padding has to be on the
-    left, as in the results of `ensue.types.concatenate_rows`. Rows after the first `count` get the result of row 0.
+    Padding changes the order in which a row's terms are added, and thereby the rounding of the sum. Padding has to be
+    on the left, as in the results of `ensue.types.concatenate_rows`. Rows after the first `count` get the result of
+    row 0.
     """
     return change_temporarily(_rows.set, count, _rows.get())
 
@@ -100,7 +101,7 @@ class AttentionOptions:
     relative_buckets: int = 0
     """The number of buckets of distances, each with a bias of attention scores; 0: no relative positions."""
     farthest: int = 0
-    """The largest distance of disentangled positions, which have `relative_buckets` on each side; 0: none."""
+    """The largest distance of disentangled positions, which have `relative_buckets` buckets on each side; 0: none."""
     neighbors: int = 0
     """The number of neighbors on each side to which a position attends; 0: all positions."""
 
@@ -123,9 +124,9 @@ class MultiHeadAttention(Parallel):
     `neighbors` real positions on each side. `dropout` acts on the attention weights. Tap: `weights`, (B, H, T, S).
 
     With `relative_buckets`, a `RelativeBias` is added to the scores. With `farthest` too, positions are `Disentangled`:
-    the score of i and j is (Q_i K_jᵀ + Q_i (W_K P)ᵀ + W_Q P K_jᵀ) / √(3 d_head), where P is the vector of their
-    distance. Raises ValueError unless `num_heads` divides `d_model`, and for a causal layer with relative positions or
-    neighbors.
+    the score of positions i and j is (Q_i K_jᵀ + Q_i (W_K P)ᵀ + W_Q P K_jᵀ) / √(3 d_head), where P is the vector of the
+    distance between i and j. Raises ValueError unless `num_heads` divides `d_model`, and for a causal layer with
+    relative positions or neighbors.
     """
 
     def __init__(self, d_model: int, options: AttentionOptions | None = None, **keywords: Any) -> None:
@@ -134,8 +135,8 @@ class MultiHeadAttention(Parallel):
         self.options = options = options or AttentionOptions(**keywords)
         num_heads, is_causal = options.num_heads, options.is_causal
         self.d_in = self.d_out = d_model
-        self.num_heads, self.d_head, self.is_causal = num_heads, heads_of(d_model, num_heads), is_causal
-        self.dropout = checked_probability(options.dropout)
+        self.num_heads, self.d_head, self.is_causal = num_heads, features_per_head(d_model, num_heads), is_causal
+        self.dropout = check_probability(options.dropout)
         self.project_in = nn.Linear(d_model, 3 * d_model)
         self.project_out = nn.Linear(d_model, d_model)
         buckets, farthest = options.relative_buckets, options.farthest
@@ -160,7 +161,7 @@ class MultiHeadAttention(Parallel):
 
     def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, KVState]:
         if state is not None and not self.is_causal:
-            raise TypeError("attention that looks ahead reads whole sequences and takes no initial state")
+            raise TypeError("attention that is not causal reads whole sequences and takes no initial state")
         is_first, state = state is None, self.init_state(len(x)) if state is None else state
         queries, keys, values = self._split_heads(self.project_in(mask_padding(x, mask)))
         if self.rotary is not None:
@@ -228,7 +229,7 @@ class MultiHeadAttention(Parallel):
         return (with_queries + with_keys.transpose(2, 3)) / math.sqrt(self.terms * self.d_head)
 
     def _attention_mask(self, real: Tensor, length: int) -> Tensor:
-        """Return the mask (B, 1, T, S) of keys to which the last `length` positions attend; each attends to itself."""
+        """Return the mask (B, 1, T, S) of keys for the last `length` positions. Each position attends to itself."""
         columns = torch.arange(real.shape[1], device=real.device)
         queries = columns[real.shape[1] - length :].unsqueeze(1)
         itself = columns == queries

@@ -1,7 +1,7 @@
 """Encodings of positions: learned, sinusoidal, rotary and relative.
 
-The position of a token is the number of real tokens before it in its row. The count is part of the state, so that each
-row continues after its own prefix.
+The position of a token is the number of real tokens before it in its row. The state of a layer has the number of tokens
+that each row has read, from which the next call counts on.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ class PositionState(NamedTuple):
 
 
 def positions_after(position: Tensor, length: int) -> Tensor:
-    """Return the positions (B, T) of `length` tokens after `position` (B,) tokens."""
+    """Return the positions (B, T) of the next T = `length` tokens after `position` (B,) tokens."""
     return position.unsqueeze(1) + torch.arange(length, device=position.device)
 
 
@@ -69,7 +69,7 @@ class LearnedPositions(Parallel):
     def check_end(self, after: Int[Tensor, " B"]) -> None:
         """Raise ContextError if a row has more positions than the table."""
         if len(after) and int(after.max()) > self.max_positions:
-            raise ContextError(f"{int(after.max())} positions; this model has learned {self.max_positions}")
+            raise ContextError(f"found {int(after.max())} positions; the model has {self.max_positions}")
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_in}, max_positions={self.max_positions}"
@@ -78,8 +78,8 @@ class LearnedPositions(Parallel):
 class Frequencies(nn.Module):
     """The frequencies `b^(-2i/d)` for i = 0 .. d/2 - 1, in radians per position.
 
-    They are never in bfloat16, which would round positions above 256. With a `share` below 1, d is that fraction of all
-    features, and the frequencies of all other features are 0.
+    Frequencies are never in bfloat16, which would round positions above 256. With a `share` below 1, d is this fraction
+    of all features, and the frequencies of the other features are 0.
     """
 
     def __init__(self, d: int, *, share: float = 1.0, base: float = 10_000.0) -> None:
@@ -94,7 +94,7 @@ class Frequencies(nn.Module):
         return values if self.num_rotated == self.d else values.masked_fill(indices >= self.num_rotated, 0.0)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Frequencies":
-        """Recompute the values after `to` or `bfloat16`, in float32."""
+        """Recompute the values in float32 after a conversion to 16 bits, such as `bfloat16()`."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.values.dtype in (torch.float16, torch.bfloat16):
             self.values = self._compute(self.values.device)
@@ -114,7 +114,7 @@ class SinusoidalPositions(Parallel):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         if d_model % 2:
-            raise ValueError(f"sinusoidal positions are pairs of features; d_model is {d_model}")
+            raise ValueError(f"sinusoidal positions need an even d_model, found {d_model}")
         self.d_in = self.d_out = d_model
         self.frequencies = Frequencies(d_model)
         self.zero: Tensor
@@ -134,7 +134,7 @@ class SinusoidalPositions(Parallel):
 
 
 MAX_DISTANCE = 128
-"""The distance from which on all positions of a side are in one bucket."""
+"""All larger distances are in the last bucket of their side."""
 
 
 class RelativeBias(nn.Module):
@@ -199,7 +199,7 @@ class Rotary(nn.Module):
     def __init__(self, d_head: int, *, share: float = 1.0, base: float = 10_000.0) -> None:
         super().__init__()
         if d_head % 2:
-            raise ValueError(f"rotary positions rotate pairs of features; a head has {d_head} features")
+            raise ValueError(f"rotary positions need an even d_head, found {d_head}")
         self.frequencies = Frequencies(d_head, share=share, base=base)
 
     def forward(self, x: Float[Tensor, "B H T d_head"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B H T d_head"]:
@@ -215,7 +215,7 @@ class Rotary(nn.Module):
 
 
 def rotate(table: tuple[Tensor, Tensor], *heads: Float[Tensor, "B H T d"], back: bool = False) -> tuple[Tensor, ...]:
-    """Rotate the pairs (2i, 2i+1) of `heads` by the angles of `table`, with B rows or 1; `back` negates the angles."""
+    """Rotate the pairs (2i, 2i+1) of queries or keys by the angles of a `Rotary.table`; `back` negates the angles."""
     functions = [c_functions(x) for x in heads]
     if all(functions):
         return _Rotation.apply(functions[0], table, back, *heads)  # type: ignore[no-untyped-call]

@@ -35,9 +35,10 @@ def fused_attention(
     """Return `softmax(scale · queries keysᵀ + bias) values`, with dropout of the weights, over `allowed` keys.
 
     A query without allowed keys gets zeros. `scale` defaults to 1/√d. With `is_causal`, `bias` and `allowed` are None.
-    torch's scaled-dot-product kernel is used unless weights are stored: for a `tap`, for dropout on a CPU or of sharded
-    rows, and inside torch.func transforms. In bfloat16 on a CPU, where the kernel's backward pass is slow, the weights
-    of up to `MAX_BFLOAT16_KEYS` keys are stored, and attention to more keys is computed in float32 (docs/log).
+    torch's scaled-dot-product kernel is used, except where the weights have to be stored: for a `tap`, for dropout on a
+    CPU or of sharded rows, and inside torch.func transforms. In bfloat16 on a CPU, where the kernel's backward pass is
+    slow, weights are stored for up to `MAX_BFLOAT16_KEYS` keys; attention to more keys is computed in float32
+    (docs/log).
     """
     scale = 1 / math.sqrt(queries.shape[3]) if scale is None else scale
     on_cpu, dtype = queries.device.type == "cpu", values.dtype
@@ -154,7 +155,7 @@ def _compute_scores(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
 def add_gradients(
     queries: Tensor, keys: Tensor, vector: Tensor, grad_scores: Tensor, grad_keys: Tensor, grad_vector: Tensor
 ) -> Tensor:
-    """Return the gradient of the queries; add those of keys and vector to `grad_keys` and `grad_vector`."""
+    """Return the gradient of the queries; add the gradients of keys and vector to `grad_keys` and `grad_vector`."""
     grad_queries = torch.empty_like(queries)
     for texts, rows in _iterate_blocks(queries, keys):
         hidden, grad = _compute_hidden(queries[texts, rows], keys[texts]), grad_scores[texts, rows]

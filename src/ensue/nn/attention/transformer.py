@@ -58,7 +58,7 @@ class TransformerOptions(blocks.BlockOptions):
         if self.norm == "post" and not self.norm_first:
             raise ValueError("norm_first = false needs norm = pre")
 
-    def of_block(self, number: int) -> blocks.BlockOptions:
+    def block_options(self, number: int) -> blocks.BlockOptions:
         """Return the options of block `number`, counted from 0."""
         is_global = not self.neighbors or (self.global_every and number % self.global_every == 0)
         return self.to(
@@ -72,8 +72,9 @@ class TransformerOptions(blocks.BlockOptions):
 class Transformer(Stack):
     """A `Stack` of positions, `num_layers` blocks and, with pre-norm, a final normalization.
 
-    Matrices are initialized from a normal distribution with σ = 1/√fan-in (LeCun et al. 1998). For matrices that write
-    into the residual stream, σ is divided by the square root of their number (Radford et al. 2019).
+    Matrices are initialized from a normal distribution with σ = 1/√fan-in (LeCun et al. 1998). For the matrices that
+    write into the residual stream, σ is also divided by the square root of the number of these matrices (Radford et
+    al. 2019).
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Transformer(Stack):
             layers.append(Residual(windows[0] if options.is_causal else Bidirectional(*windows, merge="sum")))
         memory = {} if d_memory is None else {"d_memory": d_memory}
         block = BLOCKS[options.norm][d_memory is not None]
-        layers += [block(d_model, options.of_block(number), **memory) for number in range(options.num_layers)]
+        layers += [block(d_model, options.block_options(number), **memory) for number in range(options.num_layers)]
         if options.norm == "pre":
             layers.append(Pointwise(norm(d_model), d_in=d_model))
         super().__init__(layers)

@@ -5,8 +5,8 @@
     start[y_1] + Σ_t e_t[y_t] + Σ_t transitions[y_{t-1}, y_t] + end[y_T]
 
 A path with a score of -inf is illegal. `mask` (B, T) is True on real positions, which come first. Values at padding
-have no effect. A row without real positions has one path, the empty path, with the score 0.
-The best paths are computed without gradients, in the precision of the scores, and by `k_best` in float64.
+have no effect. A row without real positions has one path, the empty path, with the score 0. The best paths are computed
+without gradients: by `viterbi` in the precision of the scores, and by `k_best` in float64.
 """
 
 from typing import Any, NamedTuple, TypeAlias
@@ -48,7 +48,7 @@ def log_partition(
     emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
     end: Float[Tensor, " K"], mask: Mask = None, *, in_float32: bool = False,
 ) -> Float[Tensor, " B"]:  # fmt: skip
-    """Return `log Σ_y exp score(y)` in nats; -inf if every path is illegal. Sums in float32 are faster."""
+    """Return `log Σ_y exp score(y)` in nats; -inf if every path is illegal. `in_float32` is faster and less exact."""
     expect_scores("log_partition", emissions, start, transitions, end, mask)
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
@@ -68,8 +68,8 @@ def marginals(
 ) -> Float[Tensor, "B T K"]:  # fmt: skip
     """Return the marginal probability of each tag at each position, 0 at padding. Not differentiable."""
     expect_scores("marginals", emissions, start, transitions, end, mask)
-    if (of_paths := posterior(emissions, start, transitions, end, mask)) is not None:
-        return of_paths[0].to(emissions.dtype)
+    if (results := posterior(emissions, start, transitions, end, mask)) is not None:
+        return results[0].to(emissions.dtype)
     scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     # Marginals are the derivatives of log Z, so gradients are needed even if the caller has disabled them.
     with torch.autocast(emissions.device.type, enabled=False), torch.inference_mode(False), torch.enable_grad():
@@ -82,7 +82,7 @@ def posterior(
     emissions: Emissions, start: Float[Tensor, " K"], transitions: Float[Tensor, "K K"],
     end: Float[Tensor, " K"], mask: Mask = None,
 ) -> tuple[Float[Tensor, "B T K"], Float[Tensor, "B T K"]] | None:  # fmt: skip
-    """Return the `marginals` and `suffixes` of each row's `Posterior`, without gradients; None if one may underflow."""
+    """Return `marginals` and `suffixes` of each row's `Posterior`, without gradients; None if numbers may underflow."""
     expect_scores("posterior", emissions, start, transitions, end, mask)
     scores, mask = _Scores(mask_padding(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False), torch.no_grad():
@@ -100,7 +100,7 @@ class _Scores(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """The results of the forward-backward algorithm. Sums are scaled by a factor for each row and position."""
+    """The results of the forward-backward algorithm. Each row and position has its own scale of the sums."""
 
     log_partition: Float[Tensor, " B"]
     arrivals: Float[Tensor, "T B K"]
@@ -112,7 +112,7 @@ class _Sums(NamedTuple):
     mask: Bool[Tensor, "B T"]
 
     def suffixes(self, weight: Float[Tensor, " B"]) -> Float[Tensor, "T B K"]:
-        """Return sums over paths from a tag on, scaled so that Σ_j arrival_j suffix_j = `weight`; 0 at padding."""
+        """Return sums over the paths after each tag, scaled so that Σ_j arrival_j suffix_j = `weight`; 0 at padding."""
         suffixes, real = _reverse_side(self.through, 1, self.mask), self.mask.t()
         totals = torch.linalg.vecdot(self.arrivals, suffixes).masked_fill(~real, 1.0)
         return suffixes.div_(totals.unsqueeze(2)).mul_((weight * real).unsqueeze(2))
@@ -125,7 +125,7 @@ class _LogPartition(torch.autograd.Function):
     def forward(ctx: Any, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, sums: _Sums) -> Tensor:
         ctx.sums, ctx.dtypes = sums, [scores.dtype for scores in (emissions, start, transitions, end)]
         ctx.save_for_backward(emissions, start, transitions, end, sums.mask)
-        return sums.log_partition.clone()  # a copy, since a node that stores its own output is never freed
+        return sums.log_partition.clone()  # a copy, since autograd never frees a node that stores its own output
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
@@ -143,7 +143,7 @@ class _LogPartition(torch.autograd.Function):
 
 
 def _sums_in_c(scores: _Scores, mask: Tensor) -> _Sums | None:
-    """Return the sums of a C function in float32; None without the function, or if a number may be out of range."""
+    """Return the sums of a C function in float32; None without compiled C, or if a number may be out of range."""
     functions, (B, T, K) = c_functions(scores.emissions), scores.emissions.shape
     if functions is None or any(table.dtype != torch.float32 for table in scores):
         return None
@@ -201,7 +201,7 @@ def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tenso
 
 
 def _lowest_sum(through: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
-    """Return the lowest sum over legal paths; NaN if any sum is NaN. If it is not tiny, underflow is negligible."""
+    """Return the lowest sum over legal paths, NaN if any sum is NaN. Unless it is tiny, underflow is negligible."""
     if bool(torch.minimum(ends.amin(), transitions.amin()) > -torch.inf):
         return through.amin()
     allowed = (transitions > -torch.inf).cpu().numpy()

@@ -42,7 +42,7 @@ class CopyingNats(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """The attention to the source: weights, the weighted mean of features, the coverage loss, and the state."""
+    """The attention to the source: weights, weighted sums of features, the coverage loss, and the state."""
 
     weights: Float[Tensor, "B T S"]
     context: Float[Tensor, "B T d_memory"]
@@ -57,13 +57,13 @@ class CopyingHead(nn.Module):
         p_t = σ(w · [s_t; h*_t] + b'),   h*_t = Σ_i a_ti h_i
         P(w) = p_t softmax(head(W_o [s_t; h*_t] + b''))[w] + (1 - p_t) Σ_{i: x_i = w} a_ti
 
-    The vocabulary of V words is extended by the out-of-vocabulary words of each source: number k of a source (k from 0)
-    has the id V + k in `source_ids`. So the head returns V + S log probabilities, -inf for ids that the source does not
-    use. See et al.'s p_t also reads the decoder's input; that term is left out here, since s_t depends on the input.
+    The vocabulary of V words is extended by the out-of-vocabulary words of each source: word k of them (from 0) has the
+    id V + k in `source_ids`. So the head returns V + S log probabilities, -inf for ids that the source does not use.
+    The p_t of See et al. also reads the decoder's input. This term is left out, since s_t depends on the input.
 
-    The coverage c helps the attention to avoid repetition; its loss is `CopyingNats.repeated`. With `coverage`, weights
-    are computed position by position. A row with an empty source always generates (p_t = 1). Taps: `weights` (B, T, S),
-    and `generates` (B, T), which is p_t.
+    The coverage c reduces repetition; the coverage loss is `CopyingNats.repeated`. With `coverage`, weights are
+    computed position by position. For an empty source, p_t is 1. Taps: `weights` (B, T, S), and `generates` (B, T),
+    which is p_t.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class CopyingHead(nn.Module):
         copied = attended.weights.new_zeros(*s.shape[:2], words).scatter_add(2, ids, attended.weights)
         copied = _add_log(copy.unsqueeze(2), copied)
         generated = generate.unsqueeze(2) + logits.log_softmax(-1)
-        known, unknown = copied[..., : self.vocabulary_size], copied[..., self.vocabulary_size :]
-        return torch.cat((torch.logaddexp(generated, known), unknown), dim=2), attended.state
+        in_vocabulary, other_words = copied[..., : self.vocabulary_size], copied[..., self.vocabulary_size :]
+        return torch.cat((torch.logaddexp(generated, in_vocabulary), other_words), dim=2), attended.state
 
     def step(self, s_t: Float[Tensor, "B d_in"], state: CopyingState) -> tuple[Float[Tensor, "B words"], CopyingState]:
         """Compute `forward` for one position."""
@@ -129,7 +129,7 @@ class CopyingHead(nn.Module):
     ) -> tuple[CopyingNats, CopyingState]:  # fmt: skip
         """Return the surprisal of each target in nats, the coverage loss, and the final state.
 
-        A target id of V or more is an out-of-vocabulary word of the source; if the source lacks it, nats are infinite.
+        A target id of V or more is an out-of-vocabulary word of the source; the nats of other such ids are infinite.
         """
         self.check("nats", s, state, mask)
         expect(f"{type(self).__name__}.nats", "targets", targets, tuple(s.shape[:2]), torch.int64, like=s)

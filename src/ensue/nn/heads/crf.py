@@ -77,14 +77,14 @@ class LinearChainCRF(nn.Module):
         return log_partition(emissions, *self.chain(), mask, in_float32=self.in_float32)
 
     def score(self, emissions: Emissions, tags: Int[Tensor, "B T"], mask: Mask = None) -> Float[Tensor, " B"]:
-        """Return the score of the path `tags` of each row, which is finite for illegal paths, too."""
+        """Return the score of the path `tags` of each row. The scores of illegal paths are finite, too."""
         return score(emissions, tags, self.start, self.transitions, self.end, mask)
 
     def nats(self, emissions: Emissions, tags: Int[Tensor, "B T"], mask: Mask = None) -> Float[Tensor, " B"]:
         """Return `log Z - score`, the loss of each row in nats.
 
-        For a legal path this is -log P(tags). For an illegal path, as in data with errors, Z also includes this path:
-        so the loss is never negative.
+        For a legal path, the loss is -log P(tags). For an illegal path, as in data with errors, Z also includes this
+        path, so that the loss is not negative.
         """
         total, gold = self.log_partition(emissions, mask), self.score(emissions, tags, mask)
         if self.legal is None:

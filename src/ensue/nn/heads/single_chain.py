@@ -19,11 +19,11 @@ NEVER = -1e30
 RESCALE_EVERY = 4
 """The number of steps between two rescalings of sums to a maximum of 1."""
 MIN_SUM, MAX_STEP_NATS = 1e-150, 300.0
-"""If all sums exceed MIN_SUM, and no sum decreases by more than MAX_STEP_NATS in a step, no sum has underflowed."""
+"""No sum underflows if all sums exceed MIN_SUM, and no sum decreases by more than MAX_STEP_NATS nats in a step."""
 MAX_BACK_POINTERS = 1 << 28
-"""The maximum number of beginnings of paths, of all tags and positions, that may be stored for the best paths."""
+"""The maximum number of back pointers of the best paths, at all tags and positions."""
 MAX_BLOCK_PROBABILITIES = 1 << 20
-"""The number of transition probabilities that are computed together for spans and paths."""
+"""The number of transition probabilities of spans and paths that are computed together."""
 
 
 class ChainScores(NamedTuple):
@@ -65,7 +65,7 @@ class Posterior(NamedTuple):
             return cls(scores, tables, products[0], np.log(products[1]))
 
     @classmethod
-    def beside(cls, parts: "Sequence[Posterior]") -> "Posterior":
+    def concatenate(cls, parts: "Sequence[Posterior]") -> "Posterior":
         """Return the posterior of several independent heads, with concatenated scores and marginals."""
         scores = np.concatenate([part.scores for part in parts], 1)
         return cls(scores, None, np.concatenate([part.marginals for part in parts], 1), scores, tuple(parts))
@@ -78,9 +78,9 @@ class Posterior(NamedTuple):
         Args:
             places: The start and the end of each span; the end is exclusive.
             within: The tags of the class of each span, (N, K).
-            goes_on: Whether the tag of the column continues a span if it follows the tag of the row, (K, K). A path
-                contains a span if the span's first tag does not continue an earlier span, all of its other tags
-                continue it, and the tag after its end does not.
+            goes_on: Whether the tag of the column continues a span after the tag of the row, (K, K). A path contains a
+                span if the span's first tag does not continue an earlier span, all other tags of the span continue it,
+                and the tag after the span does not.
         """
         starts, ends = np.array(places, np.int64).reshape(-1, 2).T
         begins, stops = starts > 0, ends < len(self.scores)
@@ -95,7 +95,7 @@ class Posterior(NamedTuple):
         return sums.sum(1)
 
     def _advance(self, sums: Numbers, positions: NDArray[np.int64], allowed: NDArray[np.bool_]) -> Numbers:
-        """Return the sums (N, K) over paths that continue by an allowed transition to the tags at `positions`."""
+        """Return the sums (N, K) over paths after an allowed transition to each tag at `positions`."""
         if self.tables is None:
             return (sums @ allowed) * self.marginals[positions]
         after, size = np.empty_like(sums), max(1, MAX_BLOCK_PROBABILITIES // allowed.size)
@@ -123,10 +123,10 @@ class Posterior(NamedTuple):
 
     def best(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
         """Return up to `count` best paths with their probabilities, the best first: (T,), or (T, C) for C heads."""
-        paths = _combine([part.ranked(count) for part in self.parts], count) if self.parts else self.ranked(count)
+        paths = _combine([part.rank(count) for part in self.parts], count) if self.parts else self.rank(count)
         return [(path, float(np.exp(log_p))) for path, log_p in paths]
 
-    def ranked(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
+    def rank(self, count: int) -> list[tuple[NDArray[np.int64], float]]:
         """Return up to `count` best paths (T,) of one head, with their log probabilities."""
         if not len(self.scores):
             return [(np.zeros(0, np.int64), 0.0)]
@@ -164,13 +164,15 @@ def _rank_independent(scores: Numbers, count: int) -> NDArray[np.int64]:
 
 
 def rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np.int64]:
-    """Return the paths (N, T) with the highest scores. Raises EnsueError if their beginnings could take gigabytes.
+    """Return the paths (N, T) with the highest scores. Raises EnsueError if the back pointers could take gigabytes.
 
-    At each position, the beginnings of paths are stored whose best continuations are among the `count` best, up to
-    rounding. They are sorted by their last tag, and then by their scores. At most `count` are stored for each last tag.
+    At each position, a prefix of paths is stored if its best continuation may be among the `count` best paths. The
+    prefixes are sorted by their last tag, then by their scores. At most `count` prefixes of each last tag are stored.
     """
     if scores.size * count > MAX_BACK_POINTERS:
-        raise EnsueError(f"{count} paths through {len(scores):,} words take more than a gigabyte; request fewer paths")
+        raise EnsueError(
+            f"the {count} best label sequences of {len(scores):,} words need more than 1 GB; request fewer sequences"
+        )
     after = [tables.end]
     for emission in scores[:0:-1]:
         check_interrupted()
@@ -178,7 +180,7 @@ def rank_chained(scores: Numbers, tables: ChainScores, count: int) -> NDArray[np
     best, tags, origins, K = tables.start + scores[0], np.arange(len(tables.start)), [], len(tables.start)
     finite = np.abs(np.concatenate([scores.ravel(), tables.transitions.ravel(), *tables[::2]]))
     slack = 8 * len(scores) ** 2 * np.finfo(scores.dtype).eps * finite.max(where=finite < np.inf, initial=0.0)
-    lowest = np.finfo(scores.dtype).min  # a lower sum is -inf, of an illegal path
+    lowest = np.finfo(scores.dtype).min  # a lower sum is -inf: the path is illegal
     for emission, rest in zip(scores[1:], reversed(after[:-1]), strict=True):
         check_interrupted()
         sums = best[:, np.newaxis] + tables.transitions.take(tags, 0)

@@ -1,8 +1,8 @@
 """Softmax heads: from features to logits over a vocabulary, with separate or tied weights.
 
 With a vocabulary of V tokens, the logits (rows × V) are by far the largest tensor of a batch, and plain autograd writes
-and reads them five times. Here logits, softmax and gradients are computed for one chunk of rows at a time, which stays
-in the processor's cache. Since the loss is a sum over rows, the forward pass can compute the gradients:
+and reads them five times. Here logits, softmax and gradients are computed for one chunk of rows at a time, and a chunk
+stays in the processor's cache. Since the loss is a sum over rows, the forward pass can compute the gradients:
 
     dlogits = softmax(logits) - onehot(target),   dh = dlogits V,   dV = dlogitsᵀ h,   db = Σ dlogits
 
@@ -22,15 +22,15 @@ from ensue.engine import c_functions, int8_linear
 from ensue.engine.products import parallel_rows, worth_threads
 from ensue.engine.storage import address, gradients_of, is_transformed, needs_history
 from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
-from ensue.nn.border import expect, expect_targets, weight_of
+from ensue.nn.border import expect, expect_targets, get_weight
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.types import at_least_float32
 
 CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
-"""The number of logits in a chunk, and the minimum number of rows; the fastest values on CPUs (docs/log)."""
+"""The number of logits in a chunk, and the minimum number of its rows; the fastest values on CPUs (docs/log)."""
 
 BLOCK_ELEMENTS = 1 << 18
-"""The number of logits in a block, whose softmax stays in a cache of 2 MB (docs/log)."""
+"""The number of logits in a block. The softmax of a block stays in a cache of 2 MB (docs/log)."""
 
 ALIGNMENT = 16
 """Features are padded to a multiple of 16, for which matrix products are fastest."""
@@ -169,9 +169,9 @@ def sampled_cross_entropy(
 
         Z = Σ_w exp(s_w)   ≈   exp(s_t) + Σ_{k: w_k ≠ t} exp(s_{w_k} - log m(w_k)),   loss = log Z - s_t
 
-    The estimate of Z is unbiased for every target, since a sampled word that equals the target is left out. Its
-    logarithm, and so the loss and the gradient, is unbiased only in the limit of many words: on average the estimated
-    loss is too low. If every word is drawn once, the loss is exact.
+    The estimate of Z is unbiased for every target, since a sampled word that equals the target is left out. The
+    estimates of log Z, the loss and the gradient are biased: on average the estimated loss is too low. The bias
+    vanishes as K grows. If every word is drawn once, the loss is exact.
 
     Raises ValueError for wrong sizes and TypeError for wrong types.
     """
@@ -196,7 +196,7 @@ class SoftmaxHead(nn.Module):
     """A softmax head, `logits = V h + b`."""
 
     in_int8 = False
-    """Whether `forward` multiplies int8 numbers, except with gradients."""
+    """Whether `forward` without gradients multiplies int8 numbers."""
 
     def __init__(self, d_in: int, vocabulary_size: int) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class SoftmaxHead(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
-        """Set the biases to the tokens' log frequencies, which training would otherwise learn in its first steps."""
+        """Set the biases to the log frequencies of the tokens, so that training need not learn them first."""
         expect("start_from_counts", "counts", counts, (self.vocabulary_size,), int)
         with torch.no_grad():
             self.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
@@ -216,7 +216,7 @@ class SoftmaxHead(nn.Module):
         return self.weight
 
     def features(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d"]:
-        """Return the features by which V is multiplied."""
+        """Return the features that are multiplied by V."""
         return h
 
     def forward(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape V"]:
@@ -246,7 +246,7 @@ class SoftmaxHead(nn.Module):
         """
         self._expect("total_nats", h, targets)
         if sample is not None and label_smoothing:
-            raise ValueError("a sampled softmax has no label smoothing")
+            raise ValueError("a sampled softmax cannot be combined with label smoothing")
         if sample is None and self.vocabulary_size < LARGE_VOCABULARY:
             logits = self(h).flatten(0, -2)
             return F.cross_entropy(logits, targets.flatten(), reduction="sum", label_smoothing=label_smoothing)
@@ -275,7 +275,7 @@ class TiedSoftmaxHead(SoftmaxHead):
         self.bias = nn.Parameter(torch.zeros(embedding.vocabulary_size))
 
     def matrix(self) -> Tensor:
-        return weight_of(self.embedding)
+        return get_weight(self.embedding)
 
     def features(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d"]:
         return self.projection(h)

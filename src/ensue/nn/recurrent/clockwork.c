@@ -2,18 +2,18 @@
  * updates; elsewhere its states are copied and their errors passed on. Compiled after engine/kernels.h. */
 #include <stdlib.h>
 
-/* Arrays of positions are (batch, positions, width). At position 0 the clocks show `start`. */
+/* Arrays of positions are (batch, positions, width). At position 0 all clocks are `start`. */
 typedef struct {
     int64_t batch, positions, start, d_in, d, groups, size, modules, periods[];
 } shape;
 
-/* One module, or several small ones: `size` units from `unit` on, some of which update at `updates` positions, first,
- * first + period, ... The errors at their pre-activations, (batch, updates, size), begin at `errors`. */
+/* One module, or several small modules: `size` units from `unit` on. The fastest of them update at `updates` positions:
+ * first, first + period, ... The errors at the pre-activations, (batch, updates, size), begin at `errors`. */
 typedef struct {
     int64_t unit, size, period, first, updates, errors;
 } group;
 
-/* The number of units that update at position t; they come first. */
+/* Returns the number of units that update at position t. These units come first. */
 static int64_t updating_units(const shape *s, int64_t t) {
     int64_t k = 0;
     while (k < s->modules && (s->start + t) % s->periods[k] == 0)
@@ -21,10 +21,12 @@ static int64_t updating_units(const shape *s, int64_t t) {
     return k * s->size;
 }
 
-/* The first column of U (`of_h`) or W that a unit reads: a module reads the states of itself and of slower modules. */
+/* Returns the first column of U (`of_h`) or W that a unit reads: a module reads the states of itself and of slower
+ * modules. */
 static int64_t first_column(const shape *s, int64_t unit, int of_h) { return of_h ? unit / s->size * s->size : 0; }
 
-/* Allocates aligned memory for packed matrices, or returns NULL; then the public functions return 1, otherwise 0. */
+/* Allocates aligned memory for packed matrices, or returns NULL. The public functions return 1 if they get NULL, else
+ * 0. */
 static real *allocate(int64_t reals) { return aligned_alloc(64, (reals * sizeof(real) / 64 + 1) * 64); }
 
 static int64_t max_packed_size(const shape *s, const group *m, int64_t width) {
@@ -32,7 +34,8 @@ static int64_t max_packed_size(const shape *s, const group *m, int64_t width) {
     return by_rows > by_columns ? by_rows : by_columns;
 }
 
-/* Packs the rows of A (d x width) of each group, or their transpose, from the first column that the group reads on. */
+/* Packs each group's rows of A (d x width), or their transpose, without the columns before the first that the group
+ * reads. */
 static real *pack_groups(const shape *s, const group *m, const real *A, int64_t width, int of_h, int transposed) {
     int64_t each = max_packed_size(s, m, width);
     real *packed = allocate(s->groups * each + m->size * width), *copy;
@@ -67,7 +70,7 @@ static void add_inputs(const shape *s, const group *m, int64_t row, const real *
     }
 }
 
-/* Rows `first` to `last` of y from x and the initial states h. */
+/* Computes rows `first` to `last` of y from x and the initial states h. */
 PUBLIC int forward(const shape *s, const group *groups, int64_t first, int64_t last, const real *x, const real *h,
              const real *W, const real *U, const real *b, real *y) {
     int64_t d = s->d, ld = s->positions * d, each = max_packed_size(s, groups, d);
@@ -93,7 +96,7 @@ PUBLIC int forward(const shape *s, const group *groups, int64_t first, int64_t l
     return fails;
 }
 
-/* A row's errors at the pre-activations of a position. */
+/* Returns the address of a row's errors at the pre-activations of a position. */
 static real *errors_at(const group *m, int64_t row, int64_t t, real *errors) {
     return errors + m->errors + (row * m->updates + (t - m->first) / m->period) * m->size;
 }
@@ -110,9 +113,9 @@ static void write_input_errors(const shape *s, const group *m, int64_t row, real
                  error_x + (row * s->positions + m->first) * s->d_in, m->period * s->d_in, k || !every);
 }
 
-/* Writes a group's errors at the pre-activations of a position, zeros for units that do not update. The last state of a
- * unit that updates is read by U alone, so its error becomes 0. */
-static void errors_at_update(const group *m, int64_t updating, const real *y, real *error, real *error_b,
+/* Writes a group's errors at the pre-activations of a position, zeros for units that do not update. Only U reads the
+ * previous state of a unit that updates, so the unit's `error` becomes 0, and the caller adds the error from U. */
+static void write_update_errors(const group *m, int64_t updating, const real *y, real *error, real *error_b,
                              real *errors) {
     int64_t n = minimum(m->size, updating - m->unit);
     for (int64_t j = 0, unit = m->unit; j < n; j++, unit++) {
@@ -137,7 +140,7 @@ PUBLIC int backward(const shape *s, const group *groups, int64_t first, int64_t 
             for (int64_t j = 0; j < d; j++)
                 error_h[row * d + j] += error_y[at + j];
             for (const group *m = groups; m < groups + s->groups && m->unit < updating; m++)
-                errors_at_update(m, updating, y + at, error_h + row * d, error_b, errors_at(m, row, t, errors));
+                write_update_errors(m, updating, y + at, error_h + row * d, error_b, errors_at(m, row, t, errors));
         }
         for (const group *m = groups; m < groups + s->groups && m->unit < updating; m++)
             gemm(last - first, d - m->unit, m->size, errors_at(m, first, t, errors), m->updates * m->size, 1,
@@ -150,7 +153,7 @@ PUBLIC int backward(const shape *s, const group *groups, int64_t first, int64_t 
     return fails;
 }
 
-/* Packs row p of `count`. */
+/* Packs row p of a matrix of `count` rows and n columns. */
 static void pack_row(int64_t p, int64_t count, int64_t n, const real *row, real *packed) {
     for (packed += p * PANEL; n >= PANEL; n -= PANEL, row += PANEL, packed += count * PANEL)
         memcpy(packed, row, PANEL * sizeof(real));
@@ -158,9 +161,10 @@ static void pack_row(int64_t p, int64_t count, int64_t n, const real *row, real 
         packed[j] = j < n ? row[j] : 0;
 }
 
-/* Columns `first` to `last` of the errors at a matrix (d x width) that reads x or, unless h is NULL, earlier states. */
-static void at_matrix(const shape *s, const group *m, int64_t first, int64_t last, const real *inputs, const real *h,
-                      int64_t width, real *errors, real *error_matrix, real *workspace) {
+/* Computes columns `first` to `last` of the errors at a matrix (d x width) that reads x or, unless h is NULL, the
+ * states before. */
+static void write_matrix_errors(const shape *s, const group *m, int64_t first, int64_t last, const real *inputs,
+                                const real *h, int64_t width, real *errors, real *error_matrix, real *workspace) {
     for (const group *end = m + s->groups; m < end; m++) {
         int64_t first_read = first_column(s, m->unit, h != NULL), from = first_read > first ? first_read : first;
         real *to = error_matrix + m->unit * width;
@@ -184,17 +188,17 @@ static void at_matrix(const shape *s, const group *m, int64_t first, int64_t las
     }
 }
 
-/* Columns `first` to `last` of the errors at [W U]. */
-PUBLIC int at_matrices(const shape *s, const group *groups, int64_t first, int64_t last, const real *x, const real *y,
-                 const real *h, real *errors, real *error_W, real *error_U) {
+/* Computes columns `first` to `last` of the errors at [W U]. */
+PUBLIC int matrix_errors(const shape *s, const group *groups, int64_t first, int64_t last, const real *x,
+                 const real *y, const real *h, real *errors, real *error_W, real *error_U) {
     real *workspace = allocate(packed_size(BLOCK, last - first));
     if (!workspace)
         return 1;
     if (first < s->d_in)
-        at_matrix(s, groups, first, minimum(last, s->d_in), x, NULL, s->d_in, errors, error_W, workspace);
+        write_matrix_errors(s, groups, first, minimum(last, s->d_in), x, NULL, s->d_in, errors, error_W, workspace);
     if (last > s->d_in)
-        at_matrix(s, groups, first > s->d_in ? first - s->d_in : 0, last - s->d_in, y, h, s->d, errors, error_U,
-                  workspace);
+        write_matrix_errors(s, groups, first > s->d_in ? first - s->d_in : 0, last - s->d_in, y, h, s->d, errors,
+                            error_U, workspace);
     free(workspace);
     return 0;
 }

@@ -22,17 +22,17 @@ from ensue.types import Inputs, Mask, Memory, Outputs, State
 from ensue.version import package_text
 
 MIN_PRODUCT_UNITS = 32
-"""Modules with fewer units share a matrix product, since a smaller product would not fill the vector registers."""
+"""Modules with fewer units are multiplied together, since a small product would not fill the vector registers."""
 
 
 class ClockworkSchedule:
-    """The schedule of updates for the functions in C, if all clocks are `start` at the first position.
+    """The schedule of updates for the functions in C, for rows whose clocks are all `start` at the first position.
 
-    `size` is the number of units of a module, and `extents` is the shape (B, T, d_in) of x.
+    `size` is the number of units of a module, and `shape` is the shape (B, T, d_in) of x.
     """
 
-    def __init__(self, periods: tuple[int, ...], size: int, start: int, extents: tuple[int, int, int]) -> None:
-        batch, positions, d_in = extents
+    def __init__(self, periods: tuple[int, ...], size: int, start: int, shape: tuple[int, int, int]) -> None:
+        batch, positions, d_in = shape
         self.start, self.period = start, torch.tensor(periods).repeat_interleave(size)
         count = min(len(periods), -(-MIN_PRODUCT_UNITS // size))
         numbers, errors = [], 0
@@ -42,27 +42,27 @@ class ClockworkSchedule:
             numbers += [k * size, units, periods[k], first, updates, errors]
             errors += batch * updates * units
         d = len(periods) * size
-        of_x, of_y, of_h = (batch, positions, d_in), (batch, positions, d), (batch, d)
+        y_shape, h_shape = (batch, positions, d), (batch, d)
         self.sizes: dict[str, tuple[int, ...]] = {
-            "x": of_x, "h": of_h, "W": (d, d_in), "U": (d, d), "b": (d,), "y": of_y, "error": of_y,
-            "errors": (errors,), "at x": of_x, "at h": of_h, "at W": (d, d_in), "at U": (d, d),
+            "x": shape, "h": h_shape, "W": (d, d_in), "U": (d, d), "b": (d,), "y": y_shape, "error": y_shape,
+            "errors": (errors,), "at x": shape, "at h": h_shape, "at W": (d, d_in), "at U": (d, d),
         }  # fmt: skip
         """The sizes of all tensors by name. `errors` are the gradients of pre-activations, "at x" the gradient of x."""
-        shape = [batch, positions, start, d_in, d, len(numbers) // 6, size, len(periods), *periods]
-        self._numbers = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(numbers))(*numbers)
+        sizes = [batch, positions, start, d_in, d, len(numbers) // 6, size, len(periods), *periods]
+        self._numbers = (ctypes.c_int64 * len(sizes))(*sizes), (ctypes.c_int64 * len(numbers))(*numbers)
 
     def run(self, name: str, rows: int, tensors: dict[str, Tensor], *, sums: Tensor | None = None) -> None:
         """Call a function of the library on slices of `rows` rows in parallel.
 
-        `tensors` are the arguments, by the names of `sizes`. `sums` has a row for each thread, to which the function
-        adds. Raises ValueError or TypeError for a tensor of another size, type or layout than the function expects, and
-        MemoryError for packed matrices that exceed the memory.
+        `tensors` are the arguments, by the names of `sizes`. The function adds to the row of `sums` that belongs to its
+        thread. Raises ValueError or TypeError for a tensor with a wrong size, type or layout, and MemoryError if the
+        packed matrices exceed the memory.
         """
         dtype = next(iter(tensors.values())).dtype
         function = getattr(functions(dtype), name)
         addresses = [ctypes.c_void_p(address(key, tensor, dtype, self.sizes[key])) for key, tensor in tensors.items()]
-        by_thread = () if sums is None else sums
-        sum_addresses = [ctypes.c_void_p(address("sums", row, dtype, self.sizes["b"])) for row in by_thread]
+        rows_of_sums = () if sums is None else sums
+        sum_addresses = [ctypes.c_void_p(address("sums", row, dtype, self.sizes["b"])) for row in rows_of_sums]
 
         def work(first: int, last: int, worker: int) -> None:
             rows = ctypes.c_int64(first), ctypes.c_int64(last)
@@ -71,7 +71,7 @@ class ClockworkSchedule:
 
         parallel_rows(rows, work, max_workers=len(sum_addresses) or None)
 
-    def folded(self, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    def fold(self, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the outputs of `ClockworkFunction` position by position, recorded by autograd."""
         U, outputs = U * (self.period >= self.period.unsqueeze(1)), []
         for t, x_t in enumerate(x.unbind(1), self.start):
@@ -111,7 +111,7 @@ class ClockworkFunction(torch.autograd.Function):
         """Return the gradients of x, h, W, U and b."""
         *arguments, y = ctx.saved_tensors
         if needs_history([error, at_end]):
-            return None, *gradients_of(ctx.schedule.folded, arguments, [error, at_end])
+            return None, *gradients_of(ctx.schedule.fold, arguments, [error, at_end])
         x, h, W, U, _ = (tensor.resolve_neg().contiguous() for tensor in arguments)
         error = torch.zeros_like(y) if error is None else error.resolve_neg().contiguous()
         grad_h = torch.zeros_like(h) if at_end is None else at_end.resolve_neg().contiguous().clone()
@@ -121,7 +121,7 @@ class ClockworkFunction(torch.autograd.Function):
         inputs = {"y": y, "error": error, "W": W, "U": U}
         ctx.schedule.run("backward", len(x), inputs | {"errors": errors, "at x": grad_x, "at h": grad_h}, sums=grad_b)
         inputs = {"x": x, "y": y, "h": h, "errors": errors}
-        ctx.schedule.run("at_matrices", x.shape[2] + y.shape[2], inputs | {"at W": grad_W, "at U": grad_U})
+        ctx.schedule.run("matrix_errors", x.shape[2] + y.shape[2], inputs | {"at W": grad_W, "at U": grad_U})
         return None, grad_x, grad_h, grad_W, grad_U, grad_b.sum(0)
 
 
@@ -141,7 +141,7 @@ class Clockwork(Recurrent):
         h'_k = ĥ_k where t mod P_k = 0, h_k elsewhere          t = 0, 1, ... is the clock of the row
 
     A module reads its own units and slower modules: block (k, j) of U is used only if P_j ≥ P_k. `weight_hidden` (d, d)
-    also has the unused blocks below the diagonal, which start at 0 and stay 0, since they get no gradient.
+    also contains the unused blocks below the diagonal. These blocks are initially 0 and get no gradient.
 
     Raises `ValueError` unless `periods` are positive and ascending, each divides the next, and their number divides
     `d_out`.
@@ -151,7 +151,7 @@ class Clockwork(Recurrent):
 
     def __init__(self, d_in: int, d_out: int, *, periods: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128)) -> None:
         super().__init__()
-        self.d_in, self.d_out, self.periods = d_in, d_out, checked_periods(periods)
+        self.d_in, self.d_out, self.periods = d_in, d_out, check_periods(periods)
         if d_out % len(periods):
             raise ValueError(f"{d_out} units cannot be divided among {len(periods)} periods")
         self.size = d_out // len(periods)
@@ -187,9 +187,9 @@ class Clockwork(Recurrent):
         return h, ClockworkState(h, clock + 1)
 
     def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, ClockworkState]:
-        """Run in C, which computes only modules that update, if the clocks of all rows agree modulo the longest period.
+        """Compute only the modules that update, in C, if the clocks of all rows are equal modulo the longest period.
 
-        Otherwise all units are computed at every position.
+        Otherwise compute all units at every position.
         """
         if folds() or is_watched(self):
             return self.fold(x, state, mask=mask)
@@ -209,7 +209,7 @@ class Clockwork(Recurrent):
         return mask_padding(y, mask), ClockworkState(h, clock + lengths)
 
     def _can_run_in_c(self, x: Tensor, h: Tensor) -> bool:
-        """Return whether C can read these tensors. Autocast is ignored, since skipping modules saves more time."""
+        """Return whether the functions in C support these tensors. Autocast is ignored, since C saves more time."""
         fits = x.shape[2] == self.d_in and h.shape == (len(x), self.d_out) and x.numel() > 0
         kinds = {(tensor.dtype, tensor.device) for tensor in (x, h, self.bias)}
         return fits and kinds == {(x.dtype, torch.device("cpu"))} and may_compile() and functions(x.dtype) is not None
@@ -224,7 +224,7 @@ class Clockwork(Recurrent):
 
 
 class ClockworkUnits(Recurrent):
-    """The units of all modules, which read [u; updates]: h' = tanh(u + U h) where `updates` is 1, h where it is 0."""
+    """The units of all modules, with the input [u; updates]: h' = tanh(u + U h) where `updates` is 1, else h' = h."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -244,7 +244,7 @@ class ClockworkUnits(Recurrent):
         return f"size={self.d_out}"
 
 
-def checked_periods(periods: Sequence[int]) -> tuple[int, ...]:
+def check_periods(periods: Sequence[int]) -> tuple[int, ...]:
     """Return `periods` as a tuple. Raises ValueError unless they are valid for a `Clockwork`."""
     ascending = all(0 < fast < slow and slow % fast == 0 for fast, slow in pairwise(periods))
     if not periods or periods[0] < 1 or not ascending:

@@ -14,17 +14,17 @@ from ensue.types import Inputs, Mask, Memory, Outputs, State, map_state
 
 
 class Summarized(Wrapper):
-    """A layer that contains another layer and reads the summary c of a memory: its features at the last position.
+    """A wrapped layer with the summary c of a memory: the features of the memory at its last position.
 
-    `bidirectional` is for the memory of a `Bidirectional` encoder: the second half of c is read at the first position.
-    With `mean`, c is the mean over all positions. Without a memory, c is zero.
+    `bidirectional` is for the memory of a `Bidirectional` encoder: the second half of c then has the features at the
+    first position. With `mean`, c is the mean over all positions. Without a memory, c is zero.
     """
 
     @abstractmethod
     def __init__(self, layer: SequenceLayer, d_memory: int, *, bidirectional: bool = False, mean: bool = False) -> None:
         super().__init__(layer)
         if layer.d_memory not in (None, d_memory):
-            raise ValueError(f"{layer!r} attends to a memory of {layer.d_memory} features, not {d_memory}")
+            raise ValueError(f"d_memory must be {layer.d_memory}, as in {layer!r}; found {d_memory}")
         self.d_memory, self.bidirectional = d_memory, bidirectional
         self.pooling: Pooling = MeanPooling(d_memory) if mean else LastPooling(d_memory, bidirectional=bidirectional)
 
@@ -67,7 +67,7 @@ class FromContext(Summarized):
 
     @staticmethod
     def _map_features(state: State, change: Callable[[Tensor], Tensor]) -> State:
-        """Apply `change` to the features in a state; counts of positions and shared content stay the same."""
+        """Apply `change` to the features (B, d) in a state. Counts of positions and shared content do not change."""
         return map_state(
             lambda leaf: change(leaf) if leaf.dim() == 2 and leaf.is_floating_point() else leaf,
             state,

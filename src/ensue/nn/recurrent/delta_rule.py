@@ -1,4 +1,4 @@
-"""HGRN2, gated DeltaNet and RWKV-7: a map of the input, a recurrence of matrices, and a linear map."""
+"""HGRN2, gated DeltaNet and RWKV-7: layers with a recurrence of matrices between maps of the input and the output."""
 
 import math
 from abc import abstractmethod
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ensue.nn.combinators import Stack
 from ensue.nn.layer import Pointwise, Recurrent, Wrapper
-from ensue.nn.recurrent.initialization import gate_bias, heads_of, input_weight
+from ensue.nn.recurrent.initialization import features_per_head, gate_bias, input_weight
 from ensue.nn.taps import Tap, Taps
 from ensue.types import Memory, State
 
@@ -38,7 +38,7 @@ class MatrixRecurrence(Recurrent):
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int) -> None:
         super().__init__()
-        self.d_in, self.d_out, self.num_heads, self.d_head = d_in, d_out, num_heads, heads_of(d_out, num_heads)
+        self.d_in, self.d_out, self.num_heads, self.d_head = d_in, d_out, num_heads, features_per_head(d_out, num_heads)
         self.gain = nn.Parameter(torch.ones(d_out))
         self.cell, self.hidden = Tap(), Tap()
 
@@ -47,9 +47,9 @@ class MatrixRecurrence(Recurrent):
 
 
 class MatrixLayer(Wrapper):
-    """A stack of `layers`, which map the input, of the recurrence `rule` and of a linear map.
+    """A stack of `layers` (a map of the input), the recurrence `rule`, and a linear map of the output.
 
-    Products with weights depend on the input only, so that the loop over positions, which updates matrices, has none.
+    Products with weights do not depend on the state, so the loop over positions contains no such products.
     """
 
     @abstractmethod
@@ -213,7 +213,7 @@ class RWKV7(MatrixLayer):
 
 
 class RWKV7Inputs(Recurrent):
-    """The maps from x to r, w, k, v, a and g, concatenated. The initial μ are those of the authors' first layer."""
+    """The maps from x to r, w, k, v, a and g, concatenated. The initial μ are as in the first layer of the authors."""
 
     def __init__(self, d_in: int, d_out: int, *, rank: int) -> None:
         super().__init__()

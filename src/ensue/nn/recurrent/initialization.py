@@ -21,15 +21,15 @@ def hidden_weight(blocks: int, d_out: int, d_in: int | None = None) -> nn.Parame
 
 
 def gate_bias(blocks: int, d_out: int, *, forget: int | None = None) -> nn.Parameter:
-    """Return b, (blocks · d_out): ones in the block `forget`, so that new cells remember (Jozefowicz 2015), else 0."""
+    """Return b, (blocks · d_out): 1 in the block `forget` (Jozefowicz et al. 2015), 0 in all other blocks."""
     bias = torch.zeros(blocks, d_out)
     if forget is not None:
         bias[forget] = 1.0
     return nn.Parameter(bias.flatten())
 
 
-def heads_of(d_out: int, num_heads: int) -> int:
+def features_per_head(d_out: int, num_heads: int) -> int:
     """Return the number of features of each head. Raises ValueError unless `num_heads` divides `d_out`."""
     if num_heads < 1 or d_out % num_heads:
-        raise ValueError(f"{num_heads} heads cannot share {d_out} features")
+        raise ValueError(f"{d_out} features cannot be divided among {num_heads} heads")
     return d_out // num_heads

@@ -3,12 +3,12 @@
     h_t = a_t ⊙ h_{t-1} + b_t
 
 Positions compose: (a_1, b_1) followed by (a_2, b_2) is (a_2 a_1, a_2 b_1 + b_2). The scan divides a sequence into
-chunks and composes the positions of each chunk, all chunks in parallel. The compositions form a shorter sequence, whose
-scan gives the state at the end of each chunk. From these states the positions of all chunks are computed in parallel
-(Blelloch 1990; Martin & Cundy 2018). With chunks of a fixed length this takes O(log T) sequential operations and O(T)
-work. Chunks are short on a GPU and longer on a CPU, where a single chunk is faster if a position has many features.
+chunks and composes the positions of each chunk, for all chunks in parallel. The compositions are a shorter sequence,
+and their scan is the state at the end of each chunk. From these states all chunks are computed in parallel (Blelloch
+1990; Martin & Cundy 2018). With chunks of a fixed length, this takes O(log T) sequential operations and O(T) work.
+Chunks are short on a GPU and longer on a CPU. On a CPU, a single chunk is faster if positions have many features.
 
-The scan has no quotients or logarithms. So if |a| ≤ 1, nothing overflows, and rounding errors do not grow.
+The scan has no quotients or logarithms. So if |a| ≤ 1, numbers do not overflow, and rounding errors do not grow.
 """
 
 import math
@@ -26,14 +26,16 @@ from ensue.nn.border import expect, expect_mask
 from ensue.nn.layer import Recurrent, mask_padding
 from ensue.nn.recurrent.initialization import gate_bias, input_weight
 from ensue.nn.taps import Tap, Taps, is_watched
-from ensue.nn.window import windows_of
+from ensue.nn.window import build_windows
 from ensue.types import Inputs, Mask, Memory, Outputs, State
 
 GPU_CHUNK = 4
 """The number of positions in a chunk on a GPU."""
 
 CPU_CHUNK, CPU_WIDTH = 16, 4096
-"""Positions of a chunk on a CPU, and the rows × features from which a single chunk is faster (docs/log)."""
+"""The number of positions in a chunk on a CPU; with CPU_WIDTH or more rows × features, a single chunk is faster
+(docs/log).
+"""
 
 
 def scan(
@@ -63,11 +65,11 @@ def scan(
     expect("scan", "a", a, b.shape, b.dtype, like=b)
     expect("scan", "start", start, (b.shape[0], b.shape[2]), b.dtype, like=b)
     expect_mask("scan", mask, b)
-    return scan_any(a, b, start, mask)
+    return scan_unchecked(a, b, start, mask)
 
 
-def scan_any(a: Tensor, b: Tensor, start: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute `scan` without checks. It also works for complex numbers, with gradients in torch's convention."""
+def scan_unchecked(a: Tensor, b: Tensor, start: Tensor, mask: Tensor | None) -> Tensor:
+    """Compute `scan` without checks, also for complex numbers, with gradients in torch's convention."""
     if mask is not None:
         a, b = torch.where(mask.unsqueeze(-1), a, 1.0), torch.where(mask.unsqueeze(-1), b, 0.0)
     return (_scan_in_order if is_transformed() else _Scan.apply)(a, b, start)
@@ -117,11 +119,11 @@ def _backward_in_order(a: Tensor, start: Tensor, h: Tensor, dh: Tensor) -> tuple
 def _execute(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, reverse: bool) -> None:
     """Scan into `out`, from right to left if `reverse`, with a chunk length for the device and the size."""
     length = GPU_CHUNK if a.device.type != "cpu" else CPU_CHUNK if start.numel() < CPU_WIDTH else a.shape[1] + 1
-    _by_chunks(a, b, start, out, length=length, reverse=reverse)
+    _scan_chunks(a, b, start, out, length=length, reverse=reverse)
 
 
-def _by_chunks(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, length: int, reverse: bool) -> None:
-    """Scan in parallel chunks of `length` positions, then the remaining positions; in order if there is one chunk."""
+def _scan_chunks(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, length: int, reverse: bool) -> None:
+    """Scan chunks of `length` positions in parallel, then the remaining positions; fewer than two chunks in order."""
     T = a.shape[1]
     chunks = T // length
     if chunks < 2:
@@ -134,7 +136,7 @@ def _by_chunks(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, length: int,
     )
     A, B = _compose(slices_a, slices_b)
     ends = slices_out[-1]
-    _by_chunks(A, B, start, ends, length=length, reverse=reverse)
+    _scan_chunks(A, B, start, ends, length=length, reverse=reverse)
     begins = torch.cat((ends[:, 1:], start[:, None]) if reverse else (start[:, None], ends[:, :-1]), dim=1)
     _scan_sequentially(slices_a[:-1], slices_b[:-1], begins, slices_out[:-1])
     end = ends[:, 0 if reverse else -1]
@@ -225,8 +227,8 @@ class MinGRU(LinearRecurrence):
 
         g(v) = v + 0.5 where v ≥ 0, else σ(v)
 
-    This g makes n and h positive, as the paper's scan in logarithms needs. The scan of this package does not use
-    logarithms, but keeps the published g. The weights stack z, n.
+    The paper's scan needs positive n and h, since it computes in logarithms. This package uses the same g, though its
+    scan has no logarithms. The weights stack z, n.
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:
@@ -234,7 +236,7 @@ class MinGRU(LinearRecurrence):
 
     def coefficients(self, x: Float[Tensor, "*positions d_in"]) -> tuple[Tensor, Tensor, None]:
         v_z, v_n = self.preactivations(x)
-        z, n = self.gates.update(torch.sigmoid(v_z)), self.gates.candidate(positive(v_n))
+        z, n = self.gates.update(torch.sigmoid(v_z)), self.gates.candidate(positive_activation(v_n))
         return 1 - z, z * n, None
 
 
@@ -255,10 +257,10 @@ class MinLSTM(LinearRecurrence):
         v_f, v_i, v_n = self.preactivations(x)
         k = F.softplus(-v_i) - F.softplus(-v_f)  # log f - log i
         f, i = self.gates.forget(torch.sigmoid(k)), self.gates.input(torch.sigmoid(-k))
-        return f, i * self.gates.candidate(positive(v_n)), None
+        return f, i * self.gates.candidate(positive_activation(v_n)), None
 
 
-def positive(v: Tensor) -> Tensor:
+def positive_activation(v: Tensor) -> Tensor:
     """Return the paper's g: v + 0.5 where v ≥ 0, else σ(v), which is continuous, increasing and positive."""
     return torch.where(v < 0, torch.sigmoid(v), v + 0.5)
 
@@ -276,12 +278,12 @@ class LRU(Recurrent):
         s' = λ ⊙ s + e^γ ⊙ (B x)        λ = exp(-e^ν + i e^θ)        v = Re(C s') + D x
         g = silu(norm(v))               y = (W g + b) ⊙ σ(V g + c)
 
-    s, λ (n,) and B (n, d_in) are complex. Initially the modulus r of λ is between the numbers of `radius`, the angle
-    is below `angle`, and e^γ = √(1 - r²), so that s is as large as B x. n is `d_state`, by default d_out.
+    s, λ (n,) and B (n, d_in) are complex. Initially the modulus r of λ is between `radius[0]` and `radius[1]`, the
+    angle is below `angle`, and e^γ = √(1 - r²), so that s has the variance of B x. n is `d_state`, by default d_out.
 
     `weight_input` (2 n, d_in) stacks the real and the imaginary part of B. `weight_state` is [Re C, -Im C].
-    `weight_output` (2 d_out, d_out) stacks W and V, and `bias` stacks b and c. The layer normalization is after the
-    recurrence; before it, normalization would set an input of a single feature to 0. Raises ValueError unless
+    `weight_output` (2 d_out, d_out) stacks W and V, and `bias` stacks b and c. The layer normalization comes after the
+    recurrence, since a normalization of x would set an input of a single feature to 0. Raises ValueError unless
     0 ≤ `radius[0]` < `radius[1]` ≤ 1 and `angle` is above 0.
     """
 
@@ -321,7 +323,7 @@ class LRU(Recurrent):
     def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, LRUState]:
         x, start = mask_padding(x, mask), torch.complex(*(self.init_state(len(x)) if state is None else state))
         u = torch.complex(*self._input(x).to(self.decay.dtype).chunk(2, dim=-1))
-        s = scan_any(torch.complex(*self._factors()).expand_as(u), u, start, mask)
+        s = scan_unchecked(torch.complex(*self._factors()).expand_as(u), u, start, mask)
         y = self._output(torch.cat((s.real, s.imag), dim=-1), x)
         end = s[:, -1] if x.shape[1] else start
         return mask_padding(y, mask), LRUState(end.real.clone(), end.imag.clone())
@@ -382,7 +384,7 @@ class QRNN(Recurrent):
         if is_watched(self):
             return self.fold(x, state, mask=mask)
         c, last = self.init_state(len(x)) if state is None else state
-        windows, last = windows_of(x, last, mask)
+        windows, last = build_windows(x, last, mask)
         y, (c,) = self.pooling(windows, LinearState(c), mask=mask)
         return y, QRNNState(c, last)
 

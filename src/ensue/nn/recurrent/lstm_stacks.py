@@ -126,7 +126,7 @@ TAP_NAMES = ("input", "forget", "candidate", "output", "cell", "hidden")
 
 
 class GridLayer(Recurrent):
-    """A layer of a `GridLSTM`, which maps [h_depth; c_depth] of the layer below to its own.
+    """A layer of a `GridLSTM`, which maps [h_depth; c_depth] of the layer below to its own [h_depth; c_depth].
 
     The state is h and c of the time dimension. The weights stack i, f, g, o of time, then i, f, g, o of depth.
     `weight_input` multiplies h_depth, and `weight_hidden` multiplies h_time. Side by side they are the matrix W.
@@ -137,10 +137,8 @@ class GridLayer(Recurrent):
         self.d_in = self.d_out = 2 * d_cell
         self.weight_input = input_weight(8, d_cell, d_cell)
         self.weight_hidden = hidden_weight(8, d_cell)
-        self.bias = nn.Parameter(torch.zeros(8 * d_cell))
+        self.bias = nn.Parameter(gate_bias(4, d_cell, forget=1).detach().repeat(2))
         self.time, self.depth = Taps(*TAP_NAMES), Taps(*TAP_NAMES)
-        for bias in self.bias.data.chunk(2):
-            nn.init.ones_(bias[d_cell : 2 * d_cell])
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
         zeros = self.weight_hidden.new_zeros(batch_size, self.d_out // 2)

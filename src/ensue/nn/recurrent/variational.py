@@ -13,7 +13,7 @@ from ensue.types import Memory, State
 
 
 class VariationalState(NamedTuple):
-    """The output h of the cell, from which the next prior and posterior are computed, and the state of the cell."""
+    """The output h of the cell, which the next prior and posterior depend on, and the state of the cell."""
 
     h: Float[Tensor, "B d"]
     cell: State
@@ -73,7 +73,7 @@ class VariationalRecurrent(Recurrent):
     def imagine(
         self, noise: Float[Tensor, "B d_latent"], state: VariationalState
     ) -> tuple[Float[Tensor, "B d_decoded"], Float[Tensor, "B d_hidden"]]:
-        """Return [φ_z(z); h], the input of a decoder of the next x, with z from the prior; and φ_z(z)."""
+        """Return [φ_z(z); h], from which a decoder predicts the next x, and φ_z(z), with z from the prior."""
         phi_z = self._read_latent(Gaussian.of(self.prior(state.h)), noise)
         return torch.cat((phi_z, state.h), dim=-1), phi_z
 
@@ -84,7 +84,7 @@ class VariationalRecurrent(Recurrent):
         return VariationalState(*self.cell.step(torch.cat((self.read_x(x), z), dim=-1), state.cell))
 
     def _read_latent(self, latent: Gaussian, noise: Tensor) -> Tensor:
-        return self.read_z(self.latent(latent.at(noise)))
+        return self.read_z(self.latent(latent.reparameterize(noise)))
 
     def extra_repr(self) -> str:
         return f"{self.cell!r}, d_x={self.d_x}, d_latent={self.d_latent}, d_hidden={self.d_hidden}"

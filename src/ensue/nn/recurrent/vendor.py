@@ -1,7 +1,7 @@
 """Torch's fused recurrent kernels (oneDNN, cuDNN and their fallbacks), for rows of different lengths.
 
-The method `kernel` of LSTM, GRU and Elman layers calls them. oneDNN refuses bfloat16 on a CPU without instructions for
-it; there the kernels compute in float32.
+The method `kernel` of LSTM, GRU and Elman layers calls these kernels. oneDNN does not support bfloat16 on a CPU without
+bfloat16 instructions; there the kernels compute in float32.
 """
 
 import warnings
@@ -47,8 +47,8 @@ def run_kernel(
 
 def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None) -> Results:
     if x.device.type == "cuda":
-        # cuDNN warns at each call that it copies separate weights into one block of memory. They are separate, since
-        # WeightDrop replaces them for a call, and the copy takes little time compared to the product.
+        # cuDNN warns at each call that it copies separate weights into one block of memory. Weights are separate, since
+        # WeightDrop replaces them during a call. The copy takes little time compared to the product.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
             return _run_rows(kernel, x, state, weights, mask)
@@ -58,7 +58,7 @@ def _run(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[T
 def _run_rows(
     kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None
 ) -> Results:
-    """Run all rows, with padding on a CPU, where torch's kernel for packed rows is slower (docs/log)."""
+    """Run all rows: packed on a GPU, and padded on a CPU, where torch's kernel for packed rows is slower (docs/log)."""
     if mask is None or bool(mask.all()):
         return _run_dense(kernel, x, state, weights)
     y, after = (_run_padded if x.device.type == "cpu" else _run_packed)(kernel, x, state, weights, mask)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ensue.nn.layer import Recurrent
-from ensue.nn.recurrent.initialization import gate_bias, heads_of, hidden_weight, input_weight
+from ensue.nn.recurrent.initialization import features_per_head, gate_bias, hidden_weight, input_weight
 from ensue.nn.taps import Tap, Taps
 from ensue.types import Memory, State
 
@@ -42,7 +42,7 @@ class SLSTM(Recurrent):
         super().__init__()
         self.d_in, self.d_out, self.num_heads = d_in, d_out, num_heads
         self.weight_input = input_weight(4, d_out, d_in)
-        self.weight_hidden = hidden_weight(4 * num_heads, heads_of(d_out, num_heads))
+        self.weight_hidden = hidden_weight(4 * num_heads, features_per_head(d_out, num_heads))
         self.bias = gate_bias(4, d_out, forget=1)
         self.bias.data.mul_(3)
         self.gates = Taps("input", "forget", "candidate", "output")
@@ -58,7 +58,7 @@ class SLSTM(Recurrent):
         U_h = zip(*(F.linear(h_k, U_k).chunk(4, dim=-1) for h_k, U_k in heads), strict=True)
         W_x = F.linear(x_t, self.weight_input, self.bias).chunk(4, dim=-1)
         v_i, v_f, v_z, v_o = (v + torch.cat(blocks, dim=-1) for v, blocks in zip(W_x, U_h, strict=True))
-        log_past = torch.where(n == 0, v_i, F.logsigmoid(v_f) + m)  # without a past (n = 0), m depends on i only
+        log_past = torch.where(n == 0, v_i, F.logsigmoid(v_f) + m)  # at the first position (n = 0), m depends on i only
         m = torch.maximum(log_past, v_i)
         i, f = self.gates.input(torch.exp(v_i - m)), self.gates.forget(torch.exp(log_past - m))
         z, o = self.gates.candidate(torch.tanh(v_z)), self.gates.output(torch.sigmoid(v_o))
@@ -90,7 +90,7 @@ class MLSTM(Recurrent):
 
     def __init__(self, d_in: int, d_out: int, *, num_heads: int = 4) -> None:
         super().__init__()
-        self.d_in, self.d_out, self.num_heads, self.d_head = d_in, d_out, num_heads, heads_of(d_out, num_heads)
+        self.d_in, self.d_out, self.num_heads, self.d_head = d_in, d_out, num_heads, features_per_head(d_out, num_heads)
         self.weight_input, self.bias = input_weight(4, d_out, d_in), gate_bias(1, d_out)
         self.weight_gates, self.bias_gates = input_weight(2, num_heads, d_in), gate_bias(2, num_heads, forget=1)
         self.bias_gates.data.mul_(3)

@@ -13,7 +13,8 @@ from ensue.types import Inputs, Mask, Memory, Outputs, State
 
 
 class Zoneout(Recurrent):
-    """Zoneout (Krueger et al. 2017) for a recurrent layer whose state is a NamedTuple with its output h, and maybe c:
+    """Zoneout (Krueger et al. 2017) for a recurrent layer whose state is a NamedTuple with the output h and maybe a
+    cell c:
 
         (h̃, c̃) = layer.step(x, (h, c))
         h' = m_h ⊙ h + (1 - m_h) ⊙ h̃        c' = m_c ⊙ c + (1 - m_c) ⊙ c̃
@@ -31,13 +32,13 @@ class Zoneout(Recurrent):
             if not 0 <= p <= 1:
                 raise ValueError(f"zoneout must be a probability from 0 to 1, found {p}")
         if not isinstance(layer, Recurrent):
-            raise ValueError(f"Zoneout needs a Recurrent layer, which {layer!r} is not")
+            raise ValueError(f"Zoneout needs a Recurrent layer, found {layer!r}")
         state = layer.init_state(1)
         probabilities = {name: p for name, p in (("h", hidden), ("c", cell)) if hasattr(state, name)}
         if "h" not in probabilities or state.h.shape != (1, layer.d_out):
-            raise ValueError(f"Zoneout needs a layer whose state has its output h, unlike {layer!r}")
+            raise ValueError(f"Zoneout needs a layer whose state has the output h, found {layer!r}")
         if cell > 0 and "c" not in probabilities:
-            raise ValueError(f"the state of {layer!r} has no cell c to keep")
+            raise ValueError(f"the state of {layer!r} has no cell c; expected cell = 0, found {cell}")
         self.layer, self.probabilities = layer, probabilities
         self.d_in, self.d_out = layer.d_in, layer.d_out
         self.sizes = [layer.d_in, *(getattr(state, name).shape[1] for name in probabilities)]

@@ -27,7 +27,7 @@ def describe(
             x = words.features(module, inputs, suffix)
         else:
             x = words.numbers(inputs, suffix).unsqueeze(-1)[..., :0].float()
-        return model.pooled(x, words.keys(inputs, suffix), words.mask(inputs, suffix))
+        return model.pool(x, words.keys(inputs, suffix), words.mask(inputs, suffix))
 
     def pool_tuned(module: ModelWithOrigins, inputs: Any) -> list[Pooled]:
         """Return the pooled outputs of fine-tuned layers, which read a text or a pair together."""
@@ -35,7 +35,7 @@ def describe(
         slots = words.slots(module, inputs)
         x = slots[..., :0] if model.pair else mask_padding(words.features(module, inputs), words.mask(inputs))
         slot_mask = mask_of(slots, words.lengths(inputs) + 1)
-        vector = model.pooled_slots(slots, x, slot_mask, first=int(not pipeline.model.layers.is_causal))
+        vector = model.pool_slots(slots, x, slot_mask, first=int(not pipeline.model.layers.is_causal))
         keys = [real_keys(words.keys(inputs, s), words.mask(inputs, s)) for s in words.suffixes if bag is not None]
         return [Pooled(vector, keys_of_text) for keys_of_text in keys] or [Pooled(vector, slots[..., 0])]
 
@@ -45,7 +45,7 @@ def describe(
             texts = [pool_text(module, inputs, suffix) for suffix in words.suffixes]
         else:
             texts = pool_tuned(module, inputs)
-        logits = model.logits_of(texts)
+        logits = model.compute_logits(texts)
         return {"probabilities": model.probabilities(logits), "logits": logits}
 
     function = TensorFunction("model", classify, words.inputs, words.sample)

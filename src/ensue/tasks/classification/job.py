@@ -100,7 +100,7 @@ class ClassificationJob(LabelsJob[Classifier]):
             if self.data_set.extended is not None:
                 bag.weigh(self.data_set.extended.ratios(bag))
             if self.is_new or self.parts.ngrams is not None:
-                self.parts = replace(self.parts, ngrams=model.bag.keep_weighed())
+                self.parts = replace(self.parts, ngrams=model.bag.remove_unweighted())
         if self.recipe.head.class_weights == "none":
             model.start_from_frequencies(torch.from_numpy(self.task.shares).float())
 

@@ -93,7 +93,7 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         super().__init__(train.lengths, sizes)
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> ClassBatch:
-        targets = self.targets[row_slice.of(rows)].astype(np.int64 if self.targets.ndim == 1 else np.float32)
+        targets = self.targets[row_slice.select(rows)].astype(np.int64 if self.targets.ndim == 1 else np.float32)
         return ClassBatch(on_device(targets, device), self.train.batch(rows, device, row_slice))
 
     def loss(self, model: Classifier, batch: ClassBatch, state: State) -> tuple[Loss, State]:
@@ -179,8 +179,8 @@ def classify_words(
             x = model.features.assemble(table.vectors, indices, contextual=layers)
             mask = None if array is None else on_device(array, device)
             batch = None if subwords_of_text is None else subwords_of_text.batch(rows, device)
-            pooled.append(model.pooled(x, table.keys[indices], mask, batch))
-        return model.logits_of(pooled)
+            pooled.append(model.pool(x, table.keys[indices], mask, batch))
+        return model.compute_logits(pooled)
 
     return probabilities_of(model, np.sum([text_words.lengths for text_words in words], axis=0), logits)
 

@@ -63,11 +63,11 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
     """Return the view of a text, or the views of the two texts of a pair. Every text has at least one word."""
     with torch.no_grad():
         readings = [read.reading() for read in texts]
-        pooled = [model.pooled(reading.x, reading.keys, None, reading.subwords) for reading in readings]
-        label = int(model.probabilities(model.logits_of(pooled))[0].argmax())
+        pooled = [model.pool(reading.x, reading.keys, None, reading.subwords) for reading in readings]
+        label = int(model.probabilities(model.compute_logits(pooled))[0].argmax())
     integrated = [integrate_gradients(model, reading, pooled, side, label) for side, reading in enumerate(readings)]
     with torch.inference_mode():
-        logits = model.logits_of(pooled)
+        logits = model.compute_logits(pooled)
         probabilities = model.probabilities(logits)[0]
         return tuple(
             ClassifierView(
@@ -93,8 +93,8 @@ def integrate_gradients(
 
     def output(x: Tensor) -> Tensor:
         texts = [Pooled(*(tensor.expand(len(x), *tensor.shape[1:]) for tensor in text)) for text in pooled]
-        texts[side] = model.pooled(x, reading.keys.expand(len(x), *reading.keys.shape[1:]), None)
-        return log_odds(model, model.logits_of(texts), label)
+        texts[side] = model.pool(x, reading.keys.expand(len(x), *reading.keys.shape[1:]), None)
+        return log_odds(model, model.compute_logits(texts), label)
 
     return integrated_gradients(output, reading.x, rows=rows_together(model.layers, length))
 
@@ -115,10 +115,10 @@ def _measure_contributions(
         batch = groups[start : start + rows]
         texts = [Pooled(*(tensor.expand(len(batch), *tensor.shape[1:]) for tensor in text)) for text in pooled]
         without = read.unread(batch)
-        texts[side] = model.pooled(without.x, without.keys, None, without.subwords)
+        texts[side] = model.pool(without.x, without.keys, None, without.subwords)
         if model.is_joint:  # both texts have one vector
             texts[1 - side] = texts[1 - side]._replace(vector=texts[side].vector)
-        logits_without = model.logits_of(texts)
+        logits_without = model.compute_logits(texts)
         probabilities = model.probabilities(logits_without)[:, label].tolist()
         decreases = (before - log_odds(model, logits_without, label)).tolist()
         contributions += map(Contribution, batch, probabilities, decreases)

@@ -113,7 +113,7 @@ class LazyBatch(Generic[BatchT]):
     @classmethod
     def of(cls, batch: BatchT) -> "LazyBatch[BatchT]":
         """Return a batch that is already in memory."""
-        return cls(batch.rows, batch.count, lambda row_slice: row_slice.of_batch(batch), batch.first)
+        return cls(batch.rows, batch.count, lambda row_slice: row_slice.select_from(batch), batch.first)
 
 
 class Task(ABC, Generic[ModelT, BatchT]):

@@ -211,7 +211,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         return int(self.passages.words.lengths[rows].sum())
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> TaggedBatch:
-        local_rows, sentences = row_slice.of(rows), None
+        local_rows, sentences = row_slice.select(rows), None
         if not self.passages.are_sentences:
             sentences = self.passages.places(local_rows, device, among=rows)
         numbers, among = self.passages.sentence_indices(local_rows), self.passages.sentence_indices(rows)

@@ -67,7 +67,7 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         sample = None if self.sampled is None else self.sampled.draw(step, device)
 
         def read(row_slice: RowSlice) -> LanguageBatch:
-            batch = self.batches.batch(step, row_slice.of(rows))
+            batch = self.batches.batch(step, row_slice.select(rows))
             inputs, targets = on_device(batch.inputs, device), on_device(batch.targets, device)
             return LanguageBatch(inputs, targets, sample, first=first)
 

@@ -165,7 +165,7 @@ def score(
         collect(batch, surprisals)
         pairs = pairs_right = 0
         if batch.follows is not None:
-            pairs, pairs_right = batch.rows, int((model.follows(h).argmax(1) == batch.follows).sum())
+            pairs, pairs_right = batch.rows, int((model.next_sentence_logits(h).argmax(1) == batch.follows).sum())
         if progress is not None:
             progress(int(batch.ids.numel()))
         total, best = float(surprisals.nats.sum()), int(surprisals.is_best.sum())
@@ -200,7 +200,8 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
         h = model(batch.ids, batch.mask, batch.segments)
         total = model.total_nats(h, batch.targets)
         if batch.follows is not None:
-            total = total + F.cross_entropy(model.follows(h), batch.follows.long(), reduction="sum") * batch.pair_weight
+            pair_nats = F.cross_entropy(model.next_sentence_logits(h), batch.follows.long(), reduction="sum")
+            total = total + pair_nats * batch.pair_weight
         return Loss(total, int((batch.targets != NOT_HIDDEN).sum())), None
 
     def sample(self, model: MaskedLanguageModel, seed: int) -> str:
@@ -280,7 +281,7 @@ class SentenceVectors(BucketedTask[MaskedLanguageModel, TextPairBatch]):
         super().__init__(pairs.lengths, recipe.train)
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> TextPairBatch:
-        if len(row_slice.of(rows)) < len(rows):
+        if len(row_slice.select(rows)) < len(rows):
             raise RecipeError(f"out of memory: a batch is not split, {_REASON}; expected a smaller train.batch_size")
         return self.pairs.batch(rows, device)
 

@@ -142,7 +142,7 @@ class EncodedPairs(NamedTuple):
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> PairBatch:
         """Return the slice `row_slice` of the batch of the pairs `rows`."""
-        sides, local_rows = (self.sources, self.targets), row_slice.of(rows)
+        sides, local_rows = (self.sources, self.targets), row_slice.select(rows)
         masks = (side.mask(local_rows, among=rows) for side in sides)
         source_mask, target_mask = (None if mask is None else on_device(mask, device) for mask in masks)
         sources, targets = (on_device(side.padded(local_rows, among=rows), device) for side in sides)

@@ -19,7 +19,7 @@ from ensue.data.judgments import Judgment, read_judged_texts
 from ensue.errors import EnsueError, check_integer, nearest
 from ensue.metrics.scores import TextSimilarityScores, pearson, spearman
 from ensue.models.language_model import padded
-from ensue.models.layer_outputs import layer_outputs, output_sizes, widened
+from ensue.models.layer_outputs import layer_outputs, output_sizes, pad_features
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.tasks.contract.pipeline import Pipeline
@@ -266,7 +266,7 @@ class LayeredPipeline(ContextualPipeline):
 
         def layers(model: Any, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
             features, layers = model.readers
-            return widened(layer_outputs(layers, features(ids), mask))
+            return pad_features(layer_outputs(layers, features(ids), mask))
 
         size = framing.tokenizer.vocabulary_size
         return SubwordExportEncoder(layers=layers, framing=framing, vocabulary_size=size, pooling=pooling)
@@ -280,5 +280,5 @@ def _read_windows(reader: LayeredReader, windows: Sequence[NDArray[np.int64]]) -
     mask = None if array.all() else torch.from_numpy(array).to(device)
     with evaluating(reader.features), evaluating(reader.layers):
         outputs = layer_outputs(reader.layers, reader.features(torch.from_numpy(ids).to(device)), mask)
-    vectors: Vectors = torch.stack(widened(outputs), dim=1).float().cpu().numpy()
+    vectors: Vectors = torch.stack(pad_features(outputs), dim=1).float().cpu().numpy()
     return vectors[:, :, len(reader.framing.begin) :]

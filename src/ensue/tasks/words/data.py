@@ -218,10 +218,10 @@ class EncodedTexts:
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Words:
         """Return the slice `row_slice` of the batch of the texts `rows`, with the word forms of all rows."""
-        local_rows, padded = row_slice.of(rows), self.words.padded(rows)
+        local_rows, padded = row_slice.select(rows), self.words.padded(rows)
         mask = self.words.mask(local_rows, among=rows)
         forms, inverse = np.unique(padded, return_inverse=True)
-        numbers = row_slice.of(inverse.reshape(padded.shape))
+        numbers = row_slice.select(inverse.reshape(padded.shape))
         return Words(
             forms=EncodedForms.of(self.forms.select(forms), device),
             numbers=on_device(numbers, device),

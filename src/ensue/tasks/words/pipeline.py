@@ -66,7 +66,7 @@ class WordLayers(ABC):
 
     def batch(self, texts: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Tensor:
         """Return the vectors (B, T, L, d) of a slice of the texts as float32 on a device (see `rows`)."""
-        return torch.from_numpy(self.rows(row_slice.of(texts), among=texts)).to(device).float()
+        return torch.from_numpy(self.rows(row_slice.select(texts), among=texts)).to(device).float()
 
 
 @dataclass(frozen=True)

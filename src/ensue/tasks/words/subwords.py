@@ -212,4 +212,4 @@ class SubwordTexts:
                 texts.append([*first, *(subwords[number] for number in word_ids[1:])])
             batch_rows.append(texts)
         batch = self.reader.batch(batch_rows, device)
-        return batch if row_slice == ALL_ROWS else row_slice.of_batch(batch)
+        return batch if row_slice == ALL_ROWS else row_slice.select_from(batch)

@@ -49,7 +49,7 @@ def classifier(
         shares = torch.rand(2, built.bag.num_rows)
         shares[0, 0] = 0  # what is unknown says nothing
         built.bag.weigh(shares[0] * (shares[1] < 0.6))
-        built.bag.keep_weighed()
+        built.bag.remove_unweighted()
     with torch.no_grad():
         for parameter in built.parameters():
             if parameter.requires_grad:

@@ -17,7 +17,7 @@ from ensue.models.build_text import target_embedding, target_softmax
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.encoders import build_attention, build_decoder, build_encoder
 from ensue.models.specification import ONE_WAY, EncoderSpecification, NoEncoder, TransformerEncoder, WindowEncoder
-from ensue.nn.attention.cross import AttentionBefore, CrossAttention, HardAttention, joined_steps, sources_in
+from ensue.nn.attention.cross import AttentionBefore, CrossAttention, HardAttention, iterate_sources, joined_steps
 from ensue.nn.combinators import Stack
 from ensue.nn.dropout import Dropout
 from ensue.nn.embeddings import TokenEmbedding
@@ -129,7 +129,7 @@ class Captioner(TextModel):
         length = targets.shape[1]
         alpha = torch.stack([joined_steps(recorded[name], length) for name in self.weight_taps]).mean(0)
         if self.doubly_stochastic:
-            source, rows = next(sources_in(state))
+            source, rows = next(iterate_sources(state))
             total = total + self.doubly_stochastic * doubly_stochastic_loss(alpha, source.real[rows], mask)
         if self.drawn is not None:
             chosen = joined_steps(recorded[self.draw_taps[0]], length)

@@ -164,10 +164,10 @@ class Painter(nn.Module):
             r = self.reader(torch.cat([x, x - state.canvas.sigmoid()], 2), state.h)
             h, encoder = self.encoder.step(torch.cat([r, state.h], 1), state.encoder)
             posteriors.append(q := Gaussian(*self.posterior(h).chunk(2, 1)))
-            state = self.paint(q.at(epsilon), state)._replace(encoder=encoder)
+            state = self.paint(q.reparameterize(epsilon), state)._replace(encoder=encoder)
         q = Gaussian(*(torch.stack(parameter, 1).to(noise.dtype) for parameter in zip(*posteriors, strict=True)))
         reconstruction = F.binary_cross_entropy_with_logits(state.canvas, x, reduction="none").sum((1, 2))
-        return Bound(reconstruction, q.divergence(), -reconstruction - q.ratio(q.at(noise)).sum(1))
+        return Bound(reconstruction, q.divergence(), -reconstruction - q.ratio(q.reparameterize(noise)).sum(1))
 
     def paint(self, z: Float[Tensor, "B d_latent"], state: PaintState) -> PaintState:
         """Return the state after a stroke."""

@@ -150,7 +150,7 @@ class StochasticReader(PlainReader):
 
     def forward(self, x: Tensor, augmented: Tensor, noise: Tensor, mask: Tensor | None = None) -> Read:
         posterior = self._posterior(x, mask)
-        z = posterior.at(noise)
+        z = posterior.reparameterize(noise)
         return self._read(x, augmented, z, posterior.divergence(), posterior.ratio(z), mask)
 
     def _posterior(self, x: Tensor, mask: Tensor | None = None) -> Gaussian:
@@ -158,7 +158,7 @@ class StochasticReader(PlainReader):
 
     def from_prior(self, x: Tensor, noise: Tensor, draws: Tensor) -> Tensor:
         count, length, _ = draws.shape
-        before, z, state = _shift(x), self._posterior(x).at(noise), self.layers.init_state(1)
+        before, z, state = _shift(x), self._posterior(x).reparameterize(noise), self.layers.init_state(1)
         first = torch.zeros(count, dtype=torch.int64, device=x.device)
         features = []
         for t in range(length):
@@ -178,7 +178,7 @@ class VariationalReader(FrameReader):
     def forward(self, x: Tensor, augmented: Tensor, noise: Tensor, mask: Tensor | None = None) -> Read:
         y, state = self.layer(torch.cat((augmented, noise), dim=-1), mask=mask)
         posterior, prior = self.layer.gaussians(y)
-        z = posterior.at(noise)
+        z = posterior.reparameterize(noise)
         return Read(y[..., : self.d_out], posterior.divergence(prior), posterior.ratio(z, prior), state)
 
     def from_prior(self, x: Tensor, noise: Tensor, draws: Tensor) -> Tensor:

@@ -308,7 +308,7 @@ def _predict_mixture(model: frame_prediction.FramePredictor, frames: Tensor, **s
     """Return the mixture that predicts the next frame, for each frame (B, T), in the units of the file."""
     layers, features = _get_layers(model), model.features
     h, after = layers(features.normalized(frames), description.state_from(layers.init_state(1), state))
-    log_weights, (mean, log_deviation) = model.head.of(model.head.projection(h))
+    log_weights, (mean, log_deviation) = model.head.build_mixture(model.head.projection(h))
     return {
         "weights": log_weights.exp(), "means": mean * features.deviation + features.mean,
         "deviations": log_deviation.exp() * features.deviation, **description.state_tensors(after, "next"),

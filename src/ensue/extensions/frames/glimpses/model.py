@@ -366,7 +366,7 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
         targets = self.targets[rows]
         longest = int((targets >= 0).sum(1).max())
         frames = frames_of(self.train.rows, rows, device, row_slice).values
-        return TensorBatch((frames, on_device(row_slice.of(targets)[:, :longest], device)))
+        return TensorBatch((frames, on_device(row_slice.select(targets)[:, :longest], device)))
 
     def loss(self, model: GlimpseReader, batch: TensorBatch, state: State) -> tuple[Loss, State]:
         frames, targets = batch.tensors

@@ -112,7 +112,7 @@ def frames_of(
 ) -> Frames:
     """Return the slice `row_slice` of a batch of series, padded to the longest series of the complete batch."""
     batch = np.asarray(batch, np.int64)
-    numbers = row_slice.of(batch)
+    numbers = row_slice.select(batch)
     values, mask = rows.padded(numbers, among=batch), rows.mask(numbers, among=batch)
     return Frames(on_device(values, device), None if mask is None else on_device(mask, device))
 

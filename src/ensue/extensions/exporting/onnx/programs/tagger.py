@@ -54,7 +54,9 @@ def posterior(emissions):
     if not heads:
         return Posterior.of(emissions, tables)
     columns = np.split(emissions, np.cumsum([size for size, _ in heads])[:-1], axis=1)
-    return Posterior.beside([Posterior.of(scores, chain) for scores, (_, chain) in zip(columns, heads, strict=True)])
+    return Posterior.concatenate(
+        [Posterior.of(scores, chain) for scores, (_, chain) in zip(columns, heads, strict=True)]
+    )
 
 
 def tag(text, n_best=0):
