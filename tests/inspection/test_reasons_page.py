@@ -41,7 +41,7 @@ def test_what_each_token_gives_and_what_changes_without_units() -> None:
     section, without = page.section("Without some units"), view.predictions_without
     changes = without.surprisals[:-1] - view.predictions.surprisals[:-1]
     assert "layer 1, cell: 0-3; layer 2, hidden: 1 = mean. Nats per token:" in section.text
-    assert f"{without.surprisals[:-1].mean():.4f} without them" in section.text
+    assert f"{without.surprisals[:-1].mean():.4f} without these units" in section.text
     assert offered(section)["change of surprisal"] == pytest.approx(changes.tolist(), abs=1e-4)
     worst = cells(list(section.all("tr"))[1])
     assert int(worst[1]) == 1 + np.abs(changes).argmax()

@@ -153,7 +153,7 @@ def test_a_coverage_penalty_beside_a_head_that_copies() -> None:
     (output,) = model.predict([SOURCE])
     assert output.score < model.with_search(coverage_penalty=0.0).predict([SOURCE])[0].score
     model = translator(**MODELS["additive"]).with_search(coverage_penalty=0.5)
-    assert "without the coverage penalty" in parsed(model.inspect(SOURCE).page).section("The search").text
+    assert "do not include the coverage penalty" in parsed(model.inspect(SOURCE).page).section("The search").text
 
 
 @pytest.mark.sampled(2)
@@ -171,7 +171,7 @@ def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     page = viewed({}, text, target=text)[1]
     assert "The first 6 of 16 tokens of the source are shown." in page.section("Source").text
     assert "The first 9 of 16 tokens of the output are shown." in page.section("Token").text
-    assert "only the mean of its heads" in page.section("Attention").text
+    assert "only the mean of the heads" in page.section("Attention").text
     with pytest.raises(EnsueError, match=r"the source has 2,001 tokens; a page has at most 2,000"):
         viewed({}, "cat " * MAX_TOKENS)
     with pytest.raises(TypeError, match="the source is 3; expected a text"):
