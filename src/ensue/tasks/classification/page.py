@@ -86,7 +86,7 @@ def _contributions_section(
     marked_texts = [weighted_text(text, text_weights, key=key) for text, text_weights, key in triples]
     group_size, rankings = max(len(effect.group) for effect in effects), _rank_words(views, keys, label)
     content = {"label": label, "most": maximum, "texts": marked_texts, "group_size": group_size, "rankings": rankings}
-    return Section(f"What each word does for “{label}”", "tasks/classification/contributions.html", content)
+    return Section(f"The effect of each word on “{label}”", "tasks/classification/contributions.html", content)
 
 
 def _integrated_sections(
