@@ -165,7 +165,7 @@ def test_a_classifier_on_a_page() -> None:
     assert bars == pytest.approx(
         dict(zip(["good", "bad", "so-so"], view.probabilities.tolist(), strict=True)), abs=1e-6
     )
-    words = list(page.section("What each word").all("span", "w"))
+    words = list(page.section("The effect of each word").all("span", "w"))
     assert [word.text for word in words] == list(view.words)
     for word, found in zip(words, view.contributions, strict=True):
         told = re.search(r"= (\S+), log-odds (\S+)$", word.attributes["title"] or "")
@@ -182,7 +182,7 @@ def test_a_pair_and_several_labels() -> None:
     classes = Classes(["<i>", "b"], multiple=True, threshold=0.25)
     inspection = classifier(pair=True, classes=classes).inspect(("the Sea", "Ann saw"))
     page = parsed(inspection.page)
-    sides = page.section("What each word")
+    sides = page.section("The effect of each word")
     assert [side.text for side in next(sides.all("div", "sides")).all("div", "text")] == ["the Sea", "Ann saw"]
     assert "at least 0.25" in page.section("Labels").text
     assert [heading.text[:11] for heading in page.section("Inside").all("h3")] == ["first text,"] * 2 + [
