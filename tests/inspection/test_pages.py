@@ -206,7 +206,7 @@ def test_no_text_breaks_a_page(text: str) -> None:
         assert written == re.sub("[\x00\x07\ud800\uffff]", "\ufffd", text).replace(" ", "")
         assert {label.text for label in shown.all("sub")} <= {"<u>&", '"x"'}
     page = parsed(classifier().inspect(text).page)
-    shown = next(page.section("What each").all("div", "text"))
+    shown = next(page.section("The effect of each word").all("div", "text"))
     assert shown.text == re.sub("[\x00\x07\ud800\uffff]", "\ufffd", text)
     assert shown.attributes["dir"] == "auto"
 
@@ -278,7 +278,7 @@ def test_many_tags_are_cut_to_those_that_matter() -> None:
 def test_text_that_is_not_read_stands_between_and_is_cut() -> None:
     text = "Ann " + "saw " * 200 + "London"
     inspection = classifier(data={"max_tokens": 2, "keep": "both"}).inspect(text)
-    shown = next(parsed(inspection.page).section("What each").all("div", "text"))
+    shown = next(parsed(inspection.page).section("The effect of each word").all("div", "text"))
     assert [word.text for word in shown.all("span", "w")] == ["Ann", "London"]
     assert " […] " in shown.text
     assert "words 2 of 202" in parsed(inspection.page).text
