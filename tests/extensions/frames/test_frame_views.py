@@ -175,7 +175,7 @@ def test_a_tagger_of_frames_on_a_page(head: str) -> None:
     headings = [heading.text for heading in page.all("h2")]
     assert ("Transition scores" in headings) == ("The best paths" in headings) == (head == "crf")
     assert page.section("The series").titles()[0].startswith("frame 0, 0 s\nx ")
-    assert "e(tag) that the network gives a frame" in page.section("Emission scores and").text
+    assert "emission scores e(tag) of a frame" in page.section("Emission scores and").text
 
 
 def test_spans_over_time_have_the_labels_of_the_file() -> None:
