@@ -1,4 +1,4 @@
-"""What a step of beam search costs beside the model's own: a fresh Transformer decoder, one thread.
+"""The time of a step of beam search, beside the time of the model: an untrained Transformer decoder, one thread.
 
 python benchmarks/beam_search.py
 """
@@ -36,7 +36,7 @@ class Decoder(nn.Module):
 
 
 class Timed:
-    """A function that adds up its seconds."""
+    """A function whose calls are timed; `seconds` is their total time."""
 
     def __init__(self, function) -> None:
         self.function, self.seconds, self.calls = function, 0.0, 0
@@ -58,13 +58,13 @@ def main() -> None:
     print("| inputs | beams | vocabulary | step, ms | rows selected, ms | search, ms | search, share |")
     print("|---|---|---|---|---|---|---|")
     for inputs, width, size in SHAPES:
-        step, select, rest = min((measured(inputs, width, size) for _ in range(3)), key=sum)
-        share = rest / (step + select + rest)
-        print(f"| {inputs} | {width} | {size:,} | {step:.2f} | {select:.2f} | {rest:.2f} | {share:.0%} |")
+        step, select, search = min((measure(inputs, width, size) for _ in range(3)), key=sum)
+        share = search / (step + select + search)
+        print(f"| {inputs} | {width} | {size:,} | {step:.2f} | {select:.2f} | {search:.2f} | {share:.0%} |")
 
 
-def measured(inputs: int, width: int, size: int) -> tuple[float, float, float]:
-    """Milliseconds of one step: in the model, in selecting rows of its state, in the search."""
+def measure(inputs: int, width: int, size: int) -> tuple[float, ...]:
+    """Return the milliseconds of one step in the model, in selecting rows of its state, and in the search."""
     torch.manual_seed(SEED)
     model = Decoder(size).eval()
     state = model.layers.init_state(inputs, Memory(torch.randn(inputs, SOURCE, D)))
@@ -74,9 +74,9 @@ def measured(inputs: int, width: int, size: int) -> tuple[float, float, float]:
     start = time.perf_counter()
     beam.beam_search(model, state, starts, end_id=None, search=search)
     seconds = time.perf_counter() - start
-    in_model, selected, beam.select_rows = model.step, beam.select_rows, select_rows
-    parts = in_model.seconds, selected.seconds, seconds - in_model.seconds - selected.seconds
-    return tuple(1000 * part / in_model.calls for part in parts)
+    steps, selections, beam.select_rows = model.step, beam.select_rows, select_rows
+    parts = steps.seconds, selections.seconds, seconds - steps.seconds - selections.seconds
+    return tuple(1000 * part / steps.calls for part in parts)
 
 
 if __name__ == "__main__":

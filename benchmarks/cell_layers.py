@@ -1,4 +1,4 @@
-"""The layers that `cells.py` measures, and how many multiply-adds their matrix products take in a forward pass."""
+"""The layers that `cells.py` measures, and the multiply-adds of their matrix products in a forward pass."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ensue.nn import (
 )
 
 Count = Callable[[Sequence[int], int, int], int]
-"""Multiply-adds from the rows' lengths, d_in and d."""
+"""A function that returns the multiply-adds from the lengths of the rows, d_in and d."""
 
 HEADS, RANK = 4, 32
 PERIODS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -40,71 +40,71 @@ PERIODS = (1, 2, 4, 8, 16, 32, 64, 128)
 @dataclass(frozen=True)
 class Cell:
     build: Callable[[int, int], SequenceLayer]
-    """From d_in and d."""
+    """A function that returns the layer from d_in and d."""
     multiply_adds: Count
 
 
 def gates(number: int) -> Count:
-    """So many gates that read x and h, of d units each."""
+    """Return the count of `number` gates of d units, which read x and h."""
     return lambda lengths, d_in, d: sum(lengths) * number * d * (d_in + d)
 
 
-def of_inputs(number: int) -> Count:
-    """So many gates of d units that read x alone."""
+def input_gates(number: int) -> Count:
+    """Return the count of `number` gates of d units, which read only x."""
     return lambda lengths, d_in, d: sum(lengths) * number * d * d_in
 
 
 def projected(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """Four gates of 2 d cells that read x and h, and the projection."""
+    """Count four gates of 2 d units, which read x and h, and the projection."""
     return sum(lengths) * (4 * 2 * d * (d_in + d) + 2 * d * d)
 
 
 def depth_gated(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """An LSTM, and above it five gates that read its h, of which four read their own."""
+    """Count an LSTM, and above it five gates that read its h; four of them also read the h of their own layer."""
     return sum(lengths) * (4 * d * (d_in + d) + 9 * d * d)
 
 
 def grid(num_layers: int) -> Count:
-    """The map of x, and in every layer two LSTMs that read two h."""
+    """Return the count of the map of x, and of two LSTMs in each layer, which read two h."""
     return lambda lengths, d_in, d: sum(lengths) * (2 * d * d_in + num_layers * 16 * d * d)
 
 
 def clockwork(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """At its turns, module k reads x, itself and the slower modules; at others it rests."""
+    """Count the updates of each module: every `period` positions, module k reads x, itself and the slower modules."""
     size, total = d // len(PERIODS), 0
     for k, period in enumerate(PERIODS):
-        turns = sum(-(-length // period) for length in lengths)
-        total += turns * size * (d_in + size * (len(PERIODS) - k))
+        updates = sum(-(-length // period) for length in lengths)
+        total += updates * size * (d_in + size * (len(PERIODS) - k))
     return total
 
 
 def lru(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """The maps of x to a complex state and to the output, that of the state, and two of the output."""
+    """Count the maps from x to the complex state and to the output, from the state, and two maps of the output."""
     return sum(lengths) * (3 * d * d_in + 4 * d * d)
 
 
 def mogrifier(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """An LSTM, and five maps between x and h."""
+    """Count an LSTM, and five maps between x and h."""
     return sum(lengths) * (4 * d * (d_in + d) + 5 * d * d_in)
 
 
 def slstm(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """Four gates, which read a fourth of h each."""
+    """Count four gates, each of which reads x and a quarter of h."""
     return sum(lengths) * (4 * d * d_in + d * d)
 
 
 def hgrn2(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """Three maps of x and the last one; an outer product, and reading after it."""
+    """Count three maps of x, the output map, an outer product, and one product with the state."""
     return sum(lengths) * (3 * d * d_in + d * d + 2 * d * d // HEADS)
 
 
 def gated_deltanet(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """Four maps of x and the gates, and the last one; an outer product, and reading before and after it."""
+    """Count four maps of x, the gates, the output map, an outer product, and two products with the state."""
     return sum(lengths) * (4 * d * d_in + 2 * HEADS * d_in + d * d + 3 * d * d // HEADS)
 
 
 def rwkv7(lengths: Sequence[int], d_in: int, d: int) -> int:
-    """Three maps of x and the last one; narrow ones; two outer products, and reading before and after them."""
+    """Count three maps of x, the output map, low-rank maps, two outer products, and two products with the state."""
     return sum(lengths) * (3 * d * d_in + d * d + 4 * RANK * (d_in + d) + 4 * d * d // HEADS)
 
 
@@ -137,8 +137,8 @@ STACKS = {
     "clockwork": Cell(lambda d_in, d: Clockwork(d_in, d, periods=PERIODS), clockwork),
 }
 SCANS = {
-    "mingru": Cell(MinGRU, of_inputs(2)),
-    "minlstm": Cell(MinLSTM, of_inputs(3)),
-    "qrnn": Cell(QRNN, of_inputs(6)),
+    "mingru": Cell(MinGRU, input_gates(2)),
+    "minlstm": Cell(MinLSTM, input_gates(3)),
+    "qrnn": Cell(QRNN, input_gates(6)),
 }
 CELLS = GATED | RECENT | STACKS | SCANS

@@ -1,9 +1,10 @@
-"""The ratios of `cells.py` as a picture: a row of dots for each shape, and a line where its target is."""
+"""A plot of the ratios of `cells.py`: a row of dots for each shape, and a line at its target."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 INK = "#808890"
-"""Readable on white and on black."""
+"""A color that is readable on white and on black."""
 COLORS = ("#e0632a", "#3b8fd1", "#2fa37c", "#c99a1b", "#a06bc9", "#d1568f", "#7fa012", "#c23b3b")
 MARKERS = ("o", "s", "D", "^")
 TICKS = (0.5, 0.7, 1.0, 1.3, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
@@ -22,7 +23,7 @@ Shape = tuple[int, int, int, int]
 def draw(
     ratios: Mapping[Shape, Mapping[str, float]], targets: Mapping[Shape, float], path: Path, *, title: str
 ) -> None:
-    """`ratios` are those of cells at shapes; the same numbers give the same file."""
+    """Draw the ratios of cells by shape. Equal ratios give equal files."""
     names = list(dict.fromkeys(name for row in ratios.values() for name in row))
     with rc_context({"svg.hashsalt": "ensue", "text.color": INK, "axes.edgecolor": INK, "font.size": 9}):
         figure = Figure(figsize=(8.2, 1.6 + 0.75 * len(ratios)), dpi=120, layout="constrained")
@@ -30,9 +31,9 @@ def draw(
         axes = figure.subplots()
         axes.set(xscale="log", title=title, ylim=(len(ratios) - 0.4, -0.6))
         axes.patch.set_alpha(0)
-        for row, (shape, found) in enumerate(ratios.items()):
+        for row, (shape, cells) in enumerate(ratios.items()):
             axes.axhspan(row - 0.42, row + 0.42, color=INK, alpha=0.1, linewidth=0)
-            for name, ratio in found.items():
+            for name, ratio in cells.items():
                 height = row + 0.7 * ((names.index(name) + 0.5) / len(names) - 0.5)
                 axes.plot(ratio, height, linestyle="none", markersize=6, **style(names, name))
             if shape in targets:
@@ -51,7 +52,8 @@ def draw(
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def style(names: Sequence[str], name: str) -> dict[str, str]:
+def style(names: Sequence[str], name: str) -> dict[str, Any]:
+    """Return the color and the marker of a name."""
     number = names.index(name)
     return {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number // len(COLORS) % len(MARKERS)]}
 

@@ -1,15 +1,16 @@
-"""Every recurrent cell beside torch.nn.LSTM: forward and backward of one layer, one thread, in turns in one process.
+"""Recurrent cells beside torch.nn.LSTM: forward and backward of one layer, in one thread, in turns in one process.
 
     python benchmarks/cells.py [--tables cells recent stacks scans] [--cells NAME ...] [--shapes T,B,D_IN,D ...]
 
-Timed are the outputs of a batch and the gradients by it and by all parameters; inference is the outputs under no_grad.
-What takes less than 10 ms is called again and again for that long in each of its turns, as training does. On a CPU the
-milliseconds are the process's own, and the last line says which share of the time it had the core.
-Ratios are medians over turns: a layer's time to torch.nn.LSTM's in the same turn, but for scans per multiply-add of
-the forward pass's matrix products, since backward counts alike for all. "loop ÷ forward" is how much longer `fold`
-takes, the written-out loop under autograd. Before anything is printed each layer's `forward` is compared with its
-`fold`: where they differ, nothing is printed but that. Names of cells are in `cell_layers.py`. torch.nn
-reads batches first, too.
+Training is the outputs of a batch, and the gradients with respect to the batch and all parameters. Inference is the
+outputs under no_grad. In each turn a call is repeated for at least 10 ms. On a CPU, milliseconds are processor time of
+the process; the last line shows the share of the time in which the process had a core.
+
+A ratio is the median over turns of the time of a layer divided by the time of torch.nn.LSTM in the same turn. Except
+for scans, both times are divided by the multiply-adds of the matrix products in the forward pass; the backward pass
+takes twice as many for all cells. "loop ÷ forward" compares `fold`, the plain loop under autograd, with `forward`.
+Before the measurement `forward` of each layer is compared with `fold`; if they differ, the script fails with the
+differences. `cell_layers.py` has the names of the cells. torch.nn has the batch first, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cell_memory
 import cell_picture
@@ -31,6 +32,7 @@ import torch
 from cell_gate import Context, discrepancies
 from cell_layers import CELLS, GATED, RECENT, SCANS, STACKS, Cell, full_elman, gates
 from machine import describe_machine
+from timing import elapsed, ratios, take_turns
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -50,9 +52,9 @@ TARGETS: dict[Shape, float] = {
 }
 STACK_TARGET, INFERENCE_TARGET = 1.5, 1.3
 SCAN_TARGETS = {("mingru", 8192): 3.0, ("minlstm", 8192): 3.0}
-"""By cell and T."""
-TURN = 10.0
-"""Milliseconds for which a call is repeated in each turn."""
+"""Targets by cell and T."""
+MIN_TURN_MILLISECONDS = 10.0
+"""The time for which a call is repeated in each turn."""
 CPU_SHAPES = list(TARGETS)[:5]
 CUDA_SHAPES = list(TARGETS)[5:]
 SCAN_SHAPES = [(T, B, 256, 256) for T in (1024, 8192) for B in (1, 4)]
@@ -60,13 +62,13 @@ MEMORY_SHAPES = CPU_SHAPES[:2]
 PLAIN_CELLS = ("gru-before", "peephole", "layer-norm")
 GATE_SHAPES = [(5, 3, 8, 16), (25, 32, 256, 256), (8, 512, 32, 512)]
 TOLERANCES = {"float32": 2e-5, "tf32": 2e-2, "bf16": 5e-2}
-"""Of the largest number, by which `forward` may differ from the float32 `fold`."""
+"""The maximum difference of `forward` from the float32 `fold`, as a share of the largest value."""
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is the same for all that is measured."""
+    """The options of all measurements."""
 
     device: str
     precision: str
@@ -82,31 +84,32 @@ class Setting:
         return nullcontext
 
     def lengths(self, T: int, B: int) -> Tensor | None:
-        """Uniform from 1 to T, one row being the longest."""
+        """Return random lengths from 1 to T, the first of which is T; None for full rows."""
         if not self.ragged:
             return None
-        found = torch.randint(1, T + 1, (B,), generator=torch.Generator().manual_seed(SEED))
-        found[0] = T
-        return found
+        lengths = torch.randint(1, T + 1, (B,), generator=torch.Generator().manual_seed(SEED))
+        lengths[0] = T
+        return lengths
 
 
 class Problem(NamedTuple):
-    """A batch, and the errors at the outputs, zero at padding."""
+    """A batch, and the gradients of the outputs, which are zero at padding."""
 
     x: Tensor
     lengths: Tensor | None
     mask: Tensor | None
-    errors: Tensor
+    gradients: Tensor
 
     @classmethod
-    def of(cls, setting: Setting, shape: Shape) -> Problem:
+    def draw(cls, setting: Setting, shape: Shape) -> Problem:
+        """Return a random problem of a shape."""
         T, B, d_in, d = shape
         x = torch.randn(B, T, d_in, device=setting.device, requires_grad=True)
-        errors = torch.randn(B, T, d, device=setting.device)
+        gradients = torch.randn(B, T, d, device=setting.device)
         if (lengths := setting.lengths(T, B)) is None:
-            return cls(x, None, None, errors)
+            return cls(x, None, None, gradients)
         mask = (torch.arange(T) < lengths.unsqueeze(1)).to(setting.device)
-        return cls(x, lengths, mask, errors * mask.unsqueeze(-1))
+        return cls(x, lengths, mask, gradients * mask.unsqueeze(-1))
 
 
 class Calls(NamedTuple):
@@ -115,9 +118,9 @@ class Calls(NamedTuple):
     loop: Callable[[], object] | None = None
 
 
-def by_vendor(kind: type[nn.LSTM | nn.GRU], setting: Setting, problem: Problem) -> Calls:
-    """torch.nn's layer; ragged rows are packed and the outputs padded again, as one writes it."""
-    module = kind(problem.x.shape[2], problem.errors.shape[2], batch_first=True, device=setting.device)
+def torch_calls(kind: type[nn.LSTM | nn.GRU], setting: Setting, problem: Problem) -> Calls:
+    """Return the calls of a layer of torch.nn. Ragged rows are packed, and the outputs are padded."""
+    module = kind(problem.x.shape[2], problem.gradients.shape[2], batch_first=True, device=setting.device)
 
     def run(x: Tensor) -> Tensor:
         if problem.lengths is None:
@@ -128,12 +131,14 @@ def by_vendor(kind: type[nn.LSTM | nn.GRU], setting: Setting, problem: Problem) 
     return Calls(training(module, run, setting, problem), inference(run, setting, problem))
 
 
-def by_ensue(cell: Cell, setting: Setting, problem: Problem) -> Calls:
-    sizes = problem.x.shape[2], problem.errors.shape[2]
-    layer, used = cell.build(*sizes).to(setting.device), cell.build(*sizes).to(setting.device).eval()
+def ensue_calls(cell: Cell, setting: Setting, problem: Problem) -> Calls:
+    """Return the calls of a layer of ensue."""
+    sizes = problem.x.shape[2], problem.gradients.shape[2]
+    layer: Any = cell.build(*sizes).to(setting.device)
+    in_inference = cell.build(*sizes).to(setting.device).eval()
     return Calls(
         training(layer, lambda x: layer(x, mask=problem.mask)[0], setting, problem),
-        inference(lambda x: used(x, mask=problem.mask)[0], setting, problem),
+        inference(lambda x: in_inference(x, mask=problem.mask)[0], setting, problem),
         training(layer, lambda x: Recurrent.fold(layer, x, mask=problem.mask)[0], setting, problem),
     )
 
@@ -146,7 +151,7 @@ def training(
     def call() -> object:
         with context():
             y = run(problem.x)
-        return torch.autograd.grad(y, sources, problem.errors.to(y.dtype), materialize_grads=True)
+        return torch.autograd.grad(y, sources, problem.gradients.to(y.dtype), materialize_grads=True)
 
     return call
 
@@ -164,26 +169,25 @@ def inference(run: Callable[[Tensor], Tensor], setting: Setting, problem: Proble
 def in_turns(
     calls: Sequence[Callable[[], object]], setting: Setting, *, seconds: float, turns: int
 ) -> list[list[float]]:
-    """Milliseconds of each, one after another in each turn so that whatever else the machine does meets all alike."""
+    """Return the milliseconds of each call, turn by turn."""
     clock = milliseconds_on_gpu if setting.device == "cuda" else milliseconds
-    times = [math.ceil(TURN / clock(call, 1)) for call in calls]
-    found: list[list[float]] = [[] for _ in calls]
-    begun = time.perf_counter()
-    while len(found[0]) < turns or time.perf_counter() - begun < seconds:
-        for call, number, each in zip(calls, times, found, strict=True):
-            each.append(clock(call, number))
-    return found
+    repetitions = [math.ceil(MIN_TURN_MILLISECONDS / clock(call, 1)) for call in calls]
+    measures = {place: partial(clock, *pair) for place, pair in enumerate(zip(calls, repetitions, strict=True))}
+    return list(take_turns(measures, turns, seconds=seconds).values())
 
 
 def milliseconds(call: Callable[[], object], number: int) -> float:
-    """Of one call of so many: of the processor, for this process; a neighbor's turns on the core are no part of it."""
-    started = time.process_time()
-    for _ in range(number):
-        call()
-    return (time.process_time() - started) * 1e3 / number
+    """Return the processor time of one call, as the mean of `number` calls."""
+
+    def repeat() -> None:
+        for _ in range(number):
+            call()
+
+    return elapsed(repeat) * 1e3 / number
 
 
 def milliseconds_on_gpu(call: Callable[[], object], number: int) -> float:
+    """Return the time of one call on the GPU, as the mean of `number` calls."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
     for _ in range(number):
@@ -193,119 +197,131 @@ def milliseconds_on_gpu(call: Callable[[], object], number: int) -> float:
     return begin.elapsed_time(end) / number
 
 
-def ratio(ours: Iterable[float], theirs: Iterable[float]) -> float:
-    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
+    """Return the median ratio over turns."""
+    return statistics.median(ratios(numerators, denominators))
 
 
-class Measured(NamedTuple):
-    """Milliseconds turn by turn, and how much longer the loop takes, if that was asked."""
+class Times(NamedTuple):
+    """Milliseconds turn by turn, and the time of the loop divided by that of `forward`, if it was measured."""
 
     training: list[float]
     inference: list[float]
     loop: float | None
 
 
-def measure(calls: Mapping[str, Calls], setting: Setting) -> dict[str, Measured]:
-    """All of them in the same turns, after a first call of each, which compiles what is to be compiled."""
-    flat = [call for each in calls.values() for call in (each.training, each.inference)]
+def measure(calls: Mapping[str, Calls], setting: Setting) -> dict[str, Times]:
+    """Measure all calls in the same turns, after a first call of each, which compiles the cell."""
+    flat = [call for cell in calls.values() for call in (cell.training, cell.inference)]
     for call in flat:
         call()
     times = in_turns(flat, setting, seconds=setting.seconds, turns=setting.turns)
-    loops = [slower(each, setting) if setting.loop and each.loop else None for each in calls.values()]
-    return dict(zip(calls, map(Measured, times[::2], times[1::2], loops), strict=True))
+    loops = [loop_ratio(cell, setting) if setting.loop and cell.loop else None for cell in calls.values()]
+    return dict(zip(calls, map(Times, times[::2], times[1::2], loops), strict=True))
 
 
-def slower(calls: Calls, setting: Setting) -> float:
+def loop_ratio(calls: Calls, setting: Setting) -> float:
+    """Return the time of the loop divided by that of `forward`."""
     assert calls.loop is not None
-    ours, loop = in_turns([calls.training, calls.loop], setting, seconds=setting.seconds / 20, turns=2)
-    return ratio(loop, ours)
+    forward, loop = in_turns([calls.training, calls.loop], setting, seconds=setting.seconds / 20, turns=2)
+    return ratio(loop, forward)
 
 
 def cells_table(cells: Mapping[str, Cell], shape: Shape, setting: Setting, target: float | None) -> dict[str, float]:
-    """Print a shape's table; returns the ratios per multiply-add."""
+    """Print the table of a shape. Return the ratios per multiply-add."""
     T, B, d_in, d = shape
-    problem = Problem.of(setting, shape)
+    problem = Problem.draw(setting, shape)
     lengths = [T] * B if problem.lengths is None else problem.lengths.tolist()
-    calls = {name: by_ensue(cell, setting, problem) for name, cell in cells.items()}
-    vendor, *ours = measure({"": by_vendor(nn.LSTM, setting, problem), **calls}, setting).values()
+    calls = {name: ensue_calls(cell, setting, problem) for name, cell in cells.items()}
+    reference, *measured = measure({"": torch_calls(nn.LSTM, setting, problem), **calls}, setting).values()
     has_clock = "clockwork" in cells
     print(f"\nT {T}, B {B}, d_in {d_in}, d {d}\n")
     head = ["cell", "ms", "× nn.LSTM", "target", *(["as a full Elman"] if has_clock else [])]
     head += ["loop ÷ forward", "inference ms", "× nn.LSTM", "target"]
     print(row(head), row(["---"] * len(head)), sep="\n")
     blank = [""] * (1 + has_clock)
-    print(row(["torch.nn.LSTM", ms(vendor.training), "1", *blank, "", ms(vendor.inference), "1", ""]))
-    ratios = {}
-    for (name, cell), found in zip(cells.items(), ours, strict=True):
+    print(row(["torch.nn.LSTM", ms(reference.training), "1", *blank, "", ms(reference.inference), "1", ""]))
+    cell_ratios = {}
+    for (name, cell), times in zip(cells.items(), measured, strict=True):
         per_product = gates(4)(lengths, d_in, d) / cell.multiply_adds(lengths, d_in, d)
-        plain = ratio(found.training, vendor.training)
-        ratios[name] = plain * per_product
-        full = times(plain * gates(4)(lengths, d_in, d) / full_elman(lengths, d_in, d)) if name == "clockwork" else ""
-        reading = ratio(found.inference, vendor.inference) * per_product
-        line = [name, ms(found.training), times(ratios[name]), judged(ratios[name], target)]
+        plain = ratio(times.training, reference.training)
+        cell_ratios[name] = plain * per_product
+        full = (
+            format_ratio(plain * gates(4)(lengths, d_in, d) / full_elman(lengths, d_in, d))
+            if name == "clockwork"
+            else ""
+        )
+        inference_ratio = ratio(times.inference, reference.inference) * per_product
+        line = [name, ms(times.training), format_ratio(cell_ratios[name]), verdict(cell_ratios[name], target)]
         line += [full] if has_clock else []
-        line += [times(found.loop), ms(found.inference), times(reading), judged(reading, INFERENCE_TARGET)]
-        print(row(line), flush=True)
-    return ratios
+        line += [format_ratio(times.loop), ms(times.inference), format_ratio(inference_ratio)]
+        print(row([*line, verdict(inference_ratio, INFERENCE_TARGET)]), flush=True)
+    return cell_ratios
 
 
 def scans_table(cells: Mapping[str, Cell], shapes: Sequence[Shape], setting: Setting) -> None:
+    """Print the table of scans."""
     head = ["T", "B", "cell", "ms", "nn.GRU ms", "nn.LSTM ms", "nn.GRU ÷ cell", "nn.LSTM ÷ cell", "target"]
     print("", row([*head, "loop ÷ forward"]), row(["---"] * (len(head) + 1)), sep="\n")
     for T, B, d_in, d in shapes:
-        problem = Problem.of(setting, (T, B, d_in, d))
-        vendors = {kind.__name__: by_vendor(kind, setting, problem) for kind in (nn.GRU, nn.LSTM)}
-        calls = {name: by_ensue(cell, setting, problem) for name, cell in cells.items()}
-        gru, lstm, *ours = measure(vendors | calls, setting).values()
-        for name, found in zip(cells, ours, strict=True):
-            gains = [ratio(vendor.training, found.training) for vendor in (gru, lstm)]
+        problem = Problem.draw(setting, (T, B, d_in, d))
+        references = {kind.__name__: torch_calls(kind, setting, problem) for kind in (nn.GRU, nn.LSTM)}
+        calls = {name: ensue_calls(cell, setting, problem) for name, cell in cells.items()}
+        gru, lstm, *measured = measure(references | calls, setting).values()
+        for name, times in zip(cells, measured, strict=True):
+            gains = [ratio(reference.training, times.training) for reference in (gru, lstm)]
             target = SCAN_TARGETS.get((name, T))
-            verdict = f"≥ {target:g} ×: {'yes' if min(gains) >= target else 'no'}" if target else ""
-            numbers = map(ms, (found.training, gru.training, lstm.training))
-            print(row([str(T), str(B), name, *numbers, *map(times, gains), verdict, times(found.loop)]), flush=True)
+            judgment = f"≥ {target:g} ×: {'yes' if min(gains) >= target else 'no'}" if target else ""
+            numbers = map(ms, (times.training, gru.training, lstm.training))
+            print(
+                row([str(T), str(B), name, *numbers, *map(format_ratio, gains), judgment, format_ratio(times.loop)]),
+                flush=True,
+            )
 
 
 def memory_table(cells: Mapping[str, Cell], shapes: Sequence[Shape]) -> None:
+    """Print the table of memory."""
     print(
-        "Growth of the process's resident memory in a training step, at its peak; in parentheses numbers of float32 for"
+        "Peak growth of resident memory in a training step; in parentheses the number of float32 values for each unit"
     )
-    print("each unit of d and position.\n")
+    print("of d and position.\n")
     print("| T, B, d_in, d | cell | torch.nn.LSTM MB | written-out loop MB | forward MB | forward ÷ loop |")
     print("|---|---|---|---|---|---|")
     for shape in shapes:
         T, B, _, d = shape
-        units, vendor = 4 * T * B * d, cell_memory.growth(cell_memory.VENDOR, "forward", shape)
+        units, peer = 4 * T * B * d, cell_memory.growth(cell_memory.PEER, "forward", shape)
         for name in cells:
-            loop, ours = (cell_memory.growth(name, way, shape) for way in ("loop", "forward"))
-            sizes = [f"{size / 1e6:,.0f} ({size / units:.1f})" for size in (vendor, loop, ours)]
-            print(row([", ".join(map(str, shape)), name, *sizes, f"{ours / loop:.2f}"]), flush=True)
+            loop, forward = (cell_memory.growth(name, method, shape) for method in ("loop", "forward"))
+            sizes = [f"{size / 1e6:,.0f} ({size / units:.1f})" for size in (peer, loop, forward)]
+            print(row([", ".join(map(str, shape)), name, *sizes, f"{forward / loop:.2f}"]), flush=True)
 
 
 def row(parts: Iterable[str]) -> str:
     return f"| {' | '.join(parts)} |"
 
 
-def ms(found: Sequence[float]) -> str:
-    return f"{statistics.median(found):,.2f}"
+def ms(milliseconds: Sequence[float]) -> str:
+    return f"{statistics.median(milliseconds):,.2f}"
 
 
-def times(value: float | None) -> str:
+def format_ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f} ×"
 
 
-def judged(value: float, target: float | None) -> str:
+def verdict(value: float, target: float | None) -> str:
     return "" if target is None else f"≤ {target:.1f} ×: {'yes' if round(value, 2) <= target else 'no'}"
 
 
-def refuse_what_differs(cells: Mapping[str, Cell], setting: Setting) -> None:
+def check_forward(cells: Mapping[str, Cell], setting: Setting) -> None:
+    """Raise SystemExit if `forward` of a layer differs from its `fold`."""
     for name, cell in cells.items():
         for T, B, d_in, d in GATE_SHAPES:
             torch.manual_seed(SEED)
             layer = cell.build(d_in, d).to(setting.device)
             tolerance, lengths = TOLERANCES[setting.precision], setting.lengths(T, B)
-            found = list(discrepancies(layer, lengths, (T, B), context=setting.context, tolerance=tolerance))
-            if found:
-                raise SystemExit("\n".join(f"{name}: {line}" for line in found))
+            lines = list(discrepancies(layer, lengths, (T, B), context=setting.context, tolerance=tolerance))
+            if lines:
+                raise SystemExit("\n".join(f"{name}: {line}" for line in lines))
 
 
 def read_shape(text: str) -> Shape:
@@ -318,28 +334,29 @@ def read_arguments() -> argparse.Namespace:
     tables = ("cells", "recent", "stacks", "scans")
     parser.add_argument("--tables", nargs="+", choices=tables, help="default: all; with --ragged or plain: cells")
     parser.add_argument("--cells", nargs="+", choices=CELLS, metavar="NAME", help=f"of {', '.join(CELLS)}")
-    parser.add_argument("--shapes", nargs="+", type=read_shape, metavar="T,B,D_IN,D", help="of all tables asked for")
-    parser.add_argument("--seconds", type=float, default=30.0, help="at least, for all cells at one shape")
-    parser.add_argument("--turns", type=int, default=5, help="at least, of each measurement")
-    parser.add_argument("--without-loop", action="store_true", help="leave out the written-out loop")
+    parser.add_argument("--shapes", nargs="+", type=read_shape, metavar="T,B,D_IN,D", help="the shapes of all tables")
+    parser.add_argument("--seconds", type=float, default=30.0, help="the minimum time for all cells at one shape")
+    parser.add_argument("--turns", type=int, default=5, help="the minimum number of turns")
+    parser.add_argument("--without-loop", action="store_true", help="do not measure the loop")
     parser.add_argument("--execution", choices=("compiled", "plain"), default="compiled", help="plain: no compiler")
     parser.add_argument("--ragged", action="store_true", help="lengths uniform in 1 to T, beside packed sequences")
-    parser.add_argument("--precision", choices=TOLERANCES, default="float32", help="bf16: all of it under autocast")
+    parser.add_argument("--precision", choices=TOLERANCES, default="float32", help="bf16: under autocast")
     parser.add_argument(
         "--onednn", action="store_true", help="torch's float32 products by oneDNN, as `ensue machine` may choose"
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--memory", action="store_true", help="the memory of a training step, instead of times")
-    parser.add_argument("--plot", type=Path, metavar="PATH.svg", help="draw the ratios of the gated cells")
+    parser.add_argument("--memory", action="store_true", help="measure the memory of a training step instead of times")
+    parser.add_argument("--plot", type=Path, metavar="PATH.svg", help="draw the ratios of the table 'cells'")
     return parser.parse_args()
 
 
 def prepare(arguments: argparse.Namespace) -> Setting:
+    """Configure torch. Return the options of the measurements."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     tf32 = arguments.precision == "tf32"
     if arguments.onednn and not medium_is_exact():
-        raise SystemExit("--onednn: on this processor that is bfloat16")
+        raise SystemExit("--onednn: on this processor oneDNN multiplies in bfloat16")
     torch.set_float32_matmul_precision("high" if tf32 else "medium" if arguments.onednn else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
     return Setting(
@@ -348,8 +365,8 @@ def prepare(arguments: argparse.Namespace) -> Setting:
     )  # fmt: skip
 
 
-def chosen(arguments: argparse.Namespace) -> dict[str, dict[str, Cell]]:
-    """The cells of each table that is asked for."""
+def select_cells(arguments: argparse.Namespace) -> dict[str, dict[str, Cell]]:
+    """Return the cells of each table."""
     narrow = arguments.ragged or arguments.execution == "plain"
     tables = arguments.tables or (["cells"] if narrow else ["cells", "recent", "stacks", "scans"])
     if arguments.memory:
@@ -357,31 +374,32 @@ def chosen(arguments: argparse.Namespace) -> dict[str, dict[str, Cell]]:
     default = PLAIN_CELLS if arguments.execution == "plain" else CELLS
     names = arguments.cells or default
     groups = {"cells": GATED, "recent": RECENT, "stacks": STACKS, "scans": SCANS}
-    found = {table: {n: cell for n, cell in groups[table].items() if n in names} for table in tables}
-    return {table: cells for table, cells in found.items() if cells}
+    selected = {table: {n: cell for n, cell in groups[table].items() if n in names} for table in tables}
+    return {table: cells for table, cells in selected.items() if cells}
 
 
 def time_tables(arguments: argparse.Namespace, setting: Setting, tables: Mapping[str, Mapping[str, Cell]]) -> None:
-    ratios: dict[Shape, dict[str, float]] = {}
+    """Print the tables of times, and draw the ratios if --plot is given."""
+    by_shape: dict[Shape, dict[str, float]] = {}
     shapes = arguments.shapes or (CUDA_SHAPES if setting.device == "cuda" else CPU_SHAPES)
     for shape in shapes if "cells" in tables else ():
-        ratios[shape] = cells_table(tables["cells"], shape, setting, TARGETS.get(shape))
+        by_shape[shape] = cells_table(tables["cells"], shape, setting, TARGETS.get(shape))
     for table in ("recent", "stacks"):
         for shape in shapes if table in tables else ():
             cells_table(tables[table], shape, setting, STACK_TARGET)
     if "scans" in tables:
         scans_table(tables["scans"], arguments.shapes or SCAN_SHAPES, setting)
-    if arguments.plot and ratios:
+    if arguments.plot and by_shape:
         title = f"Forward and backward of one layer, {setting.precision}"
-        cell_picture.draw(ratios, TARGETS, arguments.plot, title=title)
+        cell_picture.draw(by_shape, TARGETS, arguments.plot, title=title)
 
 
 def main() -> None:
     arguments = read_arguments()
-    setting, tables = prepare(arguments), chosen(arguments)
+    setting, tables = prepare(arguments), select_cells(arguments)
     with executing(arguments.execution):
-        refuse_what_differs({name: cell for cells in tables.values() for name, cell in cells.items()}, setting)
-        started, worked = time.perf_counter(), time.process_time()
+        check_forward({name: cell for cells in tables.values() for name, cell in cells.items()}, setting)
+        start, processor_start = time.perf_counter(), time.process_time()
         print(describe_machine(seed=SEED))
         rows = "lengths uniform in 1 to T, torch.nn packed" if setting.ragged else "full rows"
         print(f"{setting.device}, {setting.precision}, {arguments.execution}, {rows}")
@@ -390,8 +408,8 @@ def main() -> None:
                 memory_table(cells, arguments.shapes or MEMORY_SHAPES)
         else:
             time_tables(arguments, setting, tables)
-            share = (time.process_time() - worked) / (time.perf_counter() - started)
-            print(f"\nThe process had the processor for {share:.0%} of the time.")
+            share = (time.process_time() - processor_start) / (time.perf_counter() - start)
+            print(f"\nThe process had a core for {share:.0%} of the time.")
 
 
 if __name__ == "__main__":

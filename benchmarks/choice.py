@@ -1,9 +1,9 @@
-"""How well a classifier of few chosen texts does beside one of more random texts: AG News.
+"""Accuracy on AG News with few texts of `ensue choose`, beside more random texts.
 
     python benchmarks/choice.py ag_news_test_only/test.csv.xz glove.6B.100d.cut.txt.xz --seeds 3
 
-2,000 of the 7,600 texts (shuffled, seed 0) are the test, the others the pool. `ensue choose` chooses 40 texts, four
-times, after 40 random ones. The classifier has the mean of fixed GloVe vectors.
+2,000 of the 7,600 texts (shuffled, seed 0) are for testing, the others are the pool. `ensue choose` starts with 40
+random texts, and chooses 40 more texts four times. The features of the classifier are the mean of fixed GloVe vectors.
 """
 
 import argparse
@@ -16,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from machine import describe_machine
 
 import ensue
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.text.tokens import words_in
 
-TEST, RANDOM, ROUNDS, OF_A_ROUND = 2_000, (200, 500), 5, 40
+NUM_TEST_TEXTS, RANDOM_SIZES, NUM_ROUNDS, ROUND_SIZE = 2_000, (200, 500), 5, 40
 SETTINGS = [
     "features.d_words=0", "features.affixes=0", "features.dropout_words=0", "encoder.kind=none",
     'head.pooling=["mean"]', "head.label_smoothing=0", "train.epochs=40", "train.learning_rate=0.01",
@@ -30,55 +31,56 @@ SETTINGS = [
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", type=Path)
     parser.add_argument("vectors", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", action="append", default=[])
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    with lzma.open(options.texts, "rt", encoding="utf-8", newline="") as file:
+    print(describe_machine(seed=0))
+    with lzma.open(arguments.texts, "rt", encoding="utf-8", newline="") as file:
         rows = [(label, f"{title}. {text}") for label, title, text in csv.reader(file)]
     random.Random(0).shuffle(rows)
     label_of = {text: label for label, text in rows}
-    pool = [text for _, text in rows[TEST:]]
+    pool = [text for _, text in rows[NUM_TEST_TEXTS:]]
     scores: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         words = {word for _, text in rows for word in words_in(text.lower(), "simple")}
-        with lzma.open(options.vectors, "rt", encoding="utf-8") as file:  # those of these texts are read sooner
+        with lzma.open(arguments.vectors, "rt", encoding="utf-8") as file:  # a small file is read faster
             (folder / "vectors.txt").write_text("".join(row for row in file if row.split(" ", 1)[0] in words))
 
-        def written(texts: list[str], file: str) -> Path:
+        def write_texts(texts: list[str], file: str) -> Path:
             lines = (json.dumps({"label": label_of[text], "text": text}) + "\n" for text in texts)
             (folder / file).write_text("".join(lines))
             return folder / file
 
-        def trained(texts: list[str], seed: int) -> ClassificationPipeline:
-            settings = [*SETTINGS, f"features.vectors={folder / 'vectors.txt'}", f"train.seed={seed}", *options.set]
-            train = written(texts, "train.jsonl")
-            found = ensue.train(
-                "classify-lstm", train=train, out=folder / "run", overwrite=True, settings=settings, threads=1
+        def train(texts: list[str], seed: int) -> ClassificationPipeline:
+            settings = [*SETTINGS, f"features.vectors={folder / 'vectors.txt'}", f"train.seed={seed}", *arguments.set]
+            file = write_texts(texts, "train.jsonl")
+            model = ensue.train(
+                "classify-lstm", train=file, out=folder / "run", overwrite=True, settings=settings, threads=1
             )
-            assert isinstance(found, ClassificationPipeline)
-            return found
+            assert isinstance(model, ClassificationPipeline)
+            return model
 
-        test = written([text for _, text in rows[:TEST]], "test.jsonl")
-        every = written(pool, "pool.jsonl")
-        for seed in range(options.seeds):
-            draw = random.Random(seed)
-            for count in RANDOM:
-                score = 100 * trained(draw.sample(pool, count), seed).evaluate(test).accuracy
+        test = write_texts([text for _, text in rows[:NUM_TEST_TEXTS]], "test.jsonl")
+        pool_file = write_texts(pool, "pool.jsonl")
+        for seed in range(arguments.seeds):
+            generator = random.Random(seed)
+            for count in RANDOM_SIZES:
+                score = 100 * train(generator.sample(pool, count), seed).evaluate(test).accuracy
                 scores.setdefault(f"{count} random", []).append(score)
-            texts = draw.sample(pool, OF_A_ROUND)
-            for _ in range(ROUNDS - 1):
-                model = trained(texts, seed)
-                found = model.choose(every, OF_A_ROUND, without=[folder / "train.jsonl"], seed=seed)
-                texts += [each.texts[0] for each in found]
-            scores.setdefault(f"{len(texts)} chosen", []).append(100 * trained(texts, seed).evaluate(test).accuracy)
-            print({name: [round(score, 1) for score in each] for name, each in scores.items()}, flush=True)
-    for what, each in scores.items():
-        print(f"{what}: {np.mean(each):.1f} ± {np.std(each, ddof=1) if len(each) > 1 else 0:.1f}")
+            texts = generator.sample(pool, ROUND_SIZE)
+            for _ in range(NUM_ROUNDS - 1):
+                model = train(texts, seed)
+                choices = model.choose(pool_file, ROUND_SIZE, without=[folder / "train.jsonl"], seed=seed)
+                texts += [choice.texts[0] for choice in choices]
+            scores.setdefault(f"{len(texts)} chosen", []).append(100 * train(texts, seed).evaluate(test).accuracy)
+            print({name: [round(score, 1) for score in values] for name, values in scores.items()}, flush=True)
+    for texts_name, values in scores.items():
+        print(f"{texts_name}: {np.mean(values):.1f} ± {np.std(values, ddof=1) if len(values) > 1 else 0:.1f}")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""Classifiers of ensue beside TF-IDF + logistic regression, trained in the same run on the same data with one thread.
+"""Classifiers of ensue beside TF-IDF with logistic regression, on the same data, with one thread.
 
     python benchmarks/classification.py DATA [NAME ...] [--seeds 3] [--set KEY=VALUE] [--dev]
 
-DATA is a folder with the data sets that `DATA_SETS` names; without names all of them are measured. `text_sets.py` says
-how each is divided. The test data are scored once; settings are chosen with `--dev`, which scores the development data
-and leaves the test data alone.
+DATA is a folder with the data sets in `DATA_SETS`; without names all of them are measured. `text_sets.py` describes how
+each is divided. The test data are scored once. `--dev` scores the development data instead, for choosing settings.
 
-The baseline is scikit-learn's: words and pairs of words, sublinear TF-IDF, `LogisticRegression`; C is the one of
-`STRENGTHS` that is best on the development data, on which ensue chooses its weights. Of two texts a and b it sees a, b,
-|a - b|, a * b and their cosine. Its seconds are those of the vectors and of one fit, without the search; ensue's are
-those of training, as its run directory has them. What a seed gives is counted over all folds, and the spread is the
-standard deviation over seeds.
+The baseline is scikit-learn's `LogisticRegression` on sublinear TF-IDF weights of words and pairs of words. The
+development data choose its C among `STRENGTHS`, as they choose the weights of ensue. For two texts with weights a and b
+the features are a, b, |a - b|, a * b and the cosine of a and b. The seconds of the baseline are those of the features
+and of the fit with the chosen C, without the search. The seconds of ensue are those of training in its run directory.
+The scores of a seed are computed over all folds; the spread is the standard deviation over the seeds.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from json_lines import training_seconds
 from machine import describe_machine
 from text_sets import SPLIT_SEED, Example, Split, ag_news, cola, imdb, mrpc, sms, sst2
 
@@ -57,8 +57,8 @@ class DataSet:
     splits: Callable[[Path], Iterator[Split]]
     recipe: str
     settings: tuple[str, ...] = ()
-    judged_by: str = "accuracy"
-    """The score by which the baseline's C is chosen."""
+    selection_score: str = "accuracy"
+    """The score that chooses C of the baseline."""
 
 
 PAIRS_OF_WORDS = ("head.ngrams=2", "head.ngram_buckets=65536")
@@ -66,40 +66,38 @@ SHORT_TEXTS = (
     "head.ngrams=2", "head.ngram_buckets=262144", "head.dropout_ngrams=0.5",
     "train.learning_rate=2.0", "train.epochs=24",
 )  # fmt: skip
-"""Few short texts have little to learn from in an epoch, so there are more of them."""
+"""An epoch of few short texts is small, so there are more epochs."""
 DATA_SETS = {
     "sst2": DataSet(sst2, "classify-lstm", PAIRS_OF_WORDS),
     "sms": DataSet(sms, "classify-lstm"),
-    "cola": DataSet(cola, "classify-lstm", PAIRS_OF_WORDS, judged_by="Matthews"),
+    "cola": DataSet(cola, "classify-lstm", PAIRS_OF_WORDS, selection_score="Matthews"),
     "mrpc": DataSet(mrpc, "classify-pairs"),
     "ag-news": DataSet(ag_news, "classify-bag", SHORT_TEXTS),
     "imdb": DataSet(imdb, "classify-bag"),
 }
-"""What is trained on each."""
+"""The recipe and the settings for each data set."""
 
 
-class Measured(NamedTuple):
-    """What a model says of the data that are scored, in their order; and the seconds it was trained for."""
+class Predictions(NamedTuple):
+    """The predicted labels of the scored examples, and the seconds of training."""
 
-    predicted: list[str]
+    labels: list[str]
     seconds: float
 
 
-def by_ensue(recipe: str, settings: Sequence[str], split: Split, scored: list[Example], run: Path) -> Measured:
-    """A run of ensue, its data beside it; one that is there already is not repeated."""
-    data = {
-        "train": written(split.train, run.with_name("train.jsonl")),
-        "valid": written(split.dev, run.with_name("dev.jsonl")),
-    }
-    classifier = ensue.train(recipe, **data, out=run, settings=settings, device="cpu", threads=1, resume=True)
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+def by_ensue(recipe: str, settings: Sequence[str], split: Split, scored: list[Example], run: Path) -> Predictions:
+    """Train ensue unless the run is finished, and predict."""
+    train = write_examples(split.train, run.with_name("train.jsonl"))
+    valid = write_examples(split.dev, run.with_name("dev.jsonl"))
+    classifier: Any = ensue.train(
+        recipe, train=train, valid=valid, out=run, settings=settings, device="cpu", threads=1, resume=True
+    )
     texts = [example.texts if len(example.texts) > 1 else example.texts[0] for example in scored]
-    predicted = [answer.label for answer in classifier.predict(texts)]
-    return Measured(predicted, max(record.get("seconds", 0.0) for record in records))
+    return Predictions([answer.label for answer in classifier.predict(texts)], training_seconds(run))
 
 
-def written(examples: Iterable[Example], path: Path) -> Path:
-    """JSON lines as ensue reads them without being told anything."""
+def write_examples(examples: Iterable[Example], path: Path) -> Path:
+    """Write examples as JSON lines. Return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for example in examples:
@@ -109,8 +107,8 @@ def written(examples: Iterable[Example], path: Path) -> Path:
     return path
 
 
-def by_regression(split: Split, scored: list[Example], judged_by: str) -> Measured:
-    """TF-IDF and logistic regression with the C that is best on the development data."""
+def by_regression(split: Split, scored: list[Example], selection_score: str) -> Predictions:
+    """Fit TF-IDF and logistic regression with the C that is best on the development data, and predict."""
     with threadpool_limits(1):
         started = time.perf_counter()
         vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
@@ -118,19 +116,20 @@ def by_regression(split: Split, scored: list[Example], judged_by: str) -> Measur
         train = features(vectorizer, split.train)
         vector_seconds = time.perf_counter() - started
         dev = features(vectorizer, split.dev)
-        best, best_score, best_seconds = None, float("-inf"), 0.0
+        best: Any = None
+        best_score, best_seconds = float("-inf"), 0.0
         for strength in STRENGTHS:
             started = time.perf_counter()
             model = LogisticRegression(C=strength, max_iter=1000).fit(train, labels_of(split.train))
             seconds = time.perf_counter() - started
-            score = SCORES[judged_by](labels_of(split.dev), model.predict(dev))
+            score = SCORES[selection_score](labels_of(split.dev), model.predict(dev))
             if score > best_score:
                 best, best_score, best_seconds = model, score, seconds
-        return Measured(best.predict(features(vectorizer, scored)).tolist(), vector_seconds + best_seconds)
+        return Predictions(best.predict(features(vectorizer, scored)).tolist(), vector_seconds + best_seconds)
 
 
 def features(vectorizer: Any, examples: list[Example]) -> Any:
-    """A row for each text, or for each pair."""
+    """Return a row of features for each text or pair."""
     vectors = [vectorizer.transform(texts) for texts in zip(*(example.texts for example in examples), strict=True)]
     if len(vectors) == 1:
         return vectors[0]
@@ -145,40 +144,40 @@ def labels_of(examples: Iterable[Example]) -> list[str]:
 
 
 def measure(name: str, arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
-    """The rows of a data set: ensue, the baseline."""
+    """Yield the rows of a data set: ensue and the baseline."""
     data_set = DATA_SETS[name]
     recipe, settings = arguments.recipe or data_set.recipe, [*data_set.settings, *arguments.settings]
-    splits = [limited(split, arguments.limit) for split in data_set.splits(arguments.data)]
+    splits = [truncate(split, arguments.limit) for split in data_set.splits(arguments.data)]
     scored = [split.dev if arguments.dev else split.test for split in splits]
     gold = [label for part in scored for label in labels_of(part)]
     ours = []
     for seed in range(arguments.seeds):
         print(f"{name}: {recipe}, seed {seed} ...", file=sys.stderr)
-        seeded = [*settings, f"train.seed={seed}"]
+        seed_settings = [*settings, f"train.seed={seed}"]
         runs = [folder / name / f"fold-{number}" / f"seed-{seed}" for number in range(len(splits))]
         folds = zip(splits, scored, runs, strict=True)
-        ours.append([by_ensue(recipe, seeded, split, part, run) for split, part, run in folds])
-    theirs = [by_regression(split, part, data_set.judged_by) for split, part in zip(splits, scored, strict=True)]
+        ours.append([by_ensue(recipe, seed_settings, split, part, run) for split, part, run in folds])
+    theirs = [by_regression(split, part, data_set.selection_score) for split, part in zip(splits, scored, strict=True)]
     sizes = " / ".join(f"{len(part):,}" for part in (splits[0].train, splits[0].dev, scored[0]))
     sizes += f", {len(splits)} folds" if len(splits) > 1 else ""
     yield row(f"{name} ({sizes})", f"ensue, {recipe}", gold, ours)
     yield row("", "TF-IDF + logistic regression", gold, [theirs])
 
 
-def limited(split: Split, limit: int | None) -> Split:
-    """The first texts of each part in a random order, to try something out."""
+def truncate(split: Split, limit: int | None) -> Split:
+    """Return a random sample of each part, at most `limit` texts."""
     return split if limit is None else Split(*(random.Random(0).sample(part, min(limit, len(part))) for part in split))
 
 
-def row(data: str, model: str, gold: list[str], seeds: list[list[Measured]]) -> str:
-    """The scores over all folds: mean and spread over the seeds."""
-    predicted = [[label for fold in folds for label in fold.predicted] for folds in seeds]
-    cells = [spread([100 * score(gold, labels) for labels in predicted]) for score in SCORES.values()]
+def row(data: str, model: str, gold: list[str], seeds: list[list[Predictions]]) -> str:
+    """Return a row of the table: scores over all folds, with mean and spread over the seeds."""
+    predicted = [[label for fold in folds for label in fold.labels] for folds in seeds]
+    cells = [format_mean([100 * score(gold, labels) for labels in predicted]) for score in SCORES.values()]
     seconds = statistics.mean(sum(fold.seconds for fold in folds) for folds in seeds)
     return f"| {data} | {model} | {' | '.join(cells)} | {seconds:,.1f} |"
 
 
-def spread(values: list[float]) -> str:
+def format_mean(values: list[float]) -> str:
     mean = f"{statistics.mean(values):.2f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f}"
 
@@ -187,12 +186,14 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, metavar="DATA", help="the folder with the data sets")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(DATA_SETS)}; default: all")
-    parser.add_argument("--seeds", type=int, default=3, help="how often ensue is trained on each")
-    parser.add_argument("--recipe", help="in place of those of the table")
+    parser.add_argument("--seeds", type=int, default=3, help="the number of runs of ensue on each data set")
+    parser.add_argument("--recipe", help="in place of the recipes of the table")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--dev", action="store_true", help="score the development data, not the test data")
-    parser.add_argument("--limit", type=int, help="take at most so many texts of each part")
-    parser.add_argument("--out", type=Path, help="keep data and runs in this folder; default: they are removed")
+    parser.add_argument("--limit", type=int, help="the maximum number of texts in each part")
+    parser.add_argument(
+        "--out", type=Path, help="the folder in which data and runs are kept; default: they are removed"
+    )
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in DATA_SETS]:
         parser.error(f"no data set {unknown[0]}; known: {', '.join(DATA_SETS)}")

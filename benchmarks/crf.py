@@ -3,8 +3,8 @@
     python -m pip install --no-deps --target build/pytorch-crf pytorch-crf==0.7.2
     PYTHONPATH=build/pytorch-crf python benchmarks/crf.py
 
-Both get the same scores; the loss is summed over the batch and differentiated by emissions and parameters, the best
-paths come as lists. Where the two disagree in a value, a gradient or a path, nothing is printed but that.
+Both have the same scores. The loss is summed over the batch and differentiated with respect to emissions and
+parameters; the best paths are lists. If a value, a gradient or a path differs, the script fails with the difference.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import torch
 from machine import describe_machine
+from timing import time_in_turns
 from torch import Tensor
 
 from ensue.nn import LinearChainCRF
@@ -23,24 +24,24 @@ from ensue.nn import LinearChainCRF
 try:
     from torchcrf import CRF
 except ImportError as error:
-    raise SystemExit(f"{error}: how to install it stands at the beginning of {__file__}") from error
+    raise SystemExit(f"{error}; the docstring of {__file__} has the command that installs it") from error
 
 TAGS, ROWS, LENGTH = (17, 100), 32, 50
 SEED = 0
 SECONDS = 5.0
-"""Spent on each pair of measurements."""
+"""The time of each pair of measurements."""
 
 
 class Calls(NamedTuple):
-    """What one of the two does with a batch."""
+    """The calls of an implementation for a batch."""
 
     loss: Callable[[], list[Tensor]]
-    """The summed loss and its gradients by emissions, start, transitions and end."""
+    """Return the summed loss and its gradients with respect to emissions, start, transitions and end."""
     best: Callable[[], list[list[int]]]
 
 
-def problem(num_tags: int, *, ragged: bool) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Emissions and tables, tags, mask."""
+def draw_problem(num_tags: int, *, ragged: bool) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Return random emissions and transition scores, tags, and a mask."""
     shapes = [(ROWS, LENGTH, num_tags), (num_tags,), (num_tags, num_tags), (num_tags,)]
     lengths = torch.randint(1, LENGTH + 1, (ROWS,)) if ragged else torch.full((ROWS,), LENGTH)
     lengths[0] = LENGTH
@@ -48,7 +49,7 @@ def problem(num_tags: int, *, ragged: bool) -> tuple[list[Tensor], Tensor, Tenso
     return [torch.randn(shape, requires_grad=True) for shape in shapes], torch.randint(num_tags, mask.shape), mask
 
 
-def by_pytorch_crf(scores: list[Tensor], tags: Tensor, mask: Tensor | None) -> Calls:
+def pytorch_crf_calls(scores: list[Tensor], tags: Tensor, mask: Tensor | None) -> Calls:
     crf = CRF(scores[0].shape[2], batch_first=True)
     crf.start_transitions, crf.transitions, crf.end_transitions = (torch.nn.Parameter(s.detach()) for s in scores[1:])
     sources = [scores[0], crf.start_transitions, crf.transitions, crf.end_transitions]
@@ -60,7 +61,7 @@ def by_pytorch_crf(scores: list[Tensor], tags: Tensor, mask: Tensor | None) -> C
     return Calls(loss, torch.no_grad()(lambda: crf.decode(scores[0], mask=mask)))
 
 
-def by_ensue(scores: list[Tensor], tags: Tensor, mask: Tensor | None) -> Calls:
+def ensue_calls(scores: list[Tensor], tags: Tensor, mask: Tensor | None) -> Calls:
     crf = LinearChainCRF(scores[0].shape[2])
     crf.start, crf.transitions, crf.end = (torch.nn.Parameter(s.detach()) for s in scores[1:])
     sources = [scores[0], crf.start, crf.transitions, crf.end]
@@ -77,7 +78,8 @@ def by_ensue(scores: list[Tensor], tags: Tensor, mask: Tensor | None) -> Calls:
     return Calls(loss, best)
 
 
-def refuse_what_differs(theirs: Calls, ours: Calls) -> None:
+def check_equal(theirs: Calls, ours: Calls) -> None:
+    """Raise SystemExit if results differ."""
     for name, a, b in zip(
         ("loss", "d emissions", "d start", "d transitions", "d end"), theirs.loss(), ours.loss(), strict=True
     ):
@@ -87,34 +89,24 @@ def refuse_what_differs(theirs: Calls, ours: Calls) -> None:
         raise SystemExit("the best paths differ")
 
 
-def in_turns(*calls: Callable[[], object]) -> list[float]:
-    """Median milliseconds of each, called one after another so that whatever else the machine does meets all alike."""
-    found: list[list[float]] = [[] for _ in calls]
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < SECONDS:
-        for call, milliseconds in zip(calls, found, strict=True):
-            started = time.perf_counter()
-            call()
-            milliseconds.append((time.perf_counter() - started) * 1e3)
-    return [statistics.median(milliseconds) for milliseconds in found]
-
-
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     print(describe_machine(seed=SEED))
     print(f"B {ROWS}, T {LENGTH}\n")
-    print("| tags | rows | what | pytorch-crf ms | ensue ms | ratio |")
+    print("| tags | rows | computation | pytorch-crf ms | ensue ms | ratio |")
     print("|---|---|---|---|---|---|")
     for num_tags in TAGS:
         for ragged in (False, True):
-            scores, tags, mask = problem(num_tags, ragged=ragged)
-            theirs, ours = (make(scores, tags, mask if ragged else None) for make in (by_pytorch_crf, by_ensue))
-            refuse_what_differs(theirs, ours)
+            scores, tags, mask = draw_problem(num_tags, ragged=ragged)
+            theirs, ours = (make(scores, tags, mask if ragged else None) for make in (pytorch_crf_calls, ensue_calls))
+            check_equal(theirs, ours)
             rows = f"1 to {LENGTH} long" if ragged else "full"
-            for what, pair in (("loss and gradients", (theirs.loss, ours.loss)), ("Viterbi", (theirs.best, ours.best))):
-                a, b = in_turns(*pair)
-                print(f"| {num_tags} | {rows} | {what} | {a:.2f} | {b:.2f} | {a / b:.1f} × |", flush=True)
+            pairs = {"loss and gradients": (theirs.loss, ours.loss), "Viterbi": (theirs.best, ours.best)}
+            for name, pair in pairs.items():
+                seconds = time_in_turns(dict(enumerate(pair)), 1, seconds=SECONDS, clock=time.perf_counter)
+                a, b = (1e3 * statistics.median(values) for values in seconds.values())
+                print(f"| {num_tags} | {rows} | {name} | {a:.2f} | {b:.2f} | {a / b:.1f} × |", flush=True)
 
 
 if __name__ == "__main__":

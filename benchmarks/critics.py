@@ -1,11 +1,11 @@
-"""A pool for students of SST-2: sentences of film critics and of viewers, without labels.
+"""An unlabeled pool for distillation on SST-2: sentences of film reviews by critics and by viewers.
 
     python benchmarks/critics.py DATA POOL
 
-DATA is a folder with `sst`, `mr`, `subj` and `imdb`. POOL gets a sentence on each line: SST's training sentences that
-are neutral, MR, SUBJ, and up to two sentences of each review of IMDb without its test part, 60,000 in all. Of these the
-ones are left out that share 25 letters in a row with one of SST's development or test data, since MR has longer pieces
-of the same reviews.
+DATA is a folder with `sst`, `mr`, `subj` and `imdb`. A sentence is written on each line of POOL. The 60,000 candidates
+are the neutral training sentences of SST, MR, SUBJ, and up to two sentences of each training or unlabeled review of
+IMDb. A candidate is left out if it has 25 consecutive letters in common with a sentence of SST's development or test
+data, since MR has longer parts of the same reviews.
 """
 
 from __future__ import annotations
@@ -17,46 +17,54 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from text_sets import lines
+from data_files import read_lines
 
-COUNT, SHARED = 60_000, 25
+NUM_CANDIDATES, MAX_COMMON_LETTERS = 60_000, 25
 
 
 def letters(text: str) -> str:
-    """Its letters and digits alone, since the data sets divide words in different ways."""
+    """Return the letters and digits of a text, since the data sets divide words in different ways."""
     return re.sub(r"[\W_]", "", text.lower().replace("-lrb-", "").replace("-rrb-", ""))
 
 
 def sentences(review: str) -> list[str]:
-    """Those of 5 to 40 words, with blanks as in SST."""
+    """Return the sentences of 5 to 40 words, with blanks around punctuation as in SST."""
     parts = re.split(r"(?<=[.!?])\s+|<br\s*/?>", review)
     spaced = (
         re.sub(r"(n't|'s|'re|'ve|'ll|'d|'m)\b", r" \1", re.sub(r'([.,!?;:()"])', r" \1 ", part)) for part in parts
     )
-    found = [" ".join(part.lower().split()) for part in spaced]
-    return [part for part in found if 5 <= len(part.split()) <= 40]
+    lowered = [" ".join(part.lower().split()) for part in spaced]
+    return [part for part in lowered if 5 <= len(part.split()) <= 40]
 
 
 def candidates(data: Path) -> Iterator[str]:
-    """All sentences, those of critics first."""
-    of_critics = {"sst/stsa.fine.train": "utf-8", "mr/rt-polarity.all": "cp1252", "subj/subj.all": "cp1252"}
-    for name, encoding in of_critics.items():
-        yield from (line.partition(" ")[2].strip() for line in lines(data, name, encoding))
-    reviews = [json.loads(line)["text"] for line in lines(data, "imdb/train.jsonl")]
-    reviews += [*lines(data, "imdb/unsup.txt"), ""]  # the empty one keeps the draws of docs/teachers.md
-    draw = random.Random(0)
-    draw.shuffle(reviews)
-    chosen = [one for review in map(sentences, reviews) for one in draw.sample(review, min(2, len(review)))]
-    draw.shuffle(chosen)
-    yield from chosen
+    """Yield all sentences, those of critics first."""
+    critics = {"sst/stsa.fine.train": "utf-8", "mr/rt-polarity.all": "cp1252", "subj/subj.all": "cp1252"}
+    for name, encoding in critics.items():
+        yield from (line.partition(" ")[2].strip() for line in read_lines(data, name, encoding))
+    reviews = [json.loads(line)["text"] for line in read_lines(data, "imdb/train.jsonl")]
+    reviews += [
+        *read_lines(data, "imdb/unsup.txt"),
+        "",
+    ]  # with the empty text the random draws are those of docs/teachers.md
+    generator = random.Random(0)
+    generator.shuffle(reviews)
+    sampled = [part for parts in map(sentences, reviews) for part in generator.sample(parts, min(2, len(parts)))]
+    generator.shuffle(sampled)
+    yield from sampled
 
 
 def pool(data: Path) -> Iterator[str]:
-    held = [letters(line.partition(" ")[2]) for kind in ("binary", "fine") for part in ("dev", "test")
-            for line in lines(data, f"sst/stsa.{kind}.{part}")]  # fmt: skip
-    parts = {text[place : place + SHARED] for text in held for place in range(max(1, len(text) - SHARED + 1))}
-    short = [text for text in set(held) if 8 < len(text) < SHARED]
-    seen = {letters(line.partition(" ")[2]) for line in lines(data, "sst/stsa.binary.train")} | set(held)
+    """Yield the candidates that have no long part in common with SST's development or test data."""
+    held_out = [letters(line.partition(" ")[2]) for kind in ("binary", "fine") for part in ("dev", "test")
+            for line in read_lines(data, f"sst/stsa.{kind}.{part}")]  # fmt: skip
+    parts = {
+        text[place : place + MAX_COMMON_LETTERS]
+        for text in held_out
+        for place in range(max(1, len(text) - MAX_COMMON_LETTERS + 1))
+    }
+    short = [text for text in set(held_out) if 8 < len(text) < MAX_COMMON_LETTERS]
+    seen = {letters(line.partition(" ")[2]) for line in read_lines(data, "sst/stsa.binary.train")} | set(held_out)
     count = 0
     for sentence in candidates(data):
         text = letters(sentence)
@@ -64,10 +72,12 @@ def pool(data: Path) -> Iterator[str]:
             continue
         seen.add(text)
         count += 1
-        pieces = (text[place : place + SHARED] for place in range(max(1, len(text) - SHARED + 1)))
-        if parts.isdisjoint(pieces) and not any(one in text for one in short):
+        pieces = (
+            text[place : place + MAX_COMMON_LETTERS] for place in range(max(1, len(text) - MAX_COMMON_LETTERS + 1))
+        )
+        if parts.isdisjoint(pieces) and not any(part in text for part in short):
             yield sentence
-        if count == COUNT:
+        if count == NUM_CANDIDATES:
             return
 
 
@@ -75,8 +85,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("pool", type=Path)
-    asked = parser.parse_args()
-    asked.pool.write_text("".join(f"{sentence}\n" for sentence in pool(asked.data)), encoding="utf-8")
+    arguments = parser.parse_args()
+    arguments.pool.write_text("".join(f"{sentence}\n" for sentence in pool(arguments.data)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
-"""Five models that read the same text for equal seconds, and how much each helps a tagger.
+"""Five models pretrained on the same text for equal time, and the scores of taggers with their features.
 
     python benchmarks/equal_time.py DATA OUT [--seconds 1200] [--models elmo ...] [--uses conll2003 ...] [--pairs 200]
         [--dev] [--table]
 
-The text is what DATA has of running English: IMDb's reviews without labels, WikiText-2, Gutenberg and Brown, about 16
-million words; a hundredth of its lines is for validation. Each model reads it for `--seconds` of one thread. `elmo` and
-`taglm` are one bidirectional language model with other places in the tagger, so it is trained once. Then taggers get
-the frozen layers of each as features, as those who proposed it did: names of CoNLL-2003 and chunks of CoNLL-2000 (F1),
-and parts of speech of UD English-EWT (accuracy); `none` is without features. `--pairs` of each paradigm of BLiMP
-(0: none) are scored by what has probabilities of words.
+The text is the English running text in DATA: the unlabeled reviews of IMDb, WikiText-2, Gutenberg and Brown, about 16
+million words. One line in a hundred is for validation. Each model is trained on the text for `--seconds` in one thread.
+`elmo` and `taglm` differ only in where their features enter the tagger, so they share one bidirectional language model.
+Then taggers are trained with the frozen layers of each model as features, as in the publication of the model: names of
+CoNLL-2003 and chunks of CoNLL-2000 (F1), and parts of speech of UD English-EWT (accuracy). `none` has no such features.
+`--pairs` minimal pairs of each paradigm of BLiMP (0: none) are scored by the models that give probabilities of words.
 
-The weights of a tagger are chosen on development data (of CoNLL-2000 a tenth of the training data), and its test data
-are scored once; with `--dev` the development data are scored instead. Everything is kept in OUT: what is there is not
-repeated, what was interrupted goes on, and the table is that of all that is there.
+The weights of a tagger are chosen on development data (for CoNLL-2000 a tenth of the training data), and its test data
+are scored once; with `--dev` the development data are scored instead. Everything is kept in OUT: finished runs are not
+repeated, interrupted runs are resumed, and the table shows all results.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from fewer_labels import one_line
+from data_files import data_path, read_lines
+from fewer_labels import join_lines
+from json_lines import append_json_line, read_json_lines
 from machine import describe_machine
 from pretrained import CONLL2003, EWT
-from quality import found
-from text_sets import lines
 from trials import Trial
 
 import ensue
@@ -41,22 +41,24 @@ from ensue.errors import EnsueError
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A model that reads: the name of its run, its recipe and settings, and how its layers join a tagger's features."""
+class Pretraining:
+    """The run of a pretrained model, its recipe and settings, and the settings of a tagger with its features."""
 
     run: str
     recipe: str
     settings: tuple[str, ...] = ()
-    joined: tuple[str, ...] = ()
+    feature_settings: tuple[str, ...] = ()
 
 
 SUBWORDS = ("tokenizer.max_size=8192", "encoder.num_layers=4", "encoder.d_model=256", "encoder.num_heads=4")
-READERS = {
-    "elmo": Reader("both-ways", "elmo-small"),
-    "taglm": Reader("both-ways", "elmo-small", (), ("contextual_at=first-layer", "contextual_layers=[-1]")),
-    "context2vec": Reader("context2vec", "context2vec", ("tokenizer.max_size=30000",)),
-    "masked": Reader("masked", "bert-mini", ("tokenizer.lowercase=false",)),
-    "causal": Reader("causal", "bpe-transformer", (*SUBWORDS, "tokens.d_embedding=256", "train.learning_rate=0.001")),
+MODELS = {
+    "elmo": Pretraining("both-ways", "elmo-small"),
+    "taglm": Pretraining("both-ways", "elmo-small", (), ("contextual_at=first-layer", "contextual_layers=[-1]")),
+    "context2vec": Pretraining("context2vec", "context2vec", ("tokenizer.max_size=30000",)),
+    "masked": Pretraining("masked", "bert-mini", ("tokenizer.lowercase=false",)),
+    "causal": Pretraining(
+        "causal", "bpe-transformer", (*SUBWORDS, "tokens.d_embedding=256", "train.learning_rate=0.001")
+    ),
 }
 USES = {
     "conll2003": (
@@ -68,40 +70,36 @@ USES = {
     "conll2000": ("tag-lstm-crf", ("conll2000/train.txt", "", "conll2000/test.txt"), ("features.columns=[2]",), "f1"),
     "ewt": ("tag-lstm", EWT, (), "accuracy"),
 }
-"""The recipe, the paths, the settings and the score."""
+"""The recipe, the paths of the data, the settings and the score."""
 
 
 def running_text(data: Path) -> Iterator[str]:
-    """The lines of all texts."""
-    yield from map(one_line, lines(data, "imdb/unsup.txt"))
-    yield from (line.strip() for line in lines(data, "wikitext-2/train.txt") if line.strip())
+    """Yield the lines of all texts."""
+    yield from map(join_lines, read_lines(data, "imdb/unsup.txt"))
+    yield from (line.strip() for line in read_lines(data, "wikitext-2/train.txt") if line.strip())
     for book in sorted((data / "gutenberg").glob("*.txt*")):
-        yield from paragraphs(text_of(load_bytes(book)).splitlines())
-    for line in lines(data, "brown/brown.tagged.tsv"):
+        yield from paragraphs(decode_book(load_bytes(book)).splitlines())
+    for line in read_lines(data, "brown/brown.tagged.tsv"):
         yield " ".join(token.rpartition("/")[0] for token in line.split("\t")[2].split())
 
 
-def text_of(content: bytes) -> str:
-    """A book in UTF-8, or else in Latin-1."""
+def decode_book(content: bytes) -> str:
+    """Decode a book as UTF-8, or else as Latin-1."""
     try:
         return content.decode()
     except UnicodeDecodeError:
         return content.decode("latin-1")
 
 
-def paragraphs(found_lines: Sequence[str]) -> Iterator[str]:
-    """The paragraphs of a book, each on a line."""
-    some: list[str] = []
-    for line in [*found_lines, ""]:
-        if line.strip():
-            some.append(line.strip())
-        elif some:
-            yield " ".join(some)
-            some = []
+def paragraphs(lines: Sequence[str]) -> Iterator[str]:
+    """Yield each paragraph of a book as one line."""
+    for has_text, group in groupby(lines, key=lambda line: bool(line.strip())):
+        if has_text:
+            yield " ".join(line.strip() for line in group)
 
 
-def texts(data: Path, out: Path) -> tuple[Path, Path]:
-    """The text to read and that of validation."""
+def write_texts(data: Path, out: Path) -> tuple[Path, Path]:
+    """Write the training text and the validation text. Return their paths."""
     paths = out / "text.txt", out / "valid.txt"
     if not paths[1].exists():
         parts: tuple[list[str], list[str]] = ([], [])
@@ -112,27 +110,30 @@ def texts(data: Path, out: Path) -> tuple[Path, Path]:
     return paths
 
 
-def read(reader: Reader, data: Path, out: Path, seconds: float) -> Path:
-    """The run of a model that has read."""
-    run = out / reader.run
+def pretrain(model: Pretraining, data: Path, out: Path, seconds: float) -> Path:
+    """Pretrain a model unless its run is finished. Return the run."""
+    run = out / model.run
     if not (run / "README.md").exists():
-        train, valid = texts(data, out)
+        train, valid = write_texts(data, out)
         settings = (
-            *reader.settings,
+            *model.settings,
             f"train.seconds={seconds:g}",
             "train.validations=4",
             "data.valid_characters=300000",
         )
-        ensue.train(reader.recipe, train=train, valid=valid, out=run, threads=1, settings=settings, resume=run.exists())
+        ensue.train(model.recipe, train=train, valid=valid, out=run, threads=1, settings=settings, resume=run.exists())
     return run
 
 
 def minimal_pairs(run: Path, data: Path, out: Path, count: int) -> float | None:
-    """The share of BLiMP's pairs whose better sentence is the more probable one; None for a model of contexts."""
+    """Return the accuracy on BLiMP: the share of minimal pairs whose better sentence is more probable.
+
+    None for a model without probabilities of sentences.
+    """
     file = out / f"blimp-{count}.jsonl"
     if not file.exists():
         with tarfile.open(data / "blimp" / "blimp.tar.xz") as archive:
-            members = [archive.extractfile(one) for one in archive if one.name.endswith(".jsonl")]
+            members = [archive.extractfile(member) for member in archive if member.name.endswith(".jsonl")]
             file.write_bytes(b"".join(line for member in members if member for line in islice(member, count)))
     try:
         return float(ensue.load(run).minimal_pairs(file).total.accuracy)
@@ -141,45 +142,48 @@ def minimal_pairs(run: Path, data: Path, out: Path, count: int) -> float | None:
         return None
 
 
-def tagged(name: str, use: str, run: Path | None, given: argparse.Namespace) -> dict[str, Any]:
-    """The scores of a tagger with the layers of a run, or without any."""
+def train_tagger(name: str, use: str, run: Path | None, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train a tagger with the layers of a run as features, or without them. Return its score and seconds."""
     recipe, paths, settings, score = USES[use]
     if run is not None:
-        joined = (f"contextual=[{json.dumps(str(run.resolve()))}]", *READERS[name].joined)
-        settings = (*settings, *(f"features.{setting}" for setting in joined))
-    train, valid, test = (found(given.data, path) if path else "" for path in paths)
-    scored = valid if given.dev and valid else test
-    scores = Trial(recipe, train, valid, scored, settings).scores(given.out / f"{use}-{name}")
+        features = (f"contextual=[{json.dumps(str(run.resolve()))}]", *MODELS[name].feature_settings)
+        settings = (*settings, *(f"features.{setting}" for setting in features))
+    train, valid, test = (data_path(arguments.data, path) if path else "" for path in paths)
+    scored = valid if arguments.dev and valid else test
+    scores = Trial(recipe, train, valid, scored, settings).scores(arguments.out / f"{use}-{name}")
     return {"score": 100 * scores[score], "seconds": scores["seconds"]}
 
 
-def results(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A result for each use of each model, appended to the file as soon as it is there."""
-    file = given.out / "results.jsonl"
-    there = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    yield from there
-    for use in [*given.uses, *(["blimp"] if given.pairs else [])]:
-        for name in given.models:
-            key = {"model": name, "use": use, "dev": given.dev, "budget": given.seconds}
-            if given.table or any(key.items() <= one.items() for one in there) or (name, use) == ("none", "blimp"):
+def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the results in the file, and measure the other uses of models; each new result is appended to the file."""
+    file = arguments.out / "results.jsonl"
+    saved = read_json_lines(file)
+    yield from saved
+    for use in [*arguments.uses, *(["blimp"] if arguments.pairs else [])]:
+        for name in arguments.models:
+            key = {"model": name, "use": use, "dev": arguments.dev, "budget": arguments.seconds}
+            if (
+                arguments.table
+                or any(key.items() <= result.items() for result in saved)
+                or (name, use) == ("none", "blimp")
+            ):
                 continue
-            run = None if name == "none" else read(READERS[name], given.data, given.out, given.seconds)
+            run = None if name == "none" else pretrain(MODELS[name], arguments.data, arguments.out, arguments.seconds)
             if use == "blimp":
-                share = minimal_pairs(run, given.data, given.out, given.pairs) if run else None
-                one = {**key, "score": None if share is None else 100 * share}
+                share = minimal_pairs(run, arguments.data, arguments.out, arguments.pairs) if run else None
+                result = {**key, "score": None if share is None else 100 * share}
             else:
-                one = {**key, **tagged(name, use, run, given)}
-            with file.open("a", encoding="utf-8") as written:
-                print(json.dumps(one), file=written)
-            yield one
+                result = {**key, **train_tagger(name, use, run, arguments)}
+            append_json_line(file, result)
+            yield result
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """A row for each model, a column for each use."""
+    """Return a table with a row for each model and a column for each use."""
     uses = list(dict.fromkeys(row["use"] for row in rows))
     scores = {(row["model"], row["use"]): row["score"] for row in rows}
     head = [f"| model | {' | '.join(uses)} |", "|---" * (len(uses) + 1) + "|"]
-    names = [name for name in ("none", *READERS) if any(row["model"] == name for row in rows)]
+    names = [name for name in ("none", *MODELS) if any(row["model"] == name for row in rows)]
     cells = [[scores.get((name, use)) for use in uses] for name in names]
     return "\n".join([*head, *(
         f"| {name} | {' | '.join('-' if score is None else f'{score:.2f}' for score in row)} |"
@@ -191,17 +195,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seconds", type=float, default=1200.0, help="of reading, for each model")
-    parser.add_argument("--models", nargs="+", choices=["none", *READERS], default=["none", *READERS])
+    parser.add_argument("--seconds", type=float, default=1200.0, help="of pretraining, for each model")
+    parser.add_argument("--models", nargs="+", choices=["none", *MODELS], default=["none", *MODELS])
     parser.add_argument("--uses", nargs="*", choices=USES, default=list(USES))
     parser.add_argument("--pairs", type=int, default=200, help="of each paradigm of BLiMP")
     parser.add_argument("--dev", action="store_true", help="score the development data instead of the test data")
-    parser.add_argument("--table", action="store_true", help="only the table of what is there")
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--table", action="store_true", help="only print the table of the results")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     print(describe_machine(seed=0), file=sys.stderr)
-    rows = list(results(given))
+    rows = list(results(arguments))
     print(table(rows))
 
 

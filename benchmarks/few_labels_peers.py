@@ -1,8 +1,8 @@
 """The peers of `few_labels.py`: classifiers of texts and of pairs of texts by scikit-learn, fastText and Model2Vec.
 
-A peer of pairs has TF-IDF weights (or vectors) u and v of both texts, and reads |u - v|, u * v and their cosine. NB-SVM
-and fastText read the n-grams of both texts, each with a mark: whether it is in both texts (NB-SVM), or in which
-(fastText).
+The features of a pair are |u - v|, u * v and the cosine of u and v, the TF-IDF weights (or vectors) of its texts.
+NB-SVM and fastText have the n-grams of both texts as features. A mark before each n-gram tells whether it is in both
+texts (NB-SVM), or in which text it is (fastText).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ import ensue
 
 try:
     import fasttext
-except ModuleNotFoundError:  # needed by one peer alone
+except ModuleNotFoundError:  # only one peer needs this package
     fasttext = None
 try:
     from model2vec import StaticModel
-except ModuleNotFoundError:  # needed by one peer alone
+except ModuleNotFoundError:  # only one peer needs this package
     StaticModel = None
 
 Texts = Sequence[tuple[str, ...]]
@@ -41,12 +41,12 @@ STRENGTHS = [10 ** (power / 2) for power in range(-2, 8)]
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def words(longest: int) -> TfidfVectorizer:
-    """Return TF-IDF weights of words and n-grams of words."""
-    return TfidfVectorizer(ngram_range=(1, longest), sublinear_tf=True)
+def word_ngrams(max_n: int) -> TfidfVectorizer:
+    """Return TF-IDF weights of n-grams of words up to `max_n` words."""
+    return TfidfVectorizer(ngram_range=(1, max_n), sublinear_tf=True)
 
 
-def characters() -> TfidfVectorizer:
+def character_ngrams() -> TfidfVectorizer:
     """Return TF-IDF weights of n-grams of characters."""
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True)
 
@@ -84,7 +84,7 @@ class NaiveBayesSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.C, self.beta = C, beta
 
     def fit(self, x: Any, y: Any) -> NaiveBayesSVM:
-        """Learn to tell the rows with y = 1 from the others."""
+        """Learn to separate the rows with y = 1 from the others."""
         self.classes_ = np.unique(y)
         inside, outside = (1 + np.asarray(x[y == label].sum(0)).ravel() for label in (1, 0))
         self.ratios = np.log(inside / inside.sum()) - np.log(outside / outside.sum())
@@ -103,7 +103,7 @@ class NaiveBayesSVM(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def ngrams_of(texts: tuple[str, ...], count: Callable[[str], list[str]]) -> list[str]:
-    """Return the n-grams of a text, or of a pair with a mark for those of both texts."""
+    """Return the n-grams of a text or of a pair. In a pair, the prefix 1 marks n-grams of both texts, 0 the others."""
     sides = [set(count(text)) for text in texts]
     if len(sides) == 1:
         return [*sides[0]]
@@ -120,7 +120,7 @@ def naive_bayes_svm() -> Any:
 
 
 class FastText(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """fastText with words and pairs of words (Joulin et al. 2016). Three folds choose the number of epochs."""
+    """fastText with words and pairs of words (Joulin et al. 2016). Cross-validation chooses the number of epochs."""
 
     def fit(self, x: Texts, y: Sequence[str]) -> FastText:
         """Learn from texts and their labels."""
@@ -131,11 +131,11 @@ class FastText(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def accuracy(epochs: int) -> float:
             right = 0
             for fold in range(3):
-                inside = [pair for pair, number in zip(pairs, folds, strict=True) if number != fold]
-                outside = [pair for pair, number in zip(pairs, folds, strict=True) if number == fold]
-                self.model = self._train(inside, epochs)
-                predicted = self.predict([texts for texts, _ in outside])
-                right += sum(label == answer for label, (_, answer) in zip(predicted, outside, strict=True))
+                train = [pair for pair, number in zip(pairs, folds, strict=True) if number != fold]
+                held_out = [pair for pair, number in zip(pairs, folds, strict=True) if number == fold]
+                self.model = self._train(train, epochs)
+                predicted = self.predict([texts for texts, _ in held_out])
+                right += sum(label == answer for label, (_, answer) in zip(predicted, held_out, strict=True))
             return right / len(pairs)
 
         self.model = self._train(pairs, max((5, 25, 100), key=accuracy))
@@ -164,24 +164,24 @@ class FastText(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _words(texts: tuple[str, ...]) -> str:
-    """Return the words of a text, or of a pair with the number of the text before each."""
+    """Return the words of a text, or of a pair with 1 or 2 before each word, the number of its text."""
     marks = [""] if len(texts) == 1 else ["1", "2"]
     sides = zip(marks, texts, strict=True)
     return " ".join(mark + word for mark, text in sides for word in _WORD.findall(text.lower()))
 
 
-def embedded(texts: Sequence[str]) -> Any:
-    """Return the means of the vectors of words of `en-vectors`."""
+def embed(texts: Sequence[str]) -> Any:
+    """Return the mean of the word vectors of each text, with the vectors of `en-vectors`."""
     return ensue.load("en-vectors").embed(list(texts))
 
 
 @cache
 def static_model() -> Any:
-    """Return the static sentence model whose folder is the environment variable MODEL2VEC."""
+    """Return the static sentence model in the folder that the environment variable MODEL2VEC names."""
     return StaticModel.from_pretrained(os.environ["MODEL2VEC"])
 
 
-def encoded(texts: Sequence[str]) -> Any:
+def encode(texts: Sequence[str]) -> Any:
     """Return Model2Vec's vectors of texts."""
     return static_model().encode(list(texts)).astype(np.float32)
 
@@ -193,11 +193,11 @@ def regression(*features: Any) -> Any:
 
 
 PEERS: dict[str, Callable[[], Any]] = {
-    "TF-IDF, words": lambda: regression(words(1)),
-    "TF-IDF, pairs of words": lambda: regression(words(2)),
-    "TF-IDF, with characters": lambda: regression(words(2), characters()),
+    "TF-IDF, words": lambda: regression(word_ngrams(1)),
+    "TF-IDF, pairs of words": lambda: regression(word_ngrams(2)),
+    "TF-IDF, with characters": lambda: regression(word_ngrams(2), character_ngrams()),
     "NB-SVM": naive_bayes_svm,
     "fastText": FastText,
-    "en-vectors, logistic regression": lambda: regression(FunctionTransformer(embedded)),
-    "Model2Vec, logistic regression": lambda: regression(FunctionTransformer(encoded)),
+    "en-vectors, logistic regression": lambda: regression(FunctionTransformer(embed)),
+    "Model2Vec, logistic regression": lambda: regression(FunctionTransformer(encode)),
 }

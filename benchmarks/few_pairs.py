@@ -2,13 +2,12 @@
 
     python benchmarks/few_pairs.py DATA OUT [--sets NAME ...] [--sizes 300 1000 3000] [--draws 1] [--methods NAME ...]
 
-DATA is the folder of the data sets. Sets: SIGMORPHON 2017 in four languages (3,000 training words: "medium" and the
-first other words of "high"), scored by the share of right forms on its development words; Multi30k English to German,
-scored by BLEU on 300 sentences of its validation part. A draw takes `size` training pairs at random, the same for all
-methods.
-ensue's methods are recipes with their defaults, or with the settings of `METHODS`. The peer `affix rules` is the
-baseline of SIGMORPHON 2017 (Cotterell et al. 2017), written from its description. Each result is a line of
-OUT/results.jsonl; a result that is there is not measured again.
+DATA is the folder of the data sets. One set is SIGMORPHON 2017 in four languages, scored by the share of right forms on
+its development words; the 3,000 training words are those of "medium" and the first other words of "high". The other set
+is Multi30k from English to German, scored by BLEU on 300 validation sentences. A draw is a random sample of `size`
+training pairs, the same for all methods. Methods of ensue are recipes with their default settings, or with the settings
+in `METHODS`. The peer `affix rules` is a reimplementation of the baseline of SIGMORPHON 2017 (Cotterell et al. 2017).
+Each result is a line of OUT/results.jsonl; a finished result is not measured again.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from data_files import read_lines
 from few_examples import Result, measure_all, train_recipe
-from text_sets import lines
 
 LANGUAGES = ("english", "german", "turkish", "finnish")
 PEER = "affix rules"
@@ -44,9 +43,11 @@ Pair = tuple[str, ...]
 def read_inflection(language: str, data: Path) -> tuple[list[Pair], list[Pair]]:
     """Return the training and the development words: lemma, form and features."""
     parts = ("train-medium", "train-high", "dev")
-    medium, high, dev = ([tuple(line.split("\t")) for line in lines(data, _path(language, part))] for part in parts)
-    known = set(medium)
-    return medium + [pair for pair in high if pair not in known][: 3_000 - len(medium)], dev
+    medium, high, dev = (
+        [tuple(line.split("\t")) for line in read_lines(data, _path(language, part))] for part in parts
+    )
+    in_medium = set(medium)
+    return medium + [pair for pair in high if pair not in in_medium][: 3_000 - len(medium)], dev
 
 
 def _path(language: str, part: str) -> str:
@@ -56,7 +57,7 @@ def _path(language: str, part: str) -> str:
 def read_translation(data: Path) -> tuple[list[Pair], list[Pair]]:
     """Return the training and the validation sentences of Multi30k, English and German."""
     train, valid = (
-        list(zip(lines(data, f"multi30k/{part}.en"), lines(data, f"multi30k/{part}.de"), strict=True))
+        list(zip(read_lines(data, f"multi30k/{part}.en"), read_lines(data, f"multi30k/{part}.de"), strict=True))
         for part in ("train", "val")
     )
     return train, valid[:300]
@@ -66,33 +67,33 @@ SETS = {**{language: partial(read_inflection, language) for language in LANGUAGE
 
 
 class AffixRules:
-    """Rules that change the ends and the beginnings of lemmas, by the features of the form (Cotterell et al. 2017)."""
+    """Rules that change suffixes and prefixes of lemmas, for each set of features (Cotterell et al. 2017)."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
-        self.endings: dict[str, Counter[Pair]] = defaultdict(Counter)
-        self.beginnings: dict[str, Counter[Pair]] = defaultdict(Counter)
+        self.suffixes: dict[str, Counter[Pair]] = defaultdict(Counter)
+        self.prefixes: dict[str, Counter[Pair]] = defaultdict(Counter)
         for lemma, form, features in pairs:
             columns = align(lemma, form)
             gaps = [not (a and b) for a, b in columns]
             stem = gaps.index(False) if False in gaps else 0
-            self.beginnings[features][join(columns[:stem])] += 1
+            self.prefixes[features][join(columns[:stem])] += 1
             for start in range(stem, len(columns) + 1):
-                self.endings[features][join(columns[start:])] += 1
+                self.suffixes[features][join(columns[start:])] += 1
 
     def inflect(self, lemma: str, features: str) -> str:
-        """Return the form by the longest ending that has a rule, and the most frequent rule of the beginning."""
-        rules = [item for item in self.endings[features].items() if lemma.endswith(item[0][0])]
+        """Apply the rule of the longest matching suffix, and the most frequent rule of a matching prefix."""
+        rules = [item for item in self.suffixes[features].items() if lemma.endswith(item[0][0])]
         if not rules:
             return lemma
         (old, new), _ = max(rules, key=lambda item: (len(item[0][0]), item[1]))
         form = lemma[: len(lemma) - len(old)] + new
-        rules = [item for item in self.beginnings[features].items() if form.startswith(item[0][0])]
+        rules = [item for item in self.prefixes[features].items() if form.startswith(item[0][0])]
         (old, new), _ = max(rules, key=lambda item: item[1], default=(("", ""), 0))
         return new + form[len(old) :]
 
 
 def align(source: str, target: str) -> list[Pair]:
-    """Return the columns of a Levenshtein alignment, with an empty string for a gap."""
+    """Return the columns of a Levenshtein alignment: pairs of characters, with an empty string for a gap."""
     costs = [[i + j if not i * j else 0 for j in range(len(target) + 1)] for i in range(len(source) + 1)]
     for i, a in enumerate(source, 1):
         for j, b in enumerate(target, 1):
@@ -112,26 +113,27 @@ def align(source: str, target: str) -> list[Pair]:
 
 
 def join(columns: Sequence[Pair]) -> Pair:
-    """Return the source and the target of columns."""
+    """Return the source string and the target string of columns."""
     return "".join(a for a, _ in columns), "".join(b for _, b in columns)
 
 
 def measure(name: str, method: str, train: Sequence[Pair], test: Sequence[Pair], folder: Path) -> Result:
-    """Fit a method, and return its score and seconds."""
+    """Train a method. Return its score and seconds."""
     if method == PEER and name not in LANGUAGES:
-        raise SystemExit(f"{PEER} are for inflection; name the translators by --methods")
+        raise SystemExit(f"{PEER} are for inflection only; choose other --methods for {name}")
     if method == PEER:
         start = time.process_time()
         rules = AffixRules(train)
         right = sum(rules.inflect(lemma, features) == form for lemma, form, features in test)
         return {"score": right / len(test), "seconds": time.process_time() - start}
-    files = [folder / f"{part}.tsv" for part in ("train", "test")]
-    for file, pairs in zip(files, (train, test), strict=True):
+    train_file, test_file = folder / "train.tsv", folder / "test.tsv"
+    for file, pairs in ((train_file, train), (test_file, test)):
         file.write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
     recipe, settings = METHODS[method]
     inflects = name in LANGUAGES
     settings = {"data.format": "sigmorphon" if inflects else "tsv", **settings}
-    result = train_recipe(recipe, *files, folder / "run", "exact_match" if inflects else "bleu", **settings)
+    score = "exact_match" if inflects else "bleu"
+    result = train_recipe(recipe, train_file, test_file, folder / "run", score, **settings)
     return result | {"score": result["score"] / 100}
 
 

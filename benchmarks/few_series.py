@@ -2,12 +2,12 @@
 
     python benchmarks/few_series.py DATA OUT --sizes 50 100 300 [--sets NAME ...] [--draws 2] [--methods NAME ...]
 
-DATA is as for `frames.py`. Sets: spoken digits, trained with recordings from number 5 on and tested with all recordings
-0 to 4; and MNIST row by row (28 frames of 28), trained with draws of the first 8,000 images and tested with the last
-1,000. A draw takes `size` training series at random, the same for all methods. aeon's MiniRocket (`pip install aeon`),
-with scikit-learn's ridge classifier, whose strength is chosen by leaving each series out, reads the same frames, as
-series of one length: the beginnings of recordings, padded with zeros. Each result is a line of OUT/results.jsonl; a
-result that is there is not measured again.
+DATA is the folder that `frames.py` describes. One set is spoken digits: recordings 0 to 4 of each speaker and digit are
+for testing, the others for training. The other set is MNIST row by row (28 frames of 28 pixels): the first 8,000 images
+are for training, the last 1,000 for testing. A draw is a random sample of `size` training series, the same for all
+methods. MiniRocket of aeon (`pip install aeon`) has the same frames, but needs series of equal length, so recordings
+are cut or padded with zeros. Its ridge classifier is scikit-learn's, with the strength chosen by leave-one-out
+cross-validation. Each result is a line of OUT/results.jsonl; a finished result is not measured again.
 """
 
 from __future__ import annotations
@@ -15,37 +15,38 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from few_examples import Result, measure_all, train_recipe
-from frames import OFFICIAL, name_parts, recordings
+from frames import NUM_TEST_RECORDINGS, name_parts, unpack_recordings
 
 from ensue.extensions.frames.data.series import LogMel, SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
 
 PEER = "aeon"
 MAX_FRAMES = 100
-"""The number of frames to which recordings are cut or padded for aeon: one second."""
+"""The number of frames (one second) to which recordings are cut for aeon."""
 
 
 class Example(NamedTuple):
-    """A series (T, d), its label, and the file of a recording."""
+    """A series (T, d), its label, and its file if it is a recording."""
 
     frames: np.ndarray
     label: str
     path: Path | None
 
 
-def read_digits(data: Path) -> tuple[list[Example], list[Example]]:
-    """Return the recordings for training and for testing."""
+def read_digits(folder: Path, data: Path) -> tuple[list[Example], list[Example]]:
+    """Unpack the recordings into `folder`. Return those for training and for testing."""
     sound = SeriesOptions(LogMel(floor=1e-10, top_db=43.0))
     parts: tuple[list[Example], list[Example]] = ([], [])
-    for path in recordings(data, Path(tempfile.mkdtemp())):
-        example = Example(next(iter(FrameSource(path, sound))).frames, name_parts(path)[0], path)
-        parts[name_parts(path)[2] < OFFICIAL].append(example)
+    for path in unpack_recordings(data, folder):
+        digit, _, number = name_parts(path)
+        parts[number < NUM_TEST_RECORDINGS].append(Example(next(iter(FrameSource(path, sound))).frames, digit, path))
     return parts
 
 
@@ -57,7 +58,7 @@ def read_images(data: Path) -> tuple[list[Example], list[Example]]:
 
 
 def write(examples: Sequence[Example], out: Path) -> Path:
-    """Write a table of paths for recordings, or the frames of images. Return the path."""
+    """Write a table of paths (recordings) or an archive of frames (images). Return its path."""
     frames, labels, paths = zip(*examples, strict=True)
     if any(paths):
         out = out.with_suffix(".csv")
@@ -69,7 +70,7 @@ def write(examples: Sequence[Example], out: Path) -> Path:
 
 
 def measure_peer(train: Sequence[Example], test: Sequence[Example]) -> Result:
-    """Fit aeon's MiniRocket, and return its accuracy and seconds."""
+    """Train MiniRocket of aeon. Return its accuracy and seconds."""
     from aeon.transformations.collection.convolution_based import MiniRocket  # noqa: PLC0415
     from sklearn.linear_model import RidgeClassifierCV  # noqa: PLC0415
     from sklearn.pipeline import make_pipeline  # noqa: PLC0415
@@ -89,14 +90,16 @@ def measure_peer(train: Sequence[Example], test: Sequence[Example]) -> Result:
 
 
 def measure(name: str, method: str, train: Sequence[Example], test: Sequence[Example], folder: Path) -> Result:
-    """Fit a method, and return its accuracy and seconds."""
+    """Train a method. Return its accuracy and seconds."""
     if method == PEER:
         return measure_peer(train, test)
-    files = [write(examples, folder / part) for part, examples in (("train", train), ("test", test))]
-    return train_recipe(method, *files, folder / "run", "accuracy")
+    return train_recipe(
+        method, write(train, folder / "train"), write(test, folder / "test"), folder / "run", "accuracy"
+    )
 
 
 if __name__ == "__main__":
     methods = ["classify-minirocket", "classify-frames", *([PEER] if find_spec(PEER) else [])]
-    sets = {"digits": read_digits, "mnist": read_images}
-    measure_all(__doc__, sets, methods, measure, draws=2, tested=1_000, defaults=methods)
+    with tempfile.TemporaryDirectory() as recordings:
+        sets = {"digits": partial(read_digits, Path(recordings)), "mnist": read_images}
+        measure_all(__doc__, sets, methods, measure, draws=2, tested=1_000, defaults=methods)

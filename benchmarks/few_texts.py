@@ -2,24 +2,24 @@
 
     python benchmarks/few_texts.py DATA OUT --sizes 50 200 [--draws 1] [--methods NAME ...]
 
-DATA is the folder of the data sets. Tiny Shakespeare is divided into blocks of whole lines of about 1,000 characters. A
-draw takes `size` blocks of the first nine tenths at random, the same for all methods. They are tested on 100 blocks of
-the last tenth, without the characters that the training text lacks. The score is in bits per character. ensue's methods
-are recipes with their defaults; `auto` is what `ensue train FILE` proposes, with the settings. Kneser-Ney (`pip install
-knlm`) has modified discounts; its order is chosen by the last tenth of the training text. Each result is a line of
-OUT/results.jsonl; a result that is there is not measured again.
+DATA is the folder of the data sets. Tiny Shakespeare is divided into blocks of whole lines, of about 1,000 characters.
+A draw is a random sample of `size` blocks from the first nine tenths of the text, the same for all methods. All methods
+are tested on 100 blocks of the last tenth, without the characters that the training text lacks. The score is in bits
+per character. Methods of ensue are recipes with their default settings; `auto` is the recipe with the settings that
+`ensue train FILE` chooses. Kneser-Ney (`pip install knlm`) has modified discounts; the last tenth of the training text
+chooses its order. Each result is a line of OUT/results.jsonl; a finished result is not measured again.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from data_files import read_lines
 from few_examples import Result, measure_all, train_recipe
-from text_sets import lines
+from json_lines import read_metrics
 
 PEER, ORDERS = "Kneser-Ney", range(3, 10)
 RECIPES = ("auto", "char-lstm", "char-transformer", "bpe-transformer")
@@ -28,7 +28,7 @@ RECIPES = ("auto", "char-lstm", "char-transformer", "bpe-transformer")
 def read(data: Path) -> tuple[list[str], list[str]]:
     """Return the blocks for training and for testing."""
     blocks = [""]
-    for line in lines(data, "tinyshakespeare/input.txt"):
+    for line in read_lines(data, "tinyshakespeare/input.txt"):
         if len(blocks[-1]) >= 1_000:
             blocks.append("")
         blocks[-1] += line + "\n"
@@ -47,26 +47,26 @@ def kneser_ney(train: str, test: str, order: int) -> float:
     return -sum(model.evaluateEachWord(list(test))) / len(test) / math.log(2)
 
 
-def without(text: str, train: str) -> str:
-    """Return the text without characters that `train` lacks."""
+def remove_unknown(text: str, train: str) -> str:
+    """Return the text without the characters that `train` lacks."""
     return "".join(filter(set(train).__contains__, text))
 
 
 def measure(name: str, method: str, train: Sequence[str], test: Sequence[str], folder: Path) -> Result:
-    """Fit a method, and return its score and seconds."""
-    texts = "".join(train), without("".join(test), "".join(train))
+    """Train a method. Return its score and seconds."""
+    train_text = "".join(train)
+    test_text = remove_unknown("".join(test), train_text)
     if method == PEER:
-        start, cut = time.process_time(), len(texts[0]) * 9 // 10
-        inside, outside = texts[0][:cut], without(texts[0][cut:], texts[0][:cut])
-        order = min(ORDERS, key=lambda order: kneser_ney(inside, outside, order))
-        score = kneser_ney(*texts, order)
+        start, cut = time.process_time(), len(train_text) * 9 // 10
+        fitted, held_out = train_text[:cut], remove_unknown(train_text[cut:], train_text[:cut])
+        order = min(ORDERS, key=lambda order: kneser_ney(fitted, held_out, order))
+        score = kneser_ney(train_text, test_text, order)
         return {"score": score / 100, "seconds": time.process_time() - start, "order": order}
-    files = [folder / f"{part}.txt" for part in ("train", "test")]
-    for file, text in zip(files, texts, strict=True):
-        file.write_text(text, encoding="utf-8")
-    result = train_recipe(method, *files, folder / "run", "bits_per_character")
-    records = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    valid = [(record["selection"], record["step"]) for record in records if record["kind"] == "valid"]
+    train_file, test_file, run = folder / "train.txt", folder / "test.txt", folder / "run"
+    train_file.write_text(train_text, encoding="utf-8")
+    test_file.write_text(test_text, encoding="utf-8")
+    result = train_recipe(method, train_file, test_file, run, "bits_per_character")
+    valid = [(record["selection"], record["step"]) for record in read_metrics(run) if record["kind"] == "valid"]
     return result | {"score": result["score"] / 100, "best_step": min(valid)[1], "steps": valid[-1][1]}
 
 

@@ -1,10 +1,10 @@
-"""The film of the README: a terminal in which the quick start runs, as an SVG that moves by itself.
+"""The animation of the README: the quick start in a terminal, as an animated SVG.
 
     pip install pyte
     python benchmarks/film.py [SECONDS]
 
-Runs the commands below in a terminal of 116 columns, one after the other, and writes docs/terminal.svg. What stands in
-it is what they wrote. Waiting is cut short, and says so.
+The script runs the commands below in a terminal of 116 columns, and writes docs/terminal.svg with their real output.
+The animation is faster than the commands.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ import pyte
 OUT = Path(__file__).resolve().parents[1] / "docs" / "terminal.svg"
 COLUMNS, ROWS = 116, 26
 X, Y, MARGIN = 7.8, 17, 14
-"""The width of a column, the height of a row, and the margin, in pixels."""
-EVERY = 0.35
-"""Seconds between two pictures of a command at work."""
-SHORTEST, LONGEST, TYPED, LAST = 0.2, 1.0, 0.9, 6.0
-"""Seconds that a picture stays: at least, at most, a command before it runs, and the last one."""
-FASTER = 4.0
-"""How much faster the film is than the commands."""
+"""The width of a column, the height of a row, and the margin in pixels."""
+FRAME_SECONDS = 0.35
+"""The minimum time between two frames of a running command."""
+MIN_FRAME_SECONDS, MAX_FRAME_SECONDS = 0.2, 1.0
+COMMAND_SECONDS, OUTPUT_SECONDS, FINAL_SECONDS = 0.9, 2.5, 6.0
+"""The duration of a command before it runs, of its last output, and of the last frame."""
+SPEEDUP = 4.0
+"""The speed of the animation, relative to the commands."""
 COMMANDS = (
     "ensue quickstart --seconds {seconds:g} --threads 1",
     'ensue generate quickstart --prompt "The " --max-tokens 240 --temperature 0.7 --seed 1',
@@ -52,12 +53,12 @@ white-space:pre}.bold{font-weight:700}.dim{fill:#59636e}.green{fill:#116329}.red
 """
 
 Row = tuple[tuple[str, str, int], ...]
-"""The parts of a row: text, class of its style, column."""
+"""The parts of a row: text, CSS classes, column."""
 Picture = tuple[Row, ...]
 
 
-def row_of(cells: Any) -> Row:
-    """A row of the terminal as parts of one style."""
+def read_row(cells: Any) -> Row:
+    """Divide a row of the terminal into parts with one style."""
     parts: list[tuple[str, str, int]] = []
     styles = [(cells[x].data, f"{'bold ' * cells[x].bold}{NAMES.get(cells[x].fg, 'dim')}".strip(), x)
               for x in range(COLUMNS)]  # fmt: skip
@@ -70,12 +71,15 @@ def row_of(cells: Any) -> Row:
     return tuple(parts)
 
 
-def picture_of(screen: pyte.Screen) -> Picture:
-    return tuple(row_of(screen.buffer[y]) for y in range(ROWS))
+def read_screen(screen: pyte.Screen) -> Picture:
+    """Return the content of the terminal."""
+    return tuple(read_row(screen.buffer[y]) for y in range(ROWS))
 
 
-def shown(command: str, screen: pyte.Screen, stream: pyte.Stream, folder: Path) -> Iterator[tuple[float, Picture]]:
-    """Runs a command in the terminal; yields what it shows now and then, with the time."""
+def run_command(
+    command: str, screen: pyte.Screen, stream: pyte.Stream, folder: Path
+) -> Iterator[tuple[float, Picture]]:
+    """Run a command in the terminal. Yield the content of the terminal from time to time, with the time."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(folder)
@@ -88,55 +92,57 @@ def shown(command: str, screen: pyte.Screen, stream: pyte.Stream, folder: Path) 
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     last = time.monotonic()
     while True:
-        if select.select([terminal], [], [], EVERY)[0]:
+        if select.select([terminal], [], [], FRAME_SECONDS)[0]:
             try:
                 content = os.read(terminal, 1 << 16)
-            except OSError:  # it has ended
+            except OSError:  # the command has ended
                 break
             if not content:
                 break
             stream.feed(content.decode(errors="replace"))
-        if time.monotonic() - last >= EVERY:
+        if time.monotonic() - last >= FRAME_SECONDS:
             last = time.monotonic()
-            yield last, picture_of(screen)
+            yield last, read_screen(screen)
     if (status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) != 0:
         raise SystemExit(f"{command}: status {status}\n" + "\n".join(screen.display))
-    yield time.monotonic(), picture_of(screen)
+    yield time.monotonic(), read_screen(screen)
 
 
-def film(seconds: float) -> list[tuple[float, Picture]]:
-    """The pictures of all commands, each with the seconds that it stays."""
+def record(seconds: float) -> list[tuple[float, Picture]]:
+    """Run all commands. Return the frames with their durations in seconds."""
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.Stream(screen)
     frames: list[tuple[float, Picture]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for command in (each.format(seconds=seconds) for each in COMMANDS):
+        for command in (command.format(seconds=seconds) for command in COMMANDS):
             if screen.cursor.x:
                 stream.feed("\r\n")
             stream.feed(f"\x1b[1m$ {command}\x1b[0m\r\n")
-            frames.append((TYPED, picture_of(screen)))
+            frames.append((COMMAND_SECONDS, read_screen(screen)))
             before = time.monotonic()
-            for now, picture in shown(command, screen, stream, Path(folder)):
+            for now, picture in run_command(command, screen, stream, Path(folder)):
                 if picture != frames[-1][1]:
-                    took = min(max((now - before) / FASTER, SHORTEST), LONGEST)
-                    frames.append((took, picture))
+                    duration = min(max((now - before) / SPEEDUP, MIN_FRAME_SECONDS), MAX_FRAME_SECONDS)
+                    frames.append((duration, picture))
                     before = now
-            frames[-1] = (2.5, frames[-1][1])
-    frames[-1] = (LAST, frames[-1][1])
+            frames[-1] = (OUTPUT_SECONDS, frames[-1][1])
+    frames[-1] = (FINAL_SECONDS, frames[-1][1])
     return frames
 
 
-def drawn(frames: list[tuple[float, Picture]]) -> str:
-    """The film as SVG. Rows that come again are drawn once; one animation moves the strip of pictures."""
-    rows = {row: f"r{number}" for number, row in enumerate({row: None for _, one in frames for row in one if row})}
-    defined = "".join(f'<g id="{name}">{"".join(map(text_of, row))}</g>' for row, name in rows.items())
-    height, total = ROWS * Y, sum(stays for stays, _ in frames)
+def draw(frames: list[tuple[float, Picture]]) -> str:
+    """Return the animation as SVG. Equal rows are defined once; one CSS animation moves the strip of frames."""
+    rows = {
+        row: f"r{number}" for number, row in enumerate({row: None for _, picture in frames for row in picture if row})
+    }
+    defined = "".join(f'<g id="{name}">{"".join(map(draw_text, row))}</g>' for row, name in rows.items())
+    height, total = ROWS * Y, sum(duration for duration, _ in frames)
     strip, steps, at = [], [], 0.0
-    for number, (stays, picture) in enumerate(frames):
+    for number, (duration, picture) in enumerate(frames):
         uses = "".join(f'<use href="#{rows[row]}" y="{y * Y}"/>' for y, row in enumerate(picture) if row)
         strip.append(f'<g transform="translate(0 {number * height})">{uses}</g>')
         steps.append(f"{100 * at / total:.2f}%{{transform:translateY({-number * height}px)}}")
-        at += stays
+        at += duration
     last = -(len(frames) - 1) * height
     moves = (
         f"@keyframes film{{{''.join(steps)}100%{{transform:translateY({last}px)}}}}"
@@ -153,7 +159,7 @@ def drawn(frames: list[tuple[float, Picture]]) -> str:
     )
 
 
-def text_of(part: tuple[str, str, int]) -> str:
+def draw_text(part: tuple[str, str, int]) -> str:
     text, style, column = part
     kind = f' class="{style}"' if style else ""
     return (
@@ -163,9 +169,9 @@ def text_of(part: tuple[str, str, int]) -> str:
 
 
 def main() -> None:
-    frames = film(float(sys.argv[1]) if len(sys.argv) > 1 else 40.0)
-    OUT.write_text(drawn(frames), encoding="utf-8")
-    print(f"{OUT}: {len(frames)} pictures, {sum(stays for stays, _ in frames):.0f} s, {OUT.stat().st_size:,} bytes")
+    frames = record(float(sys.argv[1]) if len(sys.argv) > 1 else 40.0)
+    OUT.write_text(draw(frames), encoding="utf-8")
+    print(f"{OUT}: {len(frames)} frames, {sum(duration for duration, _ in frames):.0f} s, {OUT.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

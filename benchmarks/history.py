@@ -1,25 +1,24 @@
-"""The line from the window to the Transformer: the same texts, equal parameters, equal seconds; one page with pictures.
+"""Layers from the window to the Transformer, with equal parameters and equal training time: one page with pictures.
 
     python benchmarks/history.py --characters TEXT --words TEXT --labels CONLLU [--out FOLDER] [--seconds S]
         [--parameters N] [--seeds 0 1 2] [--kinds lstm gru ...] [--table]
 
-Every kind of layer is trained on each of the texts that are given: to predict characters, to predict words, and to
-label words. Within a task only the table `[encoder]` differs, and in it the sizes: `d_model` is chosen so that the
-whole model has `--parameters` as nearly as a size gives it. Learning rates are those of one recipe for each task, but
-for `OWN`: the table tells how far a kind comes without a search of its own. The end of each text is for validation, a
-fiftieth, of labels a twentieth. It is read four times in a run, since in a short one more would take longer than
-training; the best score is reported.
+Each kind of layer is trained on each task with a text: prediction of characters, prediction of words, and labeling of
+words. Within a task only the table `[encoder]` differs. `d_model` is chosen so that the number of parameters of the
+model is as close as possible to `--parameters`. Learning rates are those of the recipe of the task, except
+`LEARNING_RATES`, so the table shows the result of each kind without a search. The last fiftieth of a text (of labels
+the last twentieth) is for validation. There are four validations in a run, since with more of them short runs would
+spend most of their time on validation. The best score is reported.
 
-Seconds are the processor's, of the process that trains, on one thread. Each run is kept in FOLDER/TASK/KIND-seed-N,
-and a line in FOLDER/results.jsonl; what has a line there is not made again, and what was interrupted goes on. All kinds
-are run with one seed before the next. The page is FOLDER/history.md; history.svg and curves.svg
-are drawn at the end, or with `--table`.
+Seconds are processor time of the training process, in one thread. Each run is kept in FOLDER/TASK/KIND-seed-N, and each
+result is a line of FOLDER/results.jsonl. A run with a result is not repeated, and an interrupted run is resumed. All
+kinds are trained with one seed before the next seed. The page is FOLDER/history.md; history.svg and curves.svg are
+drawn at the end, or with `--table`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -29,19 +28,19 @@ from typing import Any, NamedTuple
 
 import torch
 from cell_picture import INK, style
-from cell_quality import ENSUE, known
+from cell_quality import ENSUE_WITH_PROCESSOR_CLOCK, bracket, count_used_parameters
+from json_lines import append_json_line, best_validation, last_training, read_json_lines, read_metrics
 from machine import describe_machine
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from ensue.errors import EnsueError
-from ensue.nn import Clockwork
 from ensue.recipe import Recipe, read_recipe
 from ensue.training.run import begin_job
 
 
 class Kind(NamedTuple):
-    """A layer in the line: its year, its source, and its table `[encoder]` without `d_model`, in steps of `step`."""
+    """A kind of layer: year, source, and the table `[encoder]` without `d_model`, which is a multiple of `step`."""
 
     year: int
     source: str
@@ -69,20 +68,23 @@ KINDS = {
     "transformer-window": Kind(2026, "with a window in front", {"kind": "transformer", "num_layers": 2, "num_heads": 4,
                                                                 "zero_writes": True}, step=8),
 }  # fmt: skip
-TASKS = {
+TASKS: dict[str, tuple[str, dict[str, Any], str]] = {
     "characters": ("char-lstm", {"encoder": {"dropout": 0.2}, "train.learning_rate": 0.006,
                                  "data.valid_fraction": 0.02}, "bits_per_character"),
     "words": ("word-lstm", {"encoder": {"dropout": 0.3}, "tokens.tied": False, "tokens.d_embedding": 64,
                             "tokenizer.max_size": 10_000, "data.valid_fraction": 0.02}, "perplexity"),
     "labels": ("tag-lstm", {"encoder": {"dropout": 0.3}, "data.valid_fraction": 0.05}, "accuracy"),
 }  # fmt: skip
-"""For each task its recipe, what is changed in it for all kinds, and the score on the page."""
+"""The recipe of each task, its changes for all kinds, and the score on the page."""
 DECIMALS = {"characters": 3, "words": 1, "labels": 2}
-ATTENDS = {"characters": {"positions": "rotary", "context": 128}, "words": {"positions": "rotary", "context": 70},
-           "labels": {"positions": "sinusoidal"}}  # fmt: skip
-OWN = {"elman": 0.002, "window": 0.002, "transformer": 0.002}
-"""Learning rates where that of the recipe does not learn: plain recurrence, and layers without gates."""
-WINDOWED = {
+ATTENTION_SETTINGS = {
+    "characters": {"positions": "rotary", "context": 128},
+    "words": {"positions": "rotary", "context": 70},
+    "labels": {"positions": "sinusoidal"},
+}
+LEARNING_RATES = {"elman": 0.002, "window": 0.002, "transformer": 0.002}
+"""Learning rates of kinds without gates, which do not learn with the learning rate of the recipe."""
+WINDOW_SETTINGS: dict[str, dict[str, Any]] = {
     "characters": {"encoder": {"window": 4, "context": 64, "dropout": 0.0}, "train.batch_size": 8,
                    "train.learning_rate": 0.003},
     "words": {"encoder": {"window": 4, "context": 64, "dropout": 0.0}, "train.batch_size": 8,
@@ -90,158 +92,153 @@ WINDOWED = {
     "labels": {"encoder": {"positions": "rotary", "window": 3, "dropout": 0.1}, "train.batch_tokens": 400,
                "train.learning_rate": 0.004},
 }  # fmt: skip
-"""Settings of `transformer-window`. Those of characters and labels were chosen by the scores on the page."""
+"""Settings of `transformer-window`. For characters and labels they were chosen by the scores on the page."""
 
 
-def recipe_of(task: str, kind: str, text: Path, d_model: int, seconds: float) -> Recipe:
+def make_recipe(task: str, kind: str, text: Path, d_model: int, seconds: float) -> Recipe:
+    """Return the recipe of a kind of layer for a task."""
     name, changes, _ = TASKS[task]
-    own = ATTENDS[task] if kind in ("transformer", "transformer-window") else {}
-    near = WINDOWED[task] if kind == "transformer-window" else {}
+    attention = ATTENTION_SETTINGS[task] if kind in ("transformer", "transformer-window") else {}
+    window = WINDOW_SETTINGS[task] if kind == "transformer-window" else {}
     sizes = {"d_model": d_model} | ({"d_cell": 2 * d_model} if kind == "projected" else {})
-    settings = {**changes, "encoder": {**KINDS[kind].table, **own, **changes["encoder"], **near.get("encoder", {}),  # type: ignore[dict-item]
-                                           **sizes}}  # fmt: skip
-    rate = {"train.learning_rate": OWN[kind]} if kind in OWN else {key: near[key] for key in near if key != "encoder"}
-    return read_recipe(name, {**settings, **rate, "train.seconds": seconds, "train.validations": 4,
+    encoder = {**KINDS[kind].table, **attention, **changes["encoder"], **window.get("encoder", {}), **sizes}
+    settings = {**changes, "encoder": encoder}
+    rate = {"train.learning_rate": LEARNING_RATES[kind]} if kind in LEARNING_RATES else {}
+    window_training = {key: value for key, value in window.items() if key != "encoder"}
+    return read_recipe(name, {**settings, **rate, **window_training, "train.seconds": seconds, "train.validations": 4,
                               "data.train": str(text)})  # fmt: skip
 
 
-def count(model: torch.nn.Module) -> int:
-    """Trained numbers that something reads."""
-    unread = sum(int((~part.is_read).sum()) for part in model.modules() if isinstance(part, Clockwork))
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) - unread
+def choose_size(task: str, kind: str, text: Path, parts: Any, wanted: int, seconds: float) -> tuple[Recipe, int]:
+    """Return the recipe whose number of parameters is closest to `wanted`, and this number."""
+
+    def build(steps: int) -> tuple[Recipe, int]:
+        recipe = make_recipe(task, kind, text, steps * KINDS[kind].step, seconds)
+        with torch.device("cpu" if kind == "clockwork" else "meta"):  # unused weights are counted on the CPU
+            return recipe, count_used_parameters(parts.build(recipe))
+
+    low, high = bracket(lambda steps: build(steps)[1], wanted)
+    return min(build(low), build(high), key=lambda size: abs(size[1] - wanted))
 
 
-def sized(task: str, kind: str, text: Path, parts: Any, wanted: int, seconds: float) -> tuple[Recipe, int]:
-    """The recipe whose model is nearest to the wanted number of parameters."""
-
-    def made(steps: int) -> tuple[Recipe, int]:
-        recipe = recipe_of(task, kind, text, steps * KINDS[kind].step, seconds)
-        with torch.device("cpu" if kind == "clockwork" else "meta"):  # it asks which of its weights are read
-            return recipe, count(parts.build(recipe))
-
-    low, high = 1, 2
-    while made(high)[1] < wanted:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if made(middle)[1] < wanted else (low, middle)
-    return min(made(low), made(high), key=lambda found: abs(found[1] - wanted))
-
-
-def trained(recipe: Recipe, run: Path, seed: int) -> dict[str, Any]:
-    """Trains a run in a process of its own, or goes on with it; what came out."""
+def train(recipe: Recipe, run: Path, seed: int) -> dict[str, Any]:
+    """Train or resume a run in a separate process. Return the result."""
     if not (run / "README.md").exists():
         run.parent.mkdir(parents=True, exist_ok=True)
         file = run.with_suffix(".toml")
         file.write_text(recipe.to_toml(), encoding="utf-8")
         command = ["train", str(file), "--out", str(run), "--set", f"train.seed={seed}"]
         fixed = ["--threads", "1", "--device", "cpu", "--resume"]
-        subprocess.run([sys.executable, "-c", ENSUE, *command, *fixed], check=True)
-    records = known(run / "metrics.jsonl")
-    valid = [record for record in records if record["kind"] == "valid"]
-    train = [record for record in records if record["kind"] == "train"][-1]
+        subprocess.run([sys.executable, "-c", ENSUE_WITH_PROCESSOR_CLOCK, *command, *fixed], check=True)
+    records = read_metrics(run)
+    valid, last = [record for record in records if record["kind"] == "valid"], last_training(records)
     return {
         "curve": [(record["seconds"], record["scores"]) for record in valid],
-        "scores": [record["scores"] for record in valid if record["best"]][-1],
-        "seconds": train["seconds"], "steps": train["step"], "tokens": train["tokens"],
+        "scores": best_validation(records)["scores"],
+        "seconds": last["seconds"], "steps": last["step"], "tokens": last["tokens"],
     }  # fmt: skip
 
 
-def results(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The results of all that is asked for, each appended to the file as soon as it is there."""
-    file, texts = asked.out / "results.jsonl", {task: getattr(asked, task) for task in TASKS if getattr(asked, task)}
-    parts = {} if asked.table else {
-        task: begin_job(recipe_of(task, "lstm", text, 32, asked.seconds), None).parts for task, text in texts.items()
+def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Make the runs without results. Yield all results; each new result is appended to the file."""
+    file, texts = (
+        arguments.out / "results.jsonl",
+        {task: getattr(arguments, task) for task in TASKS if getattr(arguments, task)},
+    )
+    parts = {} if arguments.table else {
+        task: begin_job(make_recipe(task, "lstm", text, 32, arguments.seconds), None).parts
+        for task, text in texts.items()
     }  # fmt: skip
-    for seed in asked.seeds:
+    for seed in arguments.seeds:
         for task, text in texts.items():
-            for kind in asked.kinds:
-                key = {"task": task, "kind": kind, "seed": seed, "text": str(text), "wanted": asked.parameters,
-                       "budget": asked.seconds}  # fmt: skip
-                there = [found for found in known(file) if key.items() <= found.items()]
-                if there:
-                    yield there[-1]
-                elif not asked.table:
-                    recipe, parameters = sized(task, kind, text, parts[task], asked.parameters, asked.seconds)
+            for kind in arguments.kinds:
+                key = {"task": task, "kind": kind, "seed": seed, "text": str(text), "wanted": arguments.parameters,
+                       "budget": arguments.seconds}  # fmt: skip
+                saved = [result for result in read_json_lines(file) if key.items() <= result.items()]
+                if saved:
+                    yield saved[-1]
+                elif not arguments.table:
+                    recipe, parameters = choose_size(
+                        task, kind, text, parts[task], arguments.parameters, arguments.seconds
+                    )
                     print(
                         f"{task}, {kind}, seed {seed}: {recipe.describe()}, {parameters:,} parameters", file=sys.stderr
                     )
-                    found = trained(recipe, asked.out / task / f"{kind}-seed-{seed}", seed)
-                    found |= {**key, "model": recipe.describe(), "parameters": parameters}
-                    with file.open("a", encoding="utf-8") as lines:
-                        print(json.dumps(found), file=lines)
-                    yield found
+                    result = train(recipe, arguments.out / task / f"{kind}-seed-{seed}", seed)
+                    result |= {**key, "model": recipe.describe(), "parameters": parameters}
+                    append_json_line(file, result)
+                    yield result
 
 
-def score_of(task: str, scores: Mapping[str, Any]) -> float:
-    """The score of the page; shares in percent."""
+def page_score(task: str, scores: Mapping[str, Any]) -> float:
+    """Return the score on the page, an accuracy in percent."""
     value: float = scores[TASKS[task][2]]
     return 100 * value if task == "labels" else value
 
 
-def named(task: str) -> str:
-    """The score's name on the page."""
+def score_name(task: str) -> str:
+    """Return the name of the score on the page."""
     return TASKS[task][2].replace("_", " ") + (" (%)" if task == "labels" else "")
 
 
-def rows(found: Sequence[dict[str, Any]], task: str) -> dict[str, list[dict[str, Any]]]:
-    """The results of a task by kind, in the order of the years."""
-    kinds = sorted({one["kind"] for one in found if one["task"] == task}, key=lambda kind: (KINDS[kind].year, kind))
-    return {kind: [one for one in found if (one["task"], one["kind"]) == (task, kind)] for kind in kinds}
+def results_by_kind(results: Sequence[dict[str, Any]], task: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the results of a task by kind, in order of the years."""
+    of_task = [result for result in results if result["task"] == task]
+    kinds = sorted({result["kind"] for result in of_task}, key=lambda kind: (KINDS[kind].year, kind))
+    return {kind: [result for result in of_task if result["kind"] == kind] for kind in kinds}
 
 
-def page(found: Sequence[dict[str, Any]], machine: str) -> str:
-    first = found[0]
+def page(results: Sequence[dict[str, Any]], machine: str) -> str:
+    """Return the page in Markdown."""
+    first = results[0]
     lines = ["# From the window to the Transformer", "", machine.strip(), "",
              f"About {first['wanted']:,} parameters each, {first['budget']:g} seconds of one thread.", "",
              "![The best validation of each kind](history.svg)", "", "![Validation over time](curves.svg)"]  # fmt: skip
     for task in TASKS:
-        kinds = rows(found, task)
+        kinds = results_by_kind(results, task)
         if not kinds:
             continue
         text = Path(next(iter(kinds.values()))[0]["text"]).name
         lines += ["", f"## {task.capitalize()}: {text}", "", "| year | kind | source | model | parameters "
-                  f"| {named(task)} on the end of the file | tokens per second |", "|---" * 7 + "|"]  # fmt: skip
+                  f"| {score_name(task)} on the end of the file | tokens per second |", "|---" * 7 + "|"]  # fmt: skip
         for kind, runs in kinds.items():
-            scores = [score_of(task, one["scores"]) for one in runs]
+            scores = [page_score(task, run["scores"]) for run in runs]
             spread = f" ± {statistics.stdev(scores):.{DECIMALS[task]}f}" if len(scores) > 1 else ""
-            speed = statistics.mean(one["tokens"] / one["seconds"] for one in runs)
+            speed = statistics.mean(run["tokens"] / run["seconds"] for run in runs)
             layer = f"{KINDS[kind].year} | {kind} | {KINDS[kind].source} | {runs[0]['model']}"
             score = f"{statistics.mean(scores):.{DECIMALS[task]}f}{spread}"
             lines.append(f"| {layer} | {runs[0]['parameters']:,} | {score} | {speed:,.0f} |")
     return "\n".join(lines) + "\n"
 
 
-def draw(found: Sequence[dict[str, Any]], folder: Path) -> None:
-    """The best scores as dots by kind, one for each seed, and the scores over the seconds of the first seed."""
-    tasks = [task for task in TASKS if rows(found, task)]
+def draw(results: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Draw the best score of each kind and seed, and the scores over time for the first seed."""
+    tasks = [task for task in TASKS if results_by_kind(results, task)]
     names = list(KINDS)
     colors = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
     with rc_context({"svg.hashsalt": "ensue", "svg.fonttype": "none", "font.size": 9, **colors}):
         figure, curves = (Figure(figsize=(8.2, 3.2 * len(tasks)), dpi=120, layout="constrained") for _ in range(2))
         for place, task in enumerate(tasks, 1):
-            kinds = rows(found, task)
-            dots, lines = (part.add_subplot(len(tasks), 1, place) for part in (figure, curves))
+            kinds = results_by_kind(results, task)
+            dots, lines = (plot.add_subplot(len(tasks), 1, place) for plot in (figure, curves))
             for number, (kind, runs) in enumerate(kinds.items()):
-                look = style(names, kind)
-                dots.plot(
-                    [number] * len(runs), [score_of(task, one["scores"]) for one in runs], linestyle="none", **look
-                )
+                look, best = style(names, kind), [page_score(task, run["scores"]) for run in runs]
+                dots.plot([number] * len(runs), best, linestyle="none", **look)
                 seconds, scores = zip(*runs[0]["curve"], strict=True)
-                lines.plot(seconds, [score_of(task, one) for one in scores], label=kind, markersize=3, **look)
+                lines.plot(seconds, [page_score(task, point) for point in scores], label=kind, markersize=3, **look)
             dots.set_xticks(range(len(kinds)), [f"{kind}\n{KINDS[kind].year}" for kind in kinds], rotation=45)
             lines.set(xlabel="seconds")
             lines.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
             for axes in (dots, lines):
-                axes.set(title=task, ylabel=named(task))
+                axes.set(title=task, ylabel=score_name(task))
                 axes.grid(color=INK, alpha=0.25)
                 axes.spines[:].set_visible(False)
                 if task == "words":
                     axes.set_yscale("log")
                     axes.yaxis.set_major_formatter("{x:g}")
                     axes.yaxis.set_minor_formatter("{x:g}")
-        for part, name in ((figure, "history.svg"), (curves, "curves.svg")):
-            part.savefig(folder / name, metadata={"Date": None})
+        for plot, name in ((figure, "history.svg"), (curves, "curves.svg")):
+            plot.savefig(folder / name, metadata={"Date": None})
 
 
 def read_arguments() -> argparse.Namespace:
@@ -253,25 +250,25 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=300.0, help="of training, for each run")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND")
-    parser.add_argument("--table", action="store_true", help="only the page of what is there")
-    asked = parser.parse_args()
-    if not any(getattr(asked, task) for task in TASKS):
-        parser.error("no text: --characters, --words or --labels names one")
-    return asked
+    parser.add_argument("--table", action="store_true", help="only write the page of the results")
+    arguments = parser.parse_args()
+    if not any(getattr(arguments, task) for task in TASKS):
+        parser.error("no text; expected --characters, --words or --labels")
+    return arguments
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    asked = read_arguments()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    machine = describe_machine(seed=asked.seeds[0])
-    found = []
-    for one in results(asked):
-        found.append(one)
-        (asked.out / "history.md").write_text(page(found, machine), encoding="utf-8")
-    if found:
-        draw(found, asked.out)
-        print(page(found, machine))
+    arguments = read_arguments()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    machine = describe_machine(seed=arguments.seeds[0])
+    measured = []
+    for result in results(arguments):
+        measured.append(result)
+        (arguments.out / "history.md").write_text(page(measured, machine), encoding="utf-8")
+    if measured:
+        draw(measured, arguments.out)
+        print(page(measured, machine))
 
 
 if __name__ == "__main__":

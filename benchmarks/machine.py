@@ -1,4 +1,4 @@
-"""What a measurement was made on, in one line for the tables."""
+"""The description of the machine above the table of a benchmark."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import torch
 
 
 def processor_name() -> str:
-    """The first processor's; virtual machines leave out the generation, so its family and model stand behind."""
+    """Return the name of the first processor, with its family and model, since names in virtual machines are vague."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in reversed(lines))}
-    if "model name" not in told:
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in reversed(lines))}
+    if "model name" not in fields:
         return platform.processor()
-    if "cpu family" not in told:
-        return told["model name"]
-    return f"{told['model name']} (family {told['cpu family']}, model {told['model']})"
+    if "cpu family" not in fields:
+        return fields["model name"]
+    return f"{fields['model name']} (family {fields['cpu family']}, model {fields['model']})"
 
 
 def describe_machine(*, seed: int) -> str:
-    """Date, processor, versions, threads and seed."""
+    """Return a line with date, processor, load, version of torch, threads and seed."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     return (
         f"{datetime.date.today().isoformat()}, {processor_name()}, {os.cpu_count()} cores "

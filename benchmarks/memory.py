@@ -1,9 +1,9 @@
-"""Peak resident memory of training on texts of growing size: it must not grow with them.
+"""Peak resident memory of training on texts of growing size, which must not grow with the size.
 
     python benchmarks/memory.py [RECIPE] [MEGABYTES ...]
 
-Each text is written to a temporary folder (give it room with TMPDIR), trained on for a hundred steps in a process of
-its own with a cache of its own, and removed.
+Each text is written to a temporary folder; TMPDIR can name a folder with enough space. A separate process with its own
+cache trains on it for 100 steps. Then the text is removed.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from pathlib import Path
 from machine import describe_machine
 
 SEED = 0
-WORDS = 20_000
-BLOCK = 1 << 20
-DISTINCT_BLOCKS = 16
+NUM_WORDS = 20_000
+BLOCK_BYTES = 1 << 20
+NUM_BLOCKS = 16
 
 
 def write_text(path: Path, megabytes: int) -> None:
-    """Lines of made-up words, some frequent and most rare; sixteen megabytes of them over and over."""
-    random_numbers = random.Random(SEED)
+    """Write lines of artificial words with a Zipfian distribution; 16 different megabytes are repeated."""
+    generator = random.Random(SEED)
     letters = "etaoinshrdlcumwfgypbvkjxqz"
-    words = ["".join(random_numbers.choices(letters, k=random_numbers.randint(2, 9))) for _ in range(WORDS)]
-    weights = [1 / (rank + 10) for rank in range(WORDS)]
+    words = ["".join(generator.choices(letters, k=generator.randint(2, 9))) for _ in range(NUM_WORDS)]
+    weights = [1 / (rank + 10) for rank in range(NUM_WORDS)]
     blocks = []
-    for _ in range(DISTINCT_BLOCKS):
-        drawn = random_numbers.choices(words, weights, k=BLOCK // 6)
-        text = "".join(word + (" " if i % 12 else ".\n") for i, word in enumerate(drawn))
-        blocks.append(text[:BLOCK].ljust(BLOCK, "\n"))
+    for _ in range(NUM_BLOCKS):
+        sample = generator.choices(words, weights, k=BLOCK_BYTES // 6)
+        text = "".join(word + (" " if i % 12 else ".\n") for i, word in enumerate(sample))
+        blocks.append(text[:BLOCK_BYTES].ljust(BLOCK_BYTES, "\n"))
     with path.open("w", encoding="ascii") as file:
         for number in range(megabytes):
-            file.write(blocks[number % DISTINCT_BLOCKS])
+            file.write(blocks[number % NUM_BLOCKS])
 
 
 def peak_megabytes(recipe: str, path: Path, folder: Path) -> tuple[float, float]:
-    """Peak resident MB of a training run, and its seconds."""
+    """Train. Return the peak resident memory in MB, and the seconds."""
     command = [sys.executable, "-m", "ensue", "train", recipe, "--train", str(path), "--out", str(folder / "run")]
     command += ["--threads", "1", "--set", "train.steps=100", "--set", "train.validations=1"]
     command += ["--set", "data.valid_characters=100000"]
-    started = time.perf_counter()
+    start = time.perf_counter()
     process = subprocess.Popen(
         command, env={**os.environ, "ENSUE_CACHE": str(folder / "cache")}, stderr=subprocess.DEVNULL
     )
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{' '.join(command)} ended with {status}")
-    return usage.ru_maxrss / 1024, time.perf_counter() - started
+    return usage.ru_maxrss / 1024, time.perf_counter() - start
 
 
 def main() -> None:

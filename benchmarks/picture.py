@@ -1,8 +1,8 @@
-"""The curve of the quick start.
+"""The learning curve of the quick start.
 
     python benchmarks/picture.py TEXT [SECONDS]
 
-Trains `char-lstm-wide` on TEXT and writes docs/curve.png.
+The script trains `char-lstm-wide` on TEXT, and writes docs/curve.png.
 """
 
 from __future__ import annotations

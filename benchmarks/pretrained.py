@@ -1,11 +1,11 @@
-"""Taggers and classifiers that begin from another run: its layers as frozen features, or trained with the task.
+"""Taggers and classifiers with the layers of another run, as frozen features or fine-tuned.
 
     python benchmarks/pretrained.py DATA ORIGIN NAME ... [--seeds 3] [--set KEY=VALUE] [--dev] [--keep FOLDER]
 
-DATA is a folder with the data sets that `DATA_SETS` names, ORIGIN a run that reads text (an imported MiniLM, say). Runs
-train with one thread. Weights are chosen on the development data; the test data are scored once, or not at all with
-`--dev`, which scores the development data. Without `--keep` nothing is left behind. SST-2 may begin from what
-`imdb-tuned` left in FOLDER.
+DATA is a folder with the data sets that `DATA_SETS` names. ORIGIN is a run of a language model or text encoder, such as
+an imported MiniLM. Runs train with one thread. Weights are chosen on the development data, and the test data are scored
+once; `--dev` scores the development data instead. Without `--keep` the runs are removed. ORIGIN of SST-2 may be the run
+of `imdb-tuned` in FOLDER.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from quality import found
+from data_files import data_path
 from trials import Trial, print_scores, trial_arguments
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Paths in DATA, the recipe, and settings, in which ORIGIN is the run."""
+    """A recipe, paths in DATA, and settings with ORIGIN in place of the run."""
 
     recipe: str
     paths: tuple[str, str, str]
@@ -58,18 +58,19 @@ DATA_SETS = {
 
 
 def trial_of(data: Path, origin: Path, name: str) -> Trial:
-    """The data set of that name, with the run that it begins from."""
-    chosen = DATA_SETS[name]
-    settings = [setting.replace("ORIGIN", json.dumps(str(origin))) for setting in chosen.settings]
-    return Trial(chosen.recipe, *(found(data, path) for path in chosen.paths), settings)
+    """Return the trial of a data set with the layers of `origin`."""
+    data_set = DATA_SETS[name]
+    settings = [setting.replace("ORIGIN", json.dumps(str(origin))) for setting in data_set.settings]
+    train, valid, test = (data_path(data, path) if path else "" for path in data_set.paths)
+    return Trial(data_set.recipe, train, valid, test, settings)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("origin", type=Path)
-    given = trial_arguments(parser, list(DATA_SETS))
-    print_scores(given, lambda name, folder: trial_of(given.data, given.origin, name))
+    arguments = trial_arguments(parser, list(DATA_SETS))
+    print_scores(arguments, lambda name, folder: trial_of(arguments.data, arguments.origin, name))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,21 @@
-"""The recipes on real data: trains, scores, and prints a line for each. The settings were chosen on validation data.
+"""Quality of the recipes on real data. Settings were chosen on validation data.
 
     python benchmarks/quality.py DATA [NAME ...]
 
 DATA is a folder with `tinyshakespeare/input.txt.xz`, `ptb/ptb.{train,valid,test}.txt.xz` and
-`wikitext-2/{train,valid,test}.txt.xz` (any of them also unpacked or as .gz). Without names everything is run, which
-takes about four hours. Runs are kept in ./quality-runs, and a run that is there is not repeated.
+`wikitext-2/{train,valid,test}.txt.xz` (each file may also be a .gz file or uncompressed). Without names all runs are
+made, which takes about four hours. Runs are kept in ./quality-runs; a finished run is not repeated.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_files import data_path
+from json_lines import best_validation, last_training, read_metrics
 from machine import describe_machine
 
 RUNS = Path("quality-runs")
@@ -50,27 +51,17 @@ MEASUREMENTS = {
 }
 
 
-def found(data: Path, name: str) -> str:
-    """The text of that name, packed or not."""
-    candidates = [data / f"{name}{ending}" for ending in ("", ".xz", ".gz")]
-    path = next((candidate for candidate in candidates if candidate.exists()), None)
-    if path is None:
-        raise SystemExit(f"{data / name}: not there, nor with .xz or .gz")
-    return str(path)
-
-
 def measure(data: Path, name: str) -> str:
-    """Train one and describe what came out of it, as a row of a table."""
+    """Train a recipe unless its run is finished. Return a row of the table."""
     run, measurement = RUNS / name, MEASUREMENTS[name]
     if not (run / "README.md").exists():
         texts = zip(("--train", "--valid", "--test"), measurement.texts, strict=False)
-        paths = [part for option, text in texts for part in (option, found(data, text))]
+        paths = [part for option, text in texts for part in (option, data_path(data, text))]
         settings = [part for setting in measurement.settings for part in ("--set", setting)]
         command = ["train", measurement.recipe, *paths, "--out", str(run), "--threads", "1", "--resume", *settings]
         subprocess.run([sys.executable, "-m", "ensue", *command], check=True)
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    best = [record for record in records if record["kind"] == "valid" and record["best"]][-1]
-    last = [record for record in records if record["kind"] == "train"][-1]
+    records = read_metrics(run)
+    best, last = best_validation(records), last_training(records)
     test = next((record["scores"]["perplexity"] for record in records if record["kind"] == "test"), None)
     scores = best["scores"]
     return (

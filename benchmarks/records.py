@@ -2,17 +2,16 @@
 
     python benchmarks/records.py DATA OUT [NAME ...]
 
-DATA is the folder of the data sets. A run is one command, `ensue train` with a fixed number of steps or epochs, from
-the start of Python to the score of the test data. Its seconds are the processor time of that process and of those that
-it started. The number of steps was chosen by the score on development data; the test data are scored once. For Tiny
-Shakespeare the target is one of nats on the last tenth of the text. Each result is a line of OUT/results.jsonl, and
-OUT/NAME.log has the output. A result that is there is not measured again; an interrupted run begins again.
+DATA is the folder of the data sets. A record is one command, `ensue train` with a fixed number of steps or epochs. Its
+seconds are the processor time of the process and its child processes, from the start of Python to the score of the test
+data. The number of steps was chosen by the score on development data; the test data are scored once. The target of Tiny
+Shakespeare is in nats on the last tenth of the text. Each result is a line of OUT/results.jsonl, and OUT/NAME.log has
+the output. A finished result is not measured again; an interrupted run starts again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import subprocess
@@ -20,6 +19,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from json_lines import append_json_line, read_json_lines, read_metrics
 from machine import describe_machine
 
 from ensue.data.decoding import decode
@@ -27,7 +27,7 @@ from ensue.data.decoding import decode
 
 @dataclass(frozen=True)
 class Record:
-    """A target of a score, the recipe that reaches it, and its data in DATA."""
+    """A target score, the recipe that reaches the target, and the paths of its data in DATA."""
 
     score: str
     target: float
@@ -37,7 +37,7 @@ class Record:
     test: str = ""
     settings: tuple[str, ...] = ()
     labels: int | None = None
-    """For files of columns, the number of the column of labels, which is left with the words alone."""
+    """For files in columns: the column of labels. The other columns except the words are removed."""
 
     def is_reached(self, value: float) -> bool:
         """Return whether a score reaches the target."""
@@ -69,7 +69,7 @@ RECORDS = {
 
 
 def prepare(record: Record, data: Path, out: Path) -> dict[str, str]:
-    """Return the paths of the parts. Files of columns are written with two columns, and Tiny Shakespeare is divided."""
+    """Return the paths of the data. Files in columns are reduced to two columns, and Tiny Shakespeare is divided."""
     parts = {part: getattr(record, part) for part in ("train", "valid", "test") if getattr(record, part)}
     paths = {part: ",".join(str(data / path) for path in paths.split(",")) for part, paths in parts.items()}
     if record.labels is not None:
@@ -88,7 +88,7 @@ def prepare(record: Record, data: Path, out: Path) -> dict[str, str]:
 
 
 def measure(name: str, data: Path, out: Path) -> dict[str, object]:
-    """Run a record. Return its scores and seconds."""
+    """Train and score the recipe of a record. Return scores and seconds."""
     record, folder = RECORDS[name], out / name
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "ensue", "train", record.recipe, "--out", str(folder / "run"), "--overwrite"]
@@ -103,12 +103,9 @@ def measure(name: str, data: Path, out: Path) -> dict[str, object]:
         )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    metrics = [line for line in read_metrics(folder / "run") if record.score in line.get("scores", {})]
     scores = {
-        kind: [
-            line["scores"][record.score] for line in lines if line["kind"] == kind and record.score in line["scores"]
-        ]
-        for kind in ("valid", "test")
+        kind: [line["scores"][record.score] for line in metrics if line["kind"] == kind] for kind in ("valid", "test")
     }
     best = min if record.score == "nats_per_token" else max
     valid, test = (best(values) if values else None for values in scores.values())
@@ -127,17 +124,15 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECORDS)}; default: all")
-    options = parser.parse_args()
-    file = options.out / "results.jsonl"
-    results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    measured = {result["name"]: result for result in results}
+    arguments = parser.parse_args()
+    file = arguments.out / "results.jsonl"
+    measured = {result["name"]: result for result in read_json_lines(file)}
     print(describe_machine(seed=0))
     print("| record | target | valid | test | reached | processor seconds | commit |\n|---|---|---|---|---|---|---|")
-    for name in options.names or RECORDS:
+    for name in arguments.names or RECORDS:
         if name not in measured:
-            measured[name] = measure(name, options.data, options.out)
-            with file.open("a") as opened:
-                print(json.dumps(measured[name]), file=opened)
+            measured[name] = measure(name, arguments.data, arguments.out)
+            append_json_line(file, measured[name])
         keys = ("name", "target", "valid", "test", "is_reached", "seconds", "commit")
         print(f"| {' | '.join(str(measured[name][key]) for key in keys)} |", flush=True)
 

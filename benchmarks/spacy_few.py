@@ -3,10 +3,10 @@
     python spacy_few.py {textcat,ner} TRAIN.jsonl TEST.jsonl FOLDER
 
 A line of TRAIN and TEST has a text and its label, or a list of words and a list of their labels in the scheme IOBES. A
-blank English pipeline is trained with the configuration of `spacy init config --optimize efficiency`, whose number of
-steps is chosen among multiples of 50 steps: for texts up to 500 by three folds, for words up to 1,500 by a fifth of the
-sentences. Then all of TRAIN are learned. The script writes FOLDER/answers.json: the predicted labels of TEST, the
-processor seconds of training and of prediction, and the bytes of the model.
+blank English pipeline is trained with the configuration of `spacy init config --optimize efficiency`. The number of
+steps is a multiple of 50. For texts, three-fold cross-validation chooses it, up to 500; for words, a fifth of the
+sentences chooses it, up to 1,500. Then a pipeline is trained on all of TRAIN. The script writes FOLDER/answers.json:
+the predicted labels of TEST, the processor seconds of training and of prediction, and the bytes of the model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spacy.training import biluo_tags_to_spans, offsets_to_biluo_tags
 PREFIXES = {"E": "L", "S": "U"}
 """Prefixes of the scheme IOBES and of spaCy's scheme BILUO."""
 MAX_STEPS, FOLDS = {"textcat": 500, "ner": 1_500}, {"textcat": (3, 3), "ner": (5, 1)}
-"""The maximum number of steps; the number of parts of the data, and the number of those that are for validation."""
+"""The maximum number of steps; the number of folds, and the number of folds that are used for validation."""
 
 
 def read(path: Path) -> list[tuple[Any, Any]]:
@@ -67,7 +67,7 @@ def answer(doc: Doc) -> Any:
 
 
 class Trainer:
-    """A component that is trained on examples in a folder."""
+    """Training of a component on examples, with files in a folder."""
 
     def __init__(self, component: str, examples: list[tuple[Any, Any]], folder: Path) -> None:
         self.nlp, self.examples, self.folder, self.config = spacy.blank("en"), examples, folder, folder / "config.cfg"
@@ -75,9 +75,9 @@ class Trainer:
         init_config(lang="en", pipeline=[component], optimize="efficiency").to_disk(self.config)
 
     def scores(self, fold: int, count: int, max_steps: int) -> dict[int, float]:
-        """Return the score on a part of the examples by the number of steps, after training on the other parts."""
-        inside = [example for number, example in enumerate(self.examples) if number % count != fold]
-        self._train(inside, self.examples[fold::count], max_steps)
+        """Return the score on a fold by the number of steps, after training on the other folds."""
+        train_examples = [example for number, example in enumerate(self.examples) if number % count != fold]
+        self._train(train_examples, self.examples[fold::count], max_steps)
         lines = map(json.loads, (self.folder / "log.jsonl").read_text(encoding="utf-8").splitlines())
         return {line["step"]: line["score"] for line in lines if line["step"]}
 
@@ -87,9 +87,9 @@ class Trainer:
         return self.folder / "model" / "model-last"
 
     def _train(
-        self, inside: list[tuple[Any, Any]], outside: list[tuple[Any, Any]], steps: int, *, patience: int = 400
+        self, train_examples: list[tuple[Any, Any]], dev: list[tuple[Any, Any]], steps: int, *, patience: int = 400
     ) -> None:
-        parts = {"train": inside, "dev": outside}
+        parts = {"train": train_examples, "dev": dev}
         paths = {
             name: convert(self.nlp, part, self.labels, self.folder / f"{name}.spacy") for name, part in parts.items()
         }
@@ -105,8 +105,8 @@ def main(component: str, train_file: Path, test_file: Path, folder: Path) -> Non
     """Train, predict, and write the answers."""
     start = time.process_time()
     trainer = Trainer(component, read(train_file), folder)
-    count, tried = FOLDS[component]
-    by_fold = [trainer.scores(fold, count, MAX_STEPS[component]) for fold in range(tried)]
+    count, num_validated = FOLDS[component]
+    by_fold = [trainer.scores(fold, count, MAX_STEPS[component]) for fold in range(num_validated)]
     steps = set.intersection(*map(set, by_fold))
     model = trainer.fit(best := max(steps, key=lambda step: sum(scores[step] for scores in by_fold)))
     nlp = spacy.load(model)

@@ -1,10 +1,10 @@
-"""spaCy's side of `tagging.py`, started by `spacy_process.py`: in spaCy's own environment, knowing nothing of ensue.
+"""spaCy's side of `tagging.py`, which `spacy_process.py` starts in an environment without ensue.
 
     python spacy_tagger.py convert TREEBANK.conllu DOCUMENTS.spacy
     python spacy_tagger.py serve MODEL TREEBANK.conllu
 
-`convert` writes the words of a treebank as spaCy reads them in training: one document a sentence, gold tokens. `serve`
-loads a trained model and then answers each line of stdin, the name of a measurement, with a line of JSON.
+`convert` writes a treebank in the training format of spaCy, with one document per sentence and gold tokens. `serve`
+loads a trained model, reads names of measurements from stdin, and writes a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
 BATCH_SIZE = 256
-"""Sentences that go through the pipeline side by side: with 512 the fastest of 32 to 2,000 on development data; spaCy's
-own 1,000 are a quarter slower."""
+"""Sentences per batch. On development data, 256 and 512 are the fastest of 32 to 2,000; spaCy's default of 1,000 is a
+quarter slower."""
 LATENCY_WORDS = 20
 
 
@@ -39,9 +39,9 @@ class Words(NamedTuple):
 
 
 def sentences(path: Path) -> Iterator[Words]:
-    """The words of a CoNLL-U file, packed or not; multiword tokens (`3-4`) and empty nodes (`8.1`) are none."""
-    opened = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
-    with opened(path, "rt", encoding="utf-8") as file:
+    """Yield the sentences of a CoNLL-U file, without multiword tokens (`3-4`) and empty nodes (`8.1`)."""
+    open_file = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
+    with open_file(path, "rt", encoding="utf-8") as file:
         rows: list[list[str]] = []
         for line in [*file, "\n"]:
             fields = line.rstrip("\n").split("\t")
@@ -54,7 +54,7 @@ def sentences(path: Path) -> Iterator[Words]:
 
 
 def convert(treebank: Path, documents: Path) -> None:
-    """Without a word on blanks between words, spaCy takes the words as they are: `has_unknown_spaces`."""
+    """Write a treebank as documents of spaCy. Without spaces, `has_unknown_spaces` of a document is true."""
     vocab = Vocab()
     docs = (
         Doc(vocab, words=list(words.form), pos=list(words.upos), tags=list(words.xpos), morphs=list(words.feats))
@@ -64,7 +64,7 @@ def convert(treebank: Path, documents: Path) -> None:
 
 
 class Measurements:
-    """What `serve` can be asked for. The words of each sentence lie ready in documents before a clock starts."""
+    """The measurements of `serve`. Documents are made before the timing starts."""
 
     def __init__(self, nlp: Language, treebank: Path) -> None:
         self.nlp, self.gold = nlp, list(sentences(treebank))
@@ -77,7 +77,7 @@ class Measurements:
         return {"spacy": spacy.__version__, "words": sum(len(words.form) for words in self.gold)}
 
     def accuracy(self) -> dict[str, Any]:
-        """Shares of the words whose UPOS and XPOS are right."""
+        """Return the accuracies of UPOS and XPOS."""
         right = {"upos": 0, "xpos": 0}
         for doc, gold in zip(self.nlp.pipe(self.documents(self.gold)), self.gold, strict=True):
             right["upos"] += sum(word.pos_ == tag for word, tag in zip(doc, gold.upos, strict=True))
@@ -85,24 +85,24 @@ class Measurements:
         return {name: count / self.versions()["words"] for name, count in right.items()}
 
     def both(self) -> dict[str, Any]:
-        """Seconds that the whole treebank takes, with UPOS, FEATS and XPOS."""
-        return self._pass()
+        """Return the seconds of the whole treebank, with UPOS, FEATS and XPOS."""
+        return self._measure()
 
     def upos(self) -> dict[str, Any]:
-        """The same without the tagger, which has XPOS."""
+        """Return the seconds of the whole treebank without the tagger, which predicts XPOS."""
         with self.nlp.select_pipes(disable=["tagger"]):
-            return self._pass()
+            return self._measure()
 
     def latency(self) -> dict[str, Any]:
-        """Milliseconds of each sentence of 20 words, one at a time."""
-        found = []
+        """Return the milliseconds of each sentence of 20 words, one sentence at a time."""
+        milliseconds = []
         for doc in self.documents(self.short):
             started = time.perf_counter()
             [word.pos_ for word in self.nlp(doc)]
-            found.append(1e3 * (time.perf_counter() - started))
-        return {"milliseconds": found}
+            milliseconds.append(1e3 * (time.perf_counter() - started))
+        return {"milliseconds": milliseconds}
 
-    def _pass(self) -> dict[str, Any]:
+    def _measure(self) -> dict[str, Any]:
         docs = self.documents(self.gold)
         started = time.perf_counter()
         for doc in self.nlp.pipe(docs, batch_size=BATCH_SIZE):
@@ -111,7 +111,7 @@ class Measurements:
 
 
 def serve(model: Path, treebank: Path) -> None:
-    """Measure what each line of stdin asks for."""
+    """Make the measurement on each line of stdin."""
     measurements = Measurements(spacy.load(model), treebank)
     for line in sys.stdin:
         print(json.dumps(getattr(measurements, line.strip())()), flush=True)

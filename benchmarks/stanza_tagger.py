@@ -1,9 +1,9 @@
-"""Words in a second of processor time that a tagger analyzes: Stanza's, or ensue's in another environment.
+"""Speed of a tagger of Stanza or of ensue, in words per second of processor time.
 
     python benchmarks/stanza_tagger.py MODEL TREEBANK.conllu [--sentences 100]
 
-MODEL is a file `.pt` that `python -m stanza.models.tagger` has written, read with the packages of Stanza's environment;
-or a run of `tag-columns`. Each side reads the treebank, predicts UPOS, XPOS and FEATS, and is measured the second time.
+MODEL is a file `.pt` of `python -m stanza.models.tagger`, for which the script runs in Stanza's environment, or a run
+of `tag-columns`. The tagger reads the treebank and predicts UPOS, XPOS and FEATS. The second of two passes is measured.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable
 import torch
 
 
-def stanza_side(model: str, treebank: str, sentences: int) -> Callable[[], None]:
-    """Stanza's part of speech tagger without pretrained vectors, with `sentences` in a batch."""
-    from stanza.models.pos.data import Dataset  # noqa: PLC0415 (each side has packages of its own)
+def load_stanza(model: str, treebank: str, sentences: int) -> Callable[[], None]:
+    """Return a function that predicts with Stanza's part-of-speech tagger without pretrained vectors."""
+    from stanza.models.pos.data import Dataset  # noqa: PLC0415 (only one of the two packages is installed)
     from stanza.models.pos.trainer import Trainer  # noqa: PLC0415
     from stanza.utils.conll import CoNLL  # noqa: PLC0415
 
@@ -32,8 +32,8 @@ def stanza_side(model: str, treebank: str, sentences: int) -> Callable[[], None]
     return predict
 
 
-def ensue_side(model: str, treebank: str) -> Callable[[], None]:
-    """A tagger of ensue, as `ensue predict` uses it."""
+def load_ensue(model: str, treebank: str) -> Callable[[], None]:
+    """Return a function that predicts with ensue, like `ensue predict`."""
     import ensue  # noqa: PLC0415
 
     pipeline = ensue.load(model, device="cpu")
@@ -49,19 +49,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("treebank")
-    parser.add_argument("--sentences", type=int, default=100)
-    asked = parser.parse_args()
+    parser.add_argument("--sentences", type=int, default=100, help="the batch size of Stanza")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    with open(asked.treebank, encoding="utf-8") as file:
+    with open(arguments.treebank, encoding="utf-8") as file:
         words = sum(line.partition("\t")[0].isdecimal() for line in file)
-    if asked.model.endswith(".pt"):
-        predict = stanza_side(asked.model, asked.treebank, asked.sentences)
+    if arguments.model.endswith(".pt"):
+        predict = load_stanza(arguments.model, arguments.treebank, arguments.sentences)
     else:
-        predict = ensue_side(asked.model, asked.treebank)
+        predict = load_ensue(arguments.model, arguments.treebank)
     predict()
-    begun = time.process_time()
+    start = time.process_time()
     predict()
-    print(f"{words:,} words, {words / (time.process_time() - begun):,.0f} a second of processor time")
+    print(f"{words:,} words, {words / (time.process_time() - start):,.0f} per second of processor time")
 
 
 if __name__ == "__main__":

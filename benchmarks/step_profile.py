@@ -1,13 +1,14 @@
-"""A training step of Transformers, part by part: products, attention, norms, dropout, softmax, optimizer, Python.
+"""The time of a training step of Transformers by part: products, attention, norms, dropout, optimizer and others.
 
     python benchmarks/step_profile.py [--translate SOURCE,TARGET] [--characters TEXT] [--masked TEXT]
         [--steps N] [--precision float32|bfloat16]
 
-Each operation of torch is timed where it is called, in forward and backward, and belongs to the part whose module
-called it. So is each pass in C (`engine/passes.c`). "Casts" are copies in another type. A step is timed without that,
-in turns with its own products alone: products of the same shapes, types and strides, one after another. "Python" is
-what is left of a step: the interpreter, autograd and the reading of the batch. One thread, processor time, milliseconds
-a step, each the mean of N steps. Freed memory is kept, as `ensue train` does.
+Each operation of torch and each pass in C (`engine/passes.c`) is timed, in forward and backward. Its time belongs to
+the part of the module that calls it. "Casts" are copies to another type. The whole step is timed separately, in turns
+with its matrix products alone: products of the same shapes, types and strides, one after another. "Python" is the
+difference between the step and its parts: the interpreter, autograd and the reading of the batch. All times are
+processor time of one thread in milliseconds per step, as the mean of N steps. Freed memory is kept, like in `ensue
+train`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from unittest.mock import patch
 
 import torch
 from machine import describe_machine
+from timing import elapsed
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -48,20 +50,20 @@ PARTS = {
     MultiHeadAttention: "around attention", MultiHeadCrossAttention: "around attention", FeedForward: "activation",
     TokenEmbedding: "embeddings",
 }  # fmt: skip
-"""The part of the operations that are called in a module of this class, and not in one inside of it."""
+"""The part of the operations of a module; the innermost module of these classes determines the part."""
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 ORDER = ("products", "attention", "around attention", "norms", "activation", "dropout", "softmax and loss",
          "embeddings", "casts", "optimizer", "others")  # fmt: skip
 
 
 class Ranges:
-    """The parts of the nodes of autograd's graph, by their sequence numbers."""
+    """The current part, and the parts of the nodes of the autograd graph by their sequence numbers."""
 
     def __init__(self) -> None:
         self.stack, self.ends, self.parts = ["others"], list[int](), list[str]()
 
     def mark(self) -> None:
-        """What has been called since the last mark belongs to the part that is now entered."""
+        """Assign the nodes since the last call to the current part."""
         self.ends.append(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
         self.parts.append(self.stack[-1])
 
@@ -75,7 +77,7 @@ class Ranges:
 
     @property
     def current(self) -> str:
-        """The part of what is called now, forward or backward."""
+        """The part of an operation that is called now, in forward or backward."""
         node = torch._C._current_autograd_node()
         if node is None:
             return self.stack[-1]
@@ -83,20 +85,20 @@ class Ranges:
         return self.parts[place] if place < len(self.parts) else "others"
 
 
-class Timed(TorchDispatchMode):
-    """Seconds of operations by part, and the products that were called."""
+class OperationTimer(TorchDispatchMode):
+    """A mode that records the seconds of operations by part, and the matrix products."""
 
     def __init__(self, ranges: Ranges) -> None:
         super().__init__()
         self.ranges, self.seconds, self.products = ranges, defaultdict[str, float](float), list[tuple[Any, Any]]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, started = func._schema.name.removeprefix("aten::"), time.thread_time()
-        found = func(*args, **(kwargs or {}))
-        seconds = time.thread_time() - started
+        name, start = func._schema.name.removeprefix("aten::"), time.thread_time()
+        result = func(*args, **(kwargs or {}))
+        seconds = time.thread_time() - start
         if name in PRODUCTS:
             part = "products"
-            self.products.append((func, [like(x) if isinstance(x, Tensor) else x for x in args]))
+            self.products.append((func, [layout(x) if isinstance(x, Tensor) else x for x in args]))
         elif name.startswith("_scaled_dot_product"):
             part = "attention"
         elif name == "_to_copy":
@@ -104,16 +106,16 @@ class Timed(TorchDispatchMode):
         else:
             part = self.ranges.current
         self.seconds[part] += seconds
-        return found
+        return result
 
 
-def like(x: Tensor) -> tuple[Any, ...]:
-    """What a tensor of the same kind needs."""
+def layout(x: Tensor) -> tuple[Any, ...]:
+    """Return the shape, the strides and the type of a tensor."""
     return x.shape, x.stride(), x.dtype
 
 
-def trainer_of(name: str, data: str, folder: Path, precision: Precision) -> Trainer:
-    """The recipe on these data, at the beginning of a training without an end."""
+def make_trainer(name: str, data: str, folder: Path, precision: Precision) -> Trainer:
+    """Return the trainer of a new run with a practically unlimited number of steps."""
     recipe = read_recipe(name, {"data.train": data, "train.seconds": None, "train.steps": 10**9})
     job = begin_job(recipe, None)
     torch.manual_seed(recipe.train.seed)
@@ -123,8 +125,8 @@ def trainer_of(name: str, data: str, folder: Path, precision: Precision) -> Trai
 
 
 @contextmanager
-def parts_told(trainer: Trainer, ranges: Ranges) -> Iterator[None]:
-    """Modules, the optimizer and the draws of dropout enter their parts."""
+def track_parts(trainer: Any, ranges: Ranges) -> Iterator[None]:
+    """Enter a part when a module or the optimizer is called."""
     handles = []
     for module in trainer.model.modules():
         part = next((part for kind, part in PARTS.items() if isinstance(module, kind)), None)
@@ -132,8 +134,10 @@ def parts_told(trainer: Trainer, ranges: Ranges) -> Iterator[None]:
             handles += [module.register_forward_pre_hook(lambda *_, part=part: ranges.enter(part)),
                         module.register_forward_hook(lambda *_: ranges.leave())]  # fmt: skip
             if isinstance(module, SoftmaxHead):
-                module.total_nats = inside(module.total_nats, ranges, part)
-    trainer._descend = inside(trainer._descend, ranges, "optimizer")  # type: ignore[method-assign]
+                module.total_nats = in_part(module.total_nats, ranges, part)
+    methods = [(trainer.gradients, "clip"), (trainer.optimizer, "step"), (trainer.optimizer, "zero_grad")]
+    for owner, name in methods:
+        setattr(owner, name, in_part(getattr(owner, name), ranges, "optimizer"))
     try:
         yield
     finally:
@@ -141,10 +145,13 @@ def parts_told(trainer: Trainer, ranges: Ranges) -> Iterator[None]:
             handle.remove()
         for module in trainer.model.modules():
             vars(module).pop("total_nats", None)
-        del trainer._descend
+        for owner, name in methods:
+            delattr(owner, name)
 
 
-def inside(function: Callable[..., Any], ranges: Ranges, part: str) -> Callable[..., Any]:
+def in_part(function: Callable[..., Any], ranges: Ranges, part: str) -> Callable[..., Any]:
+    """Return a function that enters a part for each call."""
+
     def called(*args: Any, **options: Any) -> Any:
         ranges.enter(part)
         try:
@@ -155,44 +162,42 @@ def inside(function: Callable[..., Any], ranges: Ranges, part: str) -> Callable[
     return called
 
 
-def operations(trainer: Trainer) -> tuple[dict[str, float], list[tuple[Any, Any]]]:
-    """Milliseconds of a step by part, and its products."""
+def profile_step(trainer: Trainer) -> tuple[dict[str, float], list[tuple[Any, Any]]]:
+    """Take a step. Return its milliseconds by part, and its products."""
     ranges = Ranges()
-    mode = Timed(ranges)
-    with passes_timed(mode), parts_told(trainer, ranges), mode:
+    mode = OperationTimer(ranges)
+    with time_passes(mode), track_parts(trainer, ranges), mode:
         trainer.step()
     return {part: 1e3 * mode.seconds[part] for part in ORDER}, mode.products
 
 
 @contextmanager
-def passes_timed(mode: Timed) -> Iterator[None]:
-    """Passes in C run though `mode` looks on, and it hears what they take."""
+def time_passes(mode: OperationTimer) -> Iterator[None]:
+    """Allow passes in C within the mode, and record their time."""
 
     def timed(*args: Any, **options: Any) -> None:
-        started = time.thread_time()
-        parallel_rows(*args, **options)
-        mode.seconds[mode.ranges.current] += time.thread_time() - started
+        mode.seconds[mode.ranges.current] += elapsed(lambda: parallel_rows(*args, **options), time.thread_time)
 
     with ExitStack() as stack:
-        for name in ("draws", "attention.positions", "attention.scores", "heads.linear_cross_entropy"):
+        for name in ("draws", "attention.positions", "attention.scores", "heads.softmax"):
             stack.enter_context(patch.object(import_module(f"ensue.nn.{name}"), "parallel_rows", timed))
-        stack.enter_context(patch("ensue.engine.execution._get_current_dispatch_mode", lambda: None))
+        stack.enter_context(patch("ensue.engine.storage._get_current_dispatch_mode", lambda: None))
         yield
 
 
-def replayed(products: list[tuple[Any, Any]]) -> Callable[[], None]:
-    """The products alone, each on the same numbers of its shape."""
-    kept: dict[Any, Tensor] = {}
+def replay(products: list[tuple[Any, Any]]) -> Callable[[], None]:
+    """Return a function that computes the products on random tensors of the same layouts."""
+    tensors: dict[Any, Tensor] = {}
 
     def tensor(key: Any) -> Tensor:
-        if key not in kept:
+        if key not in tensors:
             shape, stride, dtype = key
-            kept[key] = (
+            tensors[key] = (
                 torch.randn(1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)))
                 .to(dtype)
                 .as_strided(shape, stride)
             )
-        return kept[key]
+        return tensors[key]
 
     calls = [(func, [tensor(x) if isinstance(x, tuple) else x for x in args]) for func, args in products]
 
@@ -204,7 +209,7 @@ def replayed(products: list[tuple[Any, Any]]) -> Callable[[], None]:
 
 
 def flops(products: list[tuple[Any, Any]]) -> float:
-    """Additions and multiplications."""
+    """Return the number of additions and multiplications."""
     total = 0.0
     for _, args in products:
         matrices = [x[0] for x in args if isinstance(x, tuple)]
@@ -213,31 +218,28 @@ def flops(products: list[tuple[Any, Any]]) -> float:
     return total
 
 
-def measured(trainer: Trainer, steps: int) -> dict[str, float]:
-    """The column of a recipe."""
+def measure(trainer: Trainer, steps: int) -> dict[str, float]:
+    """Return the column of a recipe."""
     for _ in range(3):
         trainer.step()
     parts: list[dict[str, float]] = []
-    whole, alone, arithmetic = [], [], []
+    step_times, product_times, arithmetic = [], [], []
     for _ in range(steps):
         number = trainer.progress.step
-        started = time.process_time()
-        trainer.step()
-        whole.append(1e3 * (time.process_time() - started))
+        step_times.append(1e3 * elapsed(trainer.step))
         trainer.progress.step = number  # the same batch
-        found, products = operations(trainer)
-        parts.append(found)
-        run = replayed(products)
+        step_parts, products = profile_step(trainer)
+        parts.append(step_parts)
+        run = replay(products)
         run()
-        started = time.process_time()
-        run()
-        alone.append(1e3 * (time.process_time() - started))
+        product_times.append(1e3 * elapsed(run))
         arithmetic.append(flops(products))
-    table = {part: statistics.mean(one[part] for one in parts) for part in ORDER}
-    step, own, operations_each = statistics.mean(whole), statistics.mean(alone), statistics.mean(arithmetic)
+    table = {part: statistics.mean(step_parts[part] for step_parts in parts) for part in ORDER}
+    step, product_time, operations = map(statistics.mean, (step_times, product_times, arithmetic))
     return table | {
-        "Python": step - sum(table.values()), "a step": step, "its products alone": own, "their share": own / step,
-        "GFLOP/s": operations_each / step / 1e6, "GFLOP/s of the products alone": operations_each / own / 1e6,
+        "Python": step - sum(table.values()), "a step": step,
+        "its products alone": product_time, "their share": product_time / step,
+        "GFLOP/s": operations / step / 1e6, "GFLOP/s of the products alone": operations / product_time / 1e6,
     }  # fmt: skip
 
 
@@ -248,16 +250,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--products", choices=("highest", "medium"), default="highest")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     keep_freed_memory()  # as `ensue train` does
-    way = ComputeMode(precision=asked.precision, products=asked.products)
+    mode = ComputeMode(precision=arguments.precision, products=arguments.products)
     print(describe_machine(seed=0))
     tables: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder, use_mode(way):
+    with tempfile.TemporaryDirectory() as folder, use_mode(mode):
         for task, name in RECIPES.items():
-            if getattr(asked, task):
-                trainer = trainer_of(name, getattr(asked, task), Path(folder) / task, way.precision)
-                tables[name] = measured(trainer, asked.steps)
+            if getattr(arguments, task):
+                trainer = make_trainer(name, getattr(arguments, task), Path(folder) / task, mode.precision)
+                tables[name] = measure(trainer, arguments.steps)
     print("| milliseconds a step |", " | ".join(tables), "|")
     print("|---" * (len(tables) + 1) + "|")
     for part in next(iter(tables.values())):

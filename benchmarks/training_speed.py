@@ -1,12 +1,12 @@
-"""Training speed beside torch.nn: one whole step, from ids to updated weights, in turns in one process.
+"""Training speed beside torch.nn: a step from ids to updated weights, in turns in one process.
 
     python benchmarks/training_speed.py [--cells lstm gru elman transformer]
 
-"torch.nn" is what one writes by hand: Embedding, LSTM/GRU/RNN or TransformerEncoder, Linear, cross_entropy,
-clip_grad_norm_, AdamW(fused) with torch's defaults, on batches that lie ready. "ensue" is `Trainer.step` with
-everything it does: reading the batch, seeding the step, checking the loss. Both have the same shapes and no dropout.
-bfloat16 is `torch.autocast`, and a setting of the trainer, measured where the processor multiplies in it. Each ratio
-is to torch.nn in the same type. Seconds are of processor time, in one thread.
+"torch.nn" is a plain script: Embedding, LSTM/GRU/RNN or TransformerEncoder, Linear, cross_entropy, clip_grad_norm_ and
+AdamW(fused) with default settings, on batches in memory. "ensue" is the whole `Trainer.step`, which also reads the
+batch, seeds the step and checks the loss. Both have the same sizes and no dropout. In bfloat16, torch.nn runs under
+`torch.autocast`, and ensue with its setting of the precision; bfloat16 is measured if the processor multiplies in it.
+Each ratio compares both sides in the same precision. Times are processor time of one thread.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from machine import describe_machine
+from timing import time_in_turns
 from torch import nn
 
 from ensue.data.corpus.batches import Blocks, Segments
@@ -39,9 +40,9 @@ from ensue.training.loop import Trainer
 from ensue.training.machine import MIN_WIDE_D_MODEL, MIN_WORDS_VOCABULARY, Profile, Workload, machine_profile
 
 SHAPES = [(1, 256, 32, 64, 65), (2, 512, 100, 100, 65), (2, 200, 20, 35, 10_000)]
-"""Layers, features, rows, positions, vocabulary."""
-ATTENDING = [(4, 128, 12, 64, 65), (4, 256, 32, 128, 8_000), (4, 512, 8, 256, 8_000)]
-"""The same of Transformers."""
+"""The numbers of layers and features, rows and positions of a batch, and the size of the vocabulary."""
+TRANSFORMER_SHAPES = [(4, 128, 12, 64, 65), (4, 256, 32, 128, 8_000), (4, 512, 8, 256, 8_000)]
+"""The same sizes for Transformers."""
 CELLS: dict[str, type[nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "elman": nn.RNN}
 ENCODERS: dict[str, type[Encoder]] = {
     "lstm": LSTMEncoder, "gru": GRUEncoder, "elman": ElmanEncoder, "transformer": TransformerEncoder,
@@ -49,11 +50,11 @@ ENCODERS: dict[str, type[Encoder]] = {
 HEADS = 4
 SEED = 0
 SECONDS = 6.0
-"""Spent on each pair of measurements, at least three rounds."""
+"""The minimum time of each pair of measurements."""
 
 
-class ByHand(nn.Module):
-    """The recurrent model that a plain torch script has."""
+class TorchRNN(nn.Module):
+    """The recurrent model of a plain script."""
 
     def __init__(self, cell: type[nn.RNNBase], layers: int, d: int, vocabulary: int) -> None:
         super().__init__()
@@ -61,13 +62,13 @@ class ByHand(nn.Module):
         self.rnn = cell(d, d, layers, batch_first=True)
         self.softmax = nn.Linear(d, vocabulary)
 
-    def forward(self, ids: torch.Tensor, state: object) -> tuple[torch.Tensor, object]:
+    def forward(self, ids: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
         y, state = self.rnn(self.embedding(ids), state)
         return self.softmax(y), tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()
 
 
-class AttendingByHand(nn.Module):
-    """The Transformer that a plain torch script has."""
+class TorchTransformer(nn.Module):
+    """The Transformer of a plain script."""
 
     def __init__(self, layers: int, d: int, length: int, vocabulary: int) -> None:
         super().__init__()
@@ -84,18 +85,24 @@ class AttendingByHand(nn.Module):
         return self.softmax(y), None
 
 
-def by_hand(
+def torch_step(
     cell: str, layers: int, d: int, rows: int, length: int, vocabulary: int, precision: Precision
 ) -> Callable[[], None]:
-    attends = cell == "transformer"
-    model = AttendingByHand(layers, d, length, vocabulary) if attends else ByHand(CELLS[cell], layers, d, vocabulary)
+    """Return a training step of a plain script."""
+    is_transformer = cell == "transformer"
+    model: Any = (
+        TorchTransformer(layers, d, length, vocabulary)
+        if is_transformer
+        else TorchRNN(CELLS[cell], layers, d, vocabulary)
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     ids = torch.randint(vocabulary, (rows, length + 1))
-    carried: list[object] = [None]
+    state: Any = None
 
     def step() -> None:
+        nonlocal state
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            logits, carried[0] = model(ids[:, :-1], carried[0])
+            logits, state = model(ids[:, :-1], state)
             loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -105,32 +112,35 @@ def by_hand(
     return step
 
 
-def by_ensue(
+def ensue_step(
     cell: str, layers: int, d: int, rows: int, length: int, vocabulary: int, precision: Precision, folder: Path
 ) -> Callable[[], None]:
-    attends = {"num_heads": HEADS, "context": length, "positions": "learned"} if cell == "transformer" else {}
-    encoder = ENCODERS[cell](kind=cell, d_model=d, num_layers=layers, **attends)  # type: ignore[call-arg]
+    """Return the step of a trainer of ensue."""
+    attention: dict[str, Any] = (
+        {"num_heads": HEADS, "context": length, "positions": "learned"} if cell == "transformer" else {}
+    )
+    encoder = ENCODERS[cell](kind=cell, d_model=d, num_layers=layers, **attention)  # type: ignore[call-arg]
     ids = TokenFile(np.random.default_rng(SEED).integers(vocabulary, size=rows * length * 20 + 1))
     recipe = LanguageModelingTrain(steps=10**9, batch_size=rows, segment_length=length, learning_rate=1e-3)
-    batches = (Blocks if attends else Segments)(ids, batch_size=rows, segment_length=length, seed=SEED)
+    batches = (Blocks if attention else Segments)(ids, batch_size=rows, segment_length=length, seed=SEED)
     tokenizer = train_tokenizer("bytes", [])
     task = LanguageModeling(batches, tokenizer=tokenizer, valid=None, segment_length=length)
     model = build_language_model(Tokens(d_embedding=d), encoder, vocabulary_size=vocabulary)  # type: ignore[arg-type]
     return Trainer(model, task, recipe, RunDirectory(folder), precision=precision, reporter=Reporter()).step
 
 
-def as_configured(step: Callable[[], None], way: ComputeMode) -> Callable[[], None]:
-    """The step with the kernels for products that a run takes on this machine."""
+def in_mode(step: Callable[[], None], mode: ComputeMode) -> Callable[[], None]:
+    """Return a step with the kernels that a run uses on this machine."""
 
-    def configured() -> None:
-        with use_mode(way):
+    def step_in_mode() -> None:
+        with use_mode(mode):
             step()
 
-    return configured
+    return step_in_mode
 
 
-def chosen(profile: Profile, precision: Precision, cell: str, d: int, vocabulary: int) -> ComputeMode:
-    """What the machine's profile has for a language model, in one thread."""
+def best_mode(profile: Profile, precision: Precision, cell: str, d: int, vocabulary: int) -> ComputeMode:
+    """Return the mode of a language model in the machine's profile, for one thread."""
     recurrent: Workload = (
         "words" if vocabulary >= MIN_WORDS_VOCABULARY else "wide" if d >= MIN_WIDE_D_MODEL else "narrow"
     )
@@ -139,42 +149,34 @@ def chosen(profile: Profile, precision: Precision, cell: str, d: int, vocabulary
 
 
 def in_turns(steps: list[Callable[[], None]]) -> list[float]:
-    """Median seconds of each, called one after another so that whatever else the machine does meets all alike."""
-    seconds: list[list[float]] = [[] for _ in steps]
-    for step in steps:
-        step()
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < SECONDS * len(steps) / 2 or len(seconds[0]) < 3:
-        for step, found in zip(steps, seconds, strict=True):
-            started = time.process_time()
-            step()
-            found.append(time.process_time() - started)
-    return [statistics.median(found) for found in seconds]
+    """Return the median seconds of each step over at least three turns."""
+    seconds = time_in_turns(dict(enumerate(steps)), 3, seconds=SECONDS * len(steps) / 2, warm_up=1)
+    return [statistics.median(values) for values in seconds.values()]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", nargs="+", choices=ENCODERS, default=[*ENCODERS])
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     print(describe_machine(seed=SEED))
     profile = machine_profile(print)
     precisions: list[Precision] = ["float32", "bfloat16"] if has_bfloat16() else ["float32"]
-    columns = "".join(f" torch.nn {each} ms | ensue {each} ms | ratio |" for each in precisions)
+    columns = "".join(f" torch.nn {name} ms | ensue {name} ms | ratio |" for name in precisions)
     print(f"| cell | layers × d, B, T, V |{columns}\n|---|---|{'---|---|---|' * len(precisions)}")
-    cells = {cell: ATTENDING if cell == "transformer" else SHAPES for cell in asked.cells}
+    cells = {cell: TRANSFORMER_SHAPES if cell == "transformer" else SHAPES for cell in arguments.cells}
     with tempfile.TemporaryDirectory() as folder:
         for cell, shape in ((cell, shape) for cell, shapes in cells.items() for shape in shapes):
             layers, d, rows, length, vocabulary = shape
-            steps = [by_hand(cell, *shape, precision) for precision in precisions]
+            steps = [torch_step(cell, *shape, precision) for precision in precisions]
             for precision in precisions:
-                way = chosen(profile, precision, cell, d, vocabulary)
-                steps.append(as_configured(by_ensue(cell, *shape, precision, Path(folder)), way))
+                mode = best_mode(profile, precision, cell, d, vocabulary)
+                steps.append(in_mode(ensue_step(cell, *shape, precision, Path(folder)), mode))
             seconds = in_turns(steps)
             pairs = zip(seconds[: len(precisions)], seconds[len(precisions) :], strict=True)
-            found = "".join(f" {x * 1e3:.1f} | {own * 1e3:.1f} | {x / own:.2f} × |" for x, own in pairs)
-            print(f"| {cell} | {layers}×{d}, {rows}, {length}, {vocabulary:,} |{found}", flush=True)
+            results = "".join(f" {x * 1e3:.1f} | {y * 1e3:.1f} | {x / y:.2f} × |" for x, y in pairs)
+            print(f"| {cell} | {layers}×{d}, {rows}, {length}, {vocabulary:,} |{results}", flush=True)
 
 
 if __name__ == "__main__":

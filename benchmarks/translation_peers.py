@@ -1,6 +1,6 @@
-"""JoeyNMT and CTranslate2 as the benchmark of translation calls them: models of the same shape, or of the same weights.
+"""JoeyNMT and CTranslate2 for `translation_speed.py`: models with the same sizes, or with the same weights.
 
-They are no dependencies of this project. `import_from` names a folder where they are installed.
+The project does not depend on them. `import_from` adds a folder in which they are installed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.models.encoder_decoder import EncoderDecoder
-from ensue.recipe import Recipe
 from ensue.tasks.sequence_to_sequence.task import PairBatch
 from ensue.text.special_tokens import TokenizerWithSpecials
 
@@ -26,19 +24,18 @@ Ids = Sequence[int]
 
 
 def import_from(folder: Path | None) -> None:
-    """Packages that are not installed here are taken from `folder`, a `site-packages`."""
+    """Add the folder `site-packages` of another environment to the path of modules."""
     if folder is not None:
         sys.path.append(str(folder))
 
 
-def imported(module: str, *names: str) -> Any:
-    """What has these names in a module: one thing, or several."""
-    found = [getattr(import_module(module), name) for name in names]
-    return found if len(names) > 1 else found[0]
+def import_name(module: str, name: str) -> Any:
+    """Return an object of a module that may not be installed."""
+    return getattr(import_module(module), name)
 
 
 class JoeyVocabulary:
-    """What JoeyNMT asks of a vocabulary; the ids are those of ensue."""
+    """The interface of a vocabulary of JoeyNMT, with the ids of ensue."""
 
     lang_tags: tuple[str, ...] = ()
     specials: tuple[str, ...] = ()
@@ -55,9 +52,9 @@ class JoeyVocabulary:
         raise NotImplementedError
 
 
-def joey_model(recipe: Recipe, tokens: TokenizerWithSpecials) -> Any:
-    """JoeyNMT's model in the shape of a recipe; as in ensue's recipes, weights of attention have no dropout."""
-    build_model = imported("joeynmt.model", "build_model")
+def joey_model(recipe: Any, tokens: TokenizerWithSpecials) -> Any:
+    """Return a model of JoeyNMT with the sizes of a recipe. Weights of attention have no dropout, as in ensue."""
+    build_model = import_name("joeynmt.model", "build_model")
 
     kind, tied = recipe.encoder.kind, recipe.tokens.tied == "all"
     sides = [_joey_side(table, recipe.tokens.d_embedding) for table in (recipe.encoder, recipe.decoder)]
@@ -86,8 +83,8 @@ def _joey_side(table: Any, d_embedding: int) -> dict[str, Any]:
 
 
 def joey_batch(sources: Tensor, targets: Tensor | None, tokens: TokenizerWithSpecials) -> Any:
-    """JoeyNMT's batch of padded rows. Its targets begin with the begin symbol."""
-    Batch = imported("joeynmt.batch", "Batch")
+    """Return a batch of JoeyNMT from padded rows. Targets start with the begin symbol."""
+    Batch = import_name("joeynmt.batch", "Batch")
 
     lengths = (sources != tokens.padding_id).sum(1)
     return Batch(
@@ -97,7 +94,7 @@ def joey_batch(sources: Tensor, targets: Tensor | None, tokens: TokenizerWithSpe
 
 
 def joey_training_batch(batch: PairBatch, tokens: TokenizerWithSpecials) -> Any:
-    """The same pairs for JoeyNMT."""
+    """Return the pairs of a batch for JoeyNMT."""
     sources, targets = (
         ids if mask is None else ids.masked_fill(~mask, tokens.padding_id)
         for ids, mask in ((batch.sources, batch.source_mask), (batch.targets, batch.target_mask))
@@ -107,22 +104,19 @@ def joey_training_batch(batch: PairBatch, tokens: TokenizerWithSpecials) -> Any:
 
 
 class JoeyTraining:
-    """JoeyNMT's training step, as in `TrainManager._train_step` and what follows it there, with Adam and clipping."""
+    """The training step of JoeyNMT's `TrainManager`, with Adam and gradient clipping."""
 
-    def __init__(self, recipe: Recipe, tokens: TokenizerWithSpecials) -> None:
-        build_gradient_clipper, build_optimizer = imported(
-            "joeynmt.builders", "build_gradient_clipper", "build_optimizer"
-        )
-
+    def __init__(self, recipe: Any, tokens: TokenizerWithSpecials) -> None:
+        builders = import_module("joeynmt.builders")
         train = recipe.train
         self.model, self.tokens = joey_model(recipe, tokens), tokens
         self.model.train()
-        self.clip = build_gradient_clipper({"clip_grad_norm": train.clip, "clip_grad_val": None})
+        self.clip = builders.build_gradient_clipper({"clip_grad_norm": train.clip, "clip_grad_val": None})
         settings = {"optimizer": "adam", "learning_rate": train.learning_rate, "adam_betas": [train.beta1, train.beta2]}
-        self.optimizer = build_optimizer(settings, self.model.parameters())
+        self.optimizer = builders.build_optimizer(settings, self.model.parameters())
 
     def step(self, batch: Any) -> float:
-        """One step; returns the loss for each token."""
+        """Take a step. Return the loss per token."""
         self.model.train()
         batch.sort_by_src_length()
         loss, _, _, correct = self.model(return_type="loss", **vars(batch))
@@ -136,22 +130,22 @@ class JoeyTraining:
         return value
 
 
-def joey_weights(model: EncoderDecoder, recipe: Recipe, tokens: TokenizerWithSpecials) -> Any:
-    """JoeyNMT's Transformer with the weights of ensue's, for translating."""
-    theirs = joey_model(recipe, tokens).eval()
+def joey_weights(model: Any, recipe: Any, tokens: TokenizerWithSpecials) -> Any:
+    """Return JoeyNMT's Transformer with the weights of a model of ensue, for translation."""
+    peer = joey_model(recipe, tokens).eval()
     with torch.no_grad():
-        theirs.src_embed.lut.weight.copy_(model.source.weight)
-    theirs.decoder.output_layer.bias = model.head.bias
-    for mine, other in ((blocks(model.encoder), theirs.encoder), (blocks(model.decoder), theirs.decoder)):
-        for block, layer in zip(mine, other.layers, strict=True):
+        peer.src_embed.lut.weight.copy_(model.source.weight)
+    peer.decoder.output_layer.bias = model.head.bias
+    for stack, peer_stack in ((model.encoder, peer.encoder), (model.decoder, peer.decoder)):
+        for block, layer in zip(blocks(stack), peer_stack.layers, strict=True):
             attention = getattr(layer, "trg_trg_att", None) or layer.src_src_att
-            q, k, v = parts(block.attention.project_in, 3)
+            q, k, v = split(block.attention.project_in, 3)
             attention.q_layer, attention.k_layer, attention.v_layer = q, k, v
             attention.output_layer = block.attention.project_out
             if hasattr(block, "cross_attention"):
                 cross = layer.src_trg_att
                 cross.q_layer, cross.output_layer = block.cross_attention.project_in, block.cross_attention.project_out
-                cross.k_layer, cross.v_layer = parts(block.cross_attention.project_memory, 2)
+                cross.k_layer, cross.v_layer = split(block.cross_attention.project_memory, 2)
                 layer.x_layer_norm, layer.dec_layer_norm = block.norm_attention, block.norm_cross_attention
             else:
                 layer.layer_norm = block.norm_attention
@@ -160,30 +154,30 @@ def joey_weights(model: EncoderDecoder, recipe: Recipe, tokens: TokenizerWithSpe
                 block.feedforward[0],
                 block.feedforward[3],
             )
-        other.layer_norm = last_norm(model.encoder if other is theirs.encoder else model.decoder)
-    return theirs
+        peer_stack.layer_norm = last_norm(stack)
+    return peer
 
 
 def joey_outputs(model: Any, rows: Sequence[Ids], tokens: TokenizerWithSpecials, *, width: int) -> list[list[int]]:
-    """The best output of each row, which are searched together."""
-    search = imported("joeynmt.search", "search")
+    """Search all rows in one batch. Return the best output of each row."""
+    search = import_name("joeynmt.search", "search")
 
-    longest = max(map(len, rows))
-    sources = torch.tensor([[*row, *[tokens.padding_id] * (longest - len(row))] for row in rows])
-    found, _, _ = search(model, joey_batch(sources, None, tokens), -1, width, 1.0)
-    return [cut(row.tolist(), tokens) for row in found]
+    max_length = max(map(len, rows))
+    sources = torch.tensor([[*row, *[tokens.padding_id] * (max_length - len(row))] for row in rows])
+    outputs, _, _ = search(model, joey_batch(sources, None, tokens), -1, width, 1.0)
+    return [truncate(row.tolist(), tokens) for row in outputs]
 
 
-def cut(ids: Ids, tokens: TokenizerWithSpecials) -> list[int]:
-    """What stands before the first end or padding."""
+def truncate(ids: Ids, tokens: TokenizerWithSpecials) -> list[int]:
+    """Return the ids before the first end symbol or padding."""
     stops = [place for place, id in enumerate(ids) if id in (tokens.end_id, tokens.padding_id)]
     return list(ids[: stops[0]] if stops else ids)
 
 
 class CTranslate:
-    """CTranslate2's translator with the weights of ensue's Transformer, in float32, with one thread."""
+    """A translator of CTranslate2 with the weights of a Transformer of ensue, in float32, with one thread."""
 
-    def __init__(self, model: EncoderDecoder, recipe: Recipe, tokens: TokenizerWithSpecials) -> None:
+    def __init__(self, model: Any, recipe: Any, tokens: TokenizerWithSpecials) -> None:
         ctranslate2 = import_module("ctranslate2")
         spec = _specification(ctranslate2, model, recipe)
         names = [f"t{id}" for id in range(tokens.vocabulary_size)]
@@ -204,16 +198,16 @@ class CTranslate:
     def outputs(
         self, rows: Sequence[Ids], *, width: int, batch_size: int, max_tokens: int, min_tokens: int = 1
     ) -> list[list[int]]:
-        """The best output of each row."""
-        found = self.translator.translate_batch(
+        """Return the best output of each row."""
+        results = self.translator.translate_batch(
             [[self.names[id] for id in row] for row in rows], beam_size=width, max_batch_size=batch_size,
             length_penalty=1.0, max_decoding_length=max_tokens, min_decoding_length=min_tokens,
             suppress_sequences=self.forbidden,
         )  # fmt: skip
-        return [[int(name[1:]) for name in one.hypotheses[0]] for one in found]
+        return [[int(name[1:]) for name in result.hypotheses[0]] for result in results]
 
 
-def _specification(ctranslate2: ModuleType, model: EncoderDecoder, recipe: Recipe) -> Any:
+def _specification(ctranslate2: ModuleType, model: Any, recipe: Any) -> Any:
     table = recipe.encoder
     spec = ctranslate2.specs.TransformerSpec.from_config(
         (table.num_layers, recipe.decoder.num_layers), table.num_heads, pre_norm=table.norm == "pre",
@@ -240,8 +234,8 @@ def _specification(ctranslate2: ModuleType, model: EncoderDecoder, recipe: Recip
     return spec
 
 
-def _encodings(model: EncoderDecoder) -> Any:
-    """The table of sinusoidal positions."""
+def _encodings(model: Any) -> Any:
+    """Return the table of sinusoidal positions."""
     positions = blocks(model.encoder, skip=0)[0]
     with torch.no_grad():
         return array(positions(torch.zeros(1, 512, positions.d_in))[0][0])
@@ -262,26 +256,26 @@ def _multiply(spec: Any, product: Any) -> None:
 
 
 def array(tensor: Tensor) -> Any:
-    """The numbers, in float32."""
+    """Return a tensor as a contiguous array in float32."""
     return np.ascontiguousarray(tensor.detach().numpy(), dtype=np.float32)
 
 
 def blocks(stack: Any, skip: int = 2) -> list[Any]:
-    """The blocks of a Transformer with sinusoidal positions, which stand before them with their dropout."""
+    """Return the blocks of a Transformer, without the layers of positions and dropout before them."""
     return list(stack.layers)[skip:-1]
 
 
 def last_norm(stack: Any) -> nn.LayerNorm:
-    """The normalization after the last block."""
+    """Return the normalization after the last block."""
     norm: nn.LayerNorm = stack.layers[-1].module
     return norm
 
 
-def parts(product: nn.Linear, count: int) -> list[nn.Linear]:
-    """A product cut by its outputs."""
-    found = []
+def split(product: nn.Linear, count: int) -> list[nn.Linear]:
+    """Split a linear layer into layers with a part of its outputs each."""
+    parts = []
     for weight, bias in zip(product.weight.chunk(count), product.bias.chunk(count), strict=True):
         part = nn.Linear(product.in_features, len(bias))
         part.weight, part.bias = nn.Parameter(weight), nn.Parameter(bias)
-        found.append(part)
-    return found
+        parts.append(part)
+    return parts

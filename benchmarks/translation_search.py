@@ -1,11 +1,11 @@
-"""What a translation's score depends on: the width of the beam, and the length of the sentence.
+"""BLEU of a translator by the width of the beam, and by the length of the sentence.
 
     python benchmarks/translation_search.py widths  SOURCES REFERENCES RUN [--widths 1 2 4 ...]
     python benchmarks/translation_search.py lengths SOURCES REFERENCES RUN [RUN ...] --plot PATH.svg
 
-`widths` prints a row for each width and length penalty: BLEU, the length of the outputs beside the references', the
-mean log-probability of an output, and how many outputs are empty. `lengths` prints BLEU of sentences by the number of
-words of their source, and draws it. Use development data: widths are chosen by what this prints.
+`widths` prints a row for each width and length penalty: BLEU, the length of the outputs relative to the references, the
+mean log-probability of an output, and the number of empty outputs. `lengths` prints and plots BLEU by the number of
+words of the source. Use development data, since these scores choose the width.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ensue.data.decoding import decode
 EDGES = (1, 8, 10, 12, 14, 16, 20, 41)
 
 
-def lines(path: str) -> list[str]:
+def read_text_lines(path: str) -> list[str]:
     return "".join(decode(Path(path), "utf-8")).splitlines()
 
 
@@ -38,23 +38,25 @@ def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
     return sacrebleu.corpus_bleu(list(outputs), [list(references)]).score
 
 
-def widths(run: str, sources: list[str], references: list[str], chosen: Sequence[int]) -> None:
+def widths(run: str, sources: list[str], references: list[str], beam_widths: Sequence[int]) -> None:
+    """Print a row for each length penalty and width."""
     model = ensue.load(run)
     words = sum(len(text.split()) for text in references)
     print("| width | length penalty | BLEU | length / reference's | log-probability, nats | empty |")
     print("|---|---|---|---|---|---|")
     for penalty in (0.0, 1.0):
-        for width in chosen:
-            found = model.with_search(width=width, length_penalty=penalty).predict(sources)
-            texts = [output.text for output in found]
+        for width in beam_widths:
+            outputs = model.with_search(width=width, length_penalty=penalty).predict(sources)
+            texts = [output.text for output in outputs]
             length = sum(len(text.split()) for text in texts) / words
-            nats = statistics.mean(output.log_probability for output in found)
+            nats = statistics.mean(output.log_probability for output in outputs)
             empty = sum(not text.strip() for text in texts)
             print(f"| {width} | {penalty:g} | {bleu(texts, references):.2f} | {length:.3f} | {nats:.2f} | {empty} |")
             sys.stdout.flush()
 
 
 def lengths(runs: Sequence[str], sources: list[str], references: list[str], plot: Path) -> None:
+    """Print and plot BLEU by the number of words of the source."""
     groups = np.digitize([len(text.split()) for text in sources], EDGES)
     curves = {}
     for run in runs:
@@ -100,14 +102,14 @@ def main() -> None:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--widths", type=int, nargs="+", default=[1, 2, 3, 5, 10, 20, 50, 100])
     parser.add_argument("--plot", type=Path, default=Path("bleu-by-length.svg"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     print(describe_machine(seed=0), file=sys.stderr)
     torch.set_num_threads(1)
-    sources, references = lines(given.sources), lines(given.references)
-    if given.what == "widths":
-        widths(given.runs[0], sources, references, given.widths)
+    sources, references = read_text_lines(arguments.sources), read_text_lines(arguments.references)
+    if arguments.what == "widths":
+        widths(arguments.runs[0], sources, references, arguments.widths)
     else:
-        lengths(given.runs, sources, references, given.plot)
+        lengths(arguments.runs, sources, references, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,26 @@
-"""Word vectors of ensue beside gensim's: the same text, the same settings, one thread, in turns, by processor time.
+"""Word vectors of ensue beside gensim, with the same text and settings, in one thread, in turns.
 
     python benchmarks/word_vectors.py TEXT [--kinds cbow skip-gram] [--rounds 3] [--epochs 5] [--seeds 0 1 2]
         [--questions FILE ...] [--only-speed]
 
-gensim has to be installed beside ensue. TEXT is cut into words once, lowercased, a line for a line, into a file that
-both read: words between blanks, those that occur 5 times or more, contexts of up to 5 words on their line, 5 words of
-noise, 100 numbers, frequent words left out from a share of 0.001 on, a learning rate that falls from 0.025.
+gensim must be installed in the environment of ensue. TEXT is lowercased and divided into words once, line by line, and
+both sides read the resulting file. Settings: a minimum count of 5, windows of up to 5 words within a line, 5 negative
+samples, 100 dimensions, subsampling of frequent words with the threshold 0.001, and a learning rate that falls from
+0.025.
 
-What is timed is an epoch of training with all counted and encoded: for ensue steps from ids to changed vectors, for
-gensim `train`, from lists of words and, as it is often faster, from the file itself (`corpus_file`). Words a second are
-words of the text by seconds of the processor in all threads. The ratio is the median over the rounds, in each of which
-everybody has a turn. Scores are those of ensue's own `evaluate` on both sides' vectors, the mean over the seeds.
+One epoch of training is timed, after counting and encoding. For ensue it is the steps from ids to updated vectors. For
+gensim it is `train` from lists of words, and from the file (`corpus_file`), which is often faster. Words per second are
+the words of the text divided by the processor seconds of all threads. Ratios are medians over the rounds, in which all
+programs take turns. The vectors of both sides are scored by ensue; scores are means over the seeds.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import gensim
 import torch
 from gensim.models import Word2Vec
 from machine import describe_machine
+from timing import ratios, time_in_turns
 
 from ensue.data.sources import TextSource
 from ensue.extensions.word_vectors.job import WordVectorsJob
@@ -37,10 +38,10 @@ from ensue.extensions.word_vectors.task import SampledTask
 from ensue.recipe import validate_recipe
 from ensue.text.tokenizer import splitter_pattern
 
-RATE, SMALLEST_RATE = 0.025, 0.0001
+RATE, MIN_RATE = 0.025, 0.0001
 
 
-class Ours:
+class EnsueModel:
     """A model of ensue and its task."""
 
     def __init__(self, text: Path, kind: str, seed: int) -> None:
@@ -57,36 +58,36 @@ class Ours:
         assert isinstance(self.job.task, SampledTask)
         self.task, self.step = self.job.task, 0
 
-        self._update(0.0)  # compiles
+        self._update(0.0)  # compiles the functions in C
 
     def train(self, epochs: int) -> None:
-        """Trains for so many epochs, over which the learning rate falls."""
+        """Train for some epochs, over which the learning rate falls."""
         steps = epochs * self.task.steps_per_epoch
-        for done in range(steps):
-            self._update(RATE - (RATE - SMALLEST_RATE) * done / steps)
+        for number in range(steps):
+            self._update(RATE - (RATE - MIN_RATE) * number / steps)
             self.step += 1
 
     def _update(self, rate: float) -> None:
         self.task.update(self.model, self.task.lazy_batch(self.step, torch.device("cpu")), None, rate)
 
     def table(self) -> WordTable:
-        """The words with their vectors."""
+        """Return the words with their vectors."""
         return build_word_table(self.model, self.job.parts.tokenizer, self.job.recipe.vectors)
 
 
-class Theirs:
+class GensimModel:
     """A model of gensim."""
 
     def __init__(self, text: Path, lines: list[list[str]], kind: str, seed: int, *, from_file: bool = False) -> None:
         self.model: Any = Word2Vec(
             vector_size=100, window=5, negative=5, min_count=5, sample=1e-3, sg=int(kind == "skip-gram"), workers=1,
-            alpha=RATE, min_alpha=SMALLEST_RATE, seed=seed, compute_loss=False,
+            alpha=RATE, min_alpha=MIN_RATE, seed=seed, compute_loss=False,
         )  # fmt: skip
         self.model.build_vocab(lines)
         self.text, self.lines, self.from_file = text, lines, from_file
 
     def train(self, epochs: int) -> None:
-        """Trains for so many epochs, over which the learning rate falls."""
+        """Train for some epochs, over which the learning rate falls."""
         if self.from_file:
             words = sum(map(len, self.lines))
             self.model.train(
@@ -96,20 +97,14 @@ class Theirs:
             self.model.train(self.lines, total_examples=len(self.lines), epochs=epochs)
 
     def table(self) -> WordTable:
-        """The words with their vectors."""
+        """Return the words with their vectors."""
         return WordTable(self.model.wv.index_to_key, self.model.wv.vectors)
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Processor seconds of all threads."""
-    begun = time.process_time()
-    work()
-    return time.process_time() - begun
-
-
-def lines_of(location: str) -> Iterator[list[str]]:
-    """The words of each line that has any, as the splitter "simple" finds them."""
-    split, words = splitter_pattern("simple"), []
+def read_sentences(location: str) -> Iterator[list[str]]:
+    """Yield the words of each nonempty line, with the splitter "simple"."""
+    split = splitter_pattern("simple")
+    words: list[str] = []
     for chunk in TextSource(location).chunks():
         for word in split.findall(chunk.lower()):
             if word == "\n":
@@ -121,39 +116,37 @@ def lines_of(location: str) -> Iterator[list[str]]:
 
 
 def show_speed(text: Path, lines: list[list[str]], kind: str, rounds: int) -> None:
-    """Prints words a second of everybody, and the ratio to gensim's faster way."""
+    """Print the words per second of all programs, and the speed of ensue relative to each."""
     words = sum(map(len, lines))
-    contestants: dict[str, Ours | Theirs] = {
-        "ensue": Ours(text, kind, 0),
-        "gensim": Theirs(text, lines, kind, 0),
-        "gensim, corpus_file": Theirs(text, lines, kind, 0, from_file=True),
+    models: dict[str, EnsueModel | GensimModel] = {
+        "ensue": EnsueModel(text, kind, 0),
+        "gensim": GensimModel(text, lines, kind, 0),
+        "gensim, corpus_file": GensimModel(text, lines, kind, 0, from_file=True),
     }
-    taken: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, contestant in contestants.items():
-            taken[name].append(seconds(lambda contestant=contestant: contestant.train(1)))  # type: ignore[misc]
-    for name, found in taken.items():
-        ratio = statistics.median(theirs / ours for ours, theirs in zip(taken["ensue"], found, strict=True))
-        speed = words / statistics.median(found)
+    seconds = time_in_turns({name: partial(model.train, 1) for name, model in models.items()}, rounds)
+    for name, values in seconds.items():
+        ratio, speed = statistics.median(ratios(values, seconds["ensue"])), words / statistics.median(values)
         print(f"| {kind} | {name} | {speed:,.0f} | {ratio:.2f} |", flush=True)
 
 
 def show_scores(text: Path, lines: list[list[str]], kind: str, arguments: argparse.Namespace) -> None:
-    """Prints the scores of both sides, the mean over the seeds and their range."""
-    makers: dict[str, Callable[[int], Ours | Theirs]] = {
-        "ensue": lambda seed: Ours(text, kind, seed),
-        "gensim": lambda seed: Theirs(text, lines, kind, seed),
+    """Print the scores of both sides: the mean and the range over the seeds."""
+    makers: dict[str, Callable[[int], EnsueModel | GensimModel]] = {
+        "ensue": lambda seed: EnsueModel(text, kind, seed),
+        "gensim": lambda seed: GensimModel(text, lines, kind, seed),
     }
     for name, make in makers.items():
-        found: dict[str, list[float]] = {file: [] for file in arguments.questions}
+        scores: dict[str, list[float]] = {file: [] for file in arguments.questions}
         for seed in arguments.seeds:
-            contestant = make(seed)
-            contestant.train(arguments.epochs)
-            table = contestant.table()
-            for file, values in found.items():
-                scores = table.score(read_questions(file), file).as_json()
-                values.append(100 * scores["spearman" if "spearman" in scores else "accuracy"])
-        cells = (f"{statistics.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})" for values in found.values())
+            model = make(seed)
+            model.train(arguments.epochs)
+            table = model.table()
+            for file, values in scores.items():
+                result = table.score(read_questions(file)).as_json()
+                values.append(100 * result["spearman" if "spearman" in result else "accuracy"])
+        cells = (
+            f"{statistics.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})" for values in scores.values()
+        )
         print(f"| {kind} | {name} | {' | '.join(cells)} |", flush=True)
 
 
@@ -168,7 +161,7 @@ def main() -> None:
     parser.add_argument("--only-speed", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    lines = list(lines_of(arguments.text))
+    lines = list(read_sentences(arguments.text))
     words = sum(map(len, lines))
     print(f"{words:,} words, gensim {gensim.__version__}, {describe_machine(seed=arguments.seeds[0])}")
     with tempfile.TemporaryDirectory() as folder:
@@ -186,4 +179,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
