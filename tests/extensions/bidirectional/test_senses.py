@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ensue.errors import EnsueError
-from ensue.extensions.bidirectional.word_uses import LabeledUse, Senses, WordUse, best_cosine, score_senses, use_vectors
+from ensue.extensions.bidirectional.word_uses import (
+    LabeledUse,
+    Senses,
+    WordUse,
+    best_cosine,
+    compute_use_vectors,
+    score_senses,
+)
 
 VECTORS = {"river": (1.0, 0.0), "money": (0.0, 1.0), "bank": (0.0, 0.0)}
 
@@ -38,7 +45,7 @@ def test_a_use_has_the_sense_with_the_nearest_mean() -> None:
     assert senses.names == ["coins", "water"]
     assert senses.nearest(uses) == ["coins", "water"]
     np.testing.assert_allclose(senses.cosines(uses), [[1, 0], np.array([1, 2]) / 5**0.5], atol=1e-6)
-    assert use_vectors(Given(), []).shape == (0, 1)
+    assert compute_use_vectors(Given(), []).shape == (0, 1)
     assert senses.nearest([]) == []
     for place in (2, -1):
         with pytest.raises(EnsueError, match=rf"no word {place} in a sentence of 2 words; the first word is 0"):

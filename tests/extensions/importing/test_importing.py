@@ -279,7 +279,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (lambda copy: (copy / "config.json").unlink(), "no config.json"),
     "no layer": (lambda copy: replace_tensor(copy, LAST_BIAS, None), f"no tensor {LAST_BIAS}"),
     "not finite": (lambda copy: replace_tensor(copy, LAST_BIAS, torch.full((8,), torch.nan)), "not finite"),
-    "other tokenizer": (lambda copy: write(copy, wordpiece(corpus=["a b"])), "rows: different models"),
+    "other tokenizer": (lambda copy: write(copy, wordpiece(corpus=["a b"])), "rows; expected files of one model"),
     "no tokenizer": (lambda copy: (copy / "tokenizer.json").unlink(), "no tokenizer.json; transformers writes it"),
     "odd tokenizer": (
         lambda copy: (copy / "tokenizer.json").write_text('{"model": 3}'),
@@ -311,7 +311,7 @@ def test_padding_rows_have_a_maximum(size: int) -> None:
         assert len(_remove_padding_rows(weights, tokenizer, Path())) == (rows > size)
         assert len(weights["features.weight"]) == size
     for rows in (size - 1, size + most + 1):
-        with pytest.raises(DataError, match="different models"):
+        with pytest.raises(DataError, match="expected files of one model"):
             _remove_padding_rows({"features.weight": torch.zeros(rows, 1)}, tokenizer, Path())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.extensions.serving.loop import GenerationLoop, Lanes
+from ensue.extensions.serving.loop import GenerationLoop, LiveBatch
 from ensue.extensions.serving.routes import ROUTES
 from ensue.extensions.serving.row import Row, RowSampler, SessionState, StopStrings
 from ensue.extensions.serving.served_model import SessionStore, memory_bytes
@@ -36,7 +36,7 @@ def is_bad(row: Row) -> bool:
 PLACES: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "the prompt is read": (GenerationLoop, "_read_chunk", lambda _, prompt: any(map(is_bad, prompt.rows))),
     "the rows enter": (GenerationLoop, "_queue_rows", lambda _, prompt: any(map(is_bad, prompt.rows))),
-    "the model steps": (Lanes, "step", lambda _, ids: TOKEN in ids),
+    "the model steps": (LiveBatch, "step", lambda _, ids: TOKEN in ids),
     "the filters": (RowSampler, "_filter", lambda chooser, _: any(map(is_bad, chooser.rows))),
     "the random number": (Row, "draw", is_bad),
     "the log-probabilities": (RowSampler, "logprobs", lambda chooser, *_: any(map(is_bad, chooser.rows))),
@@ -68,7 +68,7 @@ def expected(serve: Any) -> list[Any]:
 def test_the_failure_of_a_row_is_its_own(
     serve: Any, monkeypatch: pytest.MonkeyPatch, place: str, expected: list[Any]
 ) -> None:
-    owner, name, is_hit = PLACES.get(place, (Lanes, "step", None))
+    owner, name, is_hit = PLACES.get(place, (LiveBatch, "step", None))
     whole = getattr(owner, name)
 
     def failing(*arguments: Any) -> Any:

@@ -327,8 +327,8 @@ def test_a_long_request_of_many_rows_has_an_eighth_while_others_write(
     monkeypatch.setattr("ensue.extensions.serving.generation.MIN_LONG_TOKENS", 20)
     client, service = serve({"lstm": language_pipeline()}, rows=8)
     loop, seen = service.models["lstm"].loop, list[int]()
-    stepped = loop._lanes.step
-    monkeypatch.setattr(loop._lanes, "step", lambda ids: (seen.append(len(ids)), stepped(ids))[1])
+    stepped = loop._batch.step
+    monkeypatch.setattr(loop._batch, "step", lambda ids: (seen.append(len(ids)), stepped(ids))[1])
 
     async def scenario() -> None:
         hog = asyncio.ensure_future(client.ask(PATH, asked(n=8, max_tokens=150)))

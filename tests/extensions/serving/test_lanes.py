@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.extensions.serving.loop import Lanes
+from ensue.extensions.serving.loop import LiveBatch
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.types import leaves
@@ -36,7 +36,7 @@ def model_of(specification: dict[str, Any]) -> LanguageModel:
 
 
 def alone(model: LanguageModel, state: Any, ids: list[int]) -> list[Tensor]:
-    lanes = Lanes(model)
+    lanes = LiveBatch(model)
     lanes.change([], [state])
     return [lanes.step([id])[0] for id in ids]
 
@@ -47,7 +47,7 @@ def check(model: LanguageModel, count: int) -> None:
     with torch.inference_mode():
         states = [model.read(torch.randint(VOCABULARY, (1, length)))[1] for length in lengths]
         half, found = count // 2, [[] for _ in range(count)]  # type: ignore[var-annotated]
-        lanes, live = Lanes(model), list(range(half))
+        lanes, live = LiveBatch(model), list(range(half))
         lanes.change([], states[:half])
         for step in range(6):
             if step == 3:  # some leave, others enter
@@ -79,7 +79,7 @@ def test_a_row_can_be_taken_out() -> None:
     model = model_of(MODELS["transformer"])
     with torch.inference_mode():
         states = [model.read(torch.tensor([ids]))[1] for ids in ([1, 2, 3, 4, 5], [6, 7])]
-        lanes = Lanes(model)
+        lanes = LiveBatch(model)
         lanes.change([], states)
         lanes.step([8, 9])
         taken, expected = lanes.state_of(1), model.read(torch.tensor([[6, 7, 9]]))[1]

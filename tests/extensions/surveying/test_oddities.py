@@ -9,7 +9,7 @@ import pytest
 
 from command_fixtures import Ensue
 from ensue.extensions.surveying.counts import FileLine
-from ensue.extensions.surveying.oddities import is_null, label_notes, similar_labels
+from ensue.extensions.surveying.oddities import find_similar_labels, is_null, label_notes
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from ensue.extensions.surveying.oddities import is_null, label_notes, similar_la
     ],
 )  # fmt: skip
 def test_labels_that_look_alike(rare: str, frequent: str) -> None:
-    assert similar_labels(Counter({frequent: 200, rare: 16})) == {rare: frequent}
+    assert find_similar_labels(Counter({frequent: 200, rare: 16})) == {rare: frequent}
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_labels_that_look_alike(rare: str, frequent: str) -> None:
     [("Class1", "Class2"), ("cat", "car"), ("B-PER", "I-PER"), ("news", "world"), ("C#", "C++"), ("x" * 10**6, "y")],
 )
 def test_labels_that_are_others(rare: str, frequent: str) -> None:
-    assert similar_labels(Counter({frequent: 200, rare: 16})) == {}
-    assert similar_labels(Counter({"falling": 200, "calling": 150})) == {}  # neither is rare
+    assert find_similar_labels(Counter({frequent: 200, rare: 16})) == {}
+    assert find_similar_labels(Counter({"falling": 200, "calling": 150})) == {}  # neither is rare
 
 
 def shortened(label: str) -> set[str]:
@@ -53,7 +53,7 @@ def test_labels_are_compared_as_all_pairs_are(seed: int) -> None:
             and not (label.isupper() or other.isupper()) and shortened(label.lower()) & shortened(other.lower())
         )
     }  # fmt: skip
-    assert similar_labels(counts).keys() == expected
+    assert find_similar_labels(counts).keys() == expected
     assert len(expected) > 50
 
 
@@ -62,7 +62,7 @@ def test_labels_that_are_all_rare_take_little_memory() -> None:
     counts = Counter({"".join(random.choices("abcdefgh", k=60)): 1 for _ in range(2000)})
     tracemalloc.start()
     try:
-        assert similar_labels(counts) == {}
+        assert find_similar_labels(counts) == {}
         assert tracemalloc.get_traced_memory()[1] < 4 << 20  # 60 shorter forms of each label would take 16 MiB
     finally:
         tracemalloc.stop()

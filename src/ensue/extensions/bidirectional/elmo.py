@@ -1,4 +1,4 @@
-"""Import of published ELMo models (Peters et al. 2018): an hdf5 file and its options.json, as allenai/bilm-tf has them.
+"""Import of published ELMo models (Peters et al. 2018): an hdf5 file and its options.json, as of allenai/bilm-tf.
 
 Matrices are stored (in, out). The matrix of an LSTM has rows for the input and the previous output, and columns for the
 input gate, the candidate, the forget gate and the output gate. bilm-tf adds 1 to the stored bias of the forget gate.
@@ -26,11 +26,11 @@ SUFFIXES = (".hdf5", ".h5")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MAX_DEPTH = 16
 MAX_BYTES = 1 << 32
-"""The largest total size of all arrays, more than ten times the size of the largest published ELMo."""
+"""The largest total size of all arrays. It is more than ten times the size of the largest published ELMo."""
 
 
 def find_weights(path: Path) -> Path | None:
-    """Return the hdf5 file at `path`, or in a directory its only hdf5 file of weights, if it has options; else None."""
+    """Return the hdf5 file `path`, or the only hdf5 file of weights with options in the directory `path`; or None."""
     if path.is_file():
         return path if path.suffix in SUFFIXES else None
     files = sorted(file for suffix in SUFFIXES for file in path.glob(f"*weights*{suffix}"))

@@ -47,7 +47,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class BidirectionalBatch(Batch):
-    """A batch for both directions: inputs and targets of each, and the characters or ids of its distinct `words`."""
+    """A batch for both directions: their inputs and targets, and the characters or ids of the distinct `words`."""
 
     shared: ClassVar[frozenset[str]] = frozenset({"words", "sample"})
     rightward: Direction
@@ -218,7 +218,7 @@ class PerplexityObjective:
 
 
 EVALUATION_SEED = 15
-"""The seed of the noise in evaluation, the same for every model and run."""
+"""The seed of the noise in evaluation. It is the same for every model and run."""
 MAX_SCORED_WORDS = 4096
 """The largest number of words in a call of the model, unless a single block has more."""
 
@@ -254,7 +254,7 @@ class ContextModeling(BidirectionalLanguageModeling):
         self.noise, self.negatives = noise, negatives
 
     def batch(self, step: int, device: torch.device) -> BidirectionalBatch:
-        return with_noise(super().batch(step, device), self.noise, self.negatives, key=mix(self.batches.seed, step))
+        return add_noise(super().batch(step, device), self.noise, self.negatives, key=mix(self.batches.seed, step))
 
     def loss(self, model: BidirectionalModel, batch: BidirectionalBatch, state: State) -> tuple[Loss, State]:
         assert isinstance(model, ContextModel)
@@ -284,7 +284,7 @@ class ContextObjective:
         def compute_nats(block: tuple[int, Ids]) -> float:
             number, words = block
             batch = BatchConverter(text, reader).blocks(words, device_of(model))
-            batch = with_noise(batch, noise, self.head.negatives, key=mix(EVALUATION_SEED, number))
+            batch = add_noise(batch, noise, self.head.negatives, key=mix(EVALUATION_SEED, number))
             assert batch.noise is not None
             nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
             if collect is not None:
@@ -318,7 +318,7 @@ def _iterate_blocks(text: WordText, length: int) -> Iterator[Ids]:
         yield text.tokens.read(end, size)[None]
 
 
-def with_noise(batch: BidirectionalBatch, noise: Noise, negatives: int, *, key: int) -> BidirectionalBatch:
+def add_noise(batch: BidirectionalBatch, noise: Noise, negatives: int, *, key: int) -> BidirectionalBatch:
     """Return the batch with noise words from the random stream `key`."""
     shape = (*batch.rightward.targets.shape, negatives)
     drawn = noise.draw(key, np.arange(int(np.prod(shape)))).astype(np.int64).reshape(shape)

@@ -87,7 +87,7 @@ class BidirectionalTrain(TrainRecipe):
     segment_length: Rows = 32
     """The number of words in a segment of truncated back-propagation, or in an independent block."""
     carry_state: bool = True
-    """Whether a segment begins with the state after the previous one; if not, blocks are in a shuffled order."""
+    """Whether a segment begins with the state after the previous segment. Otherwise, blocks are in a shuffled order."""
     reset_state: Share = 0.0
     """The probability that the carried state of a row is reset before a segment."""
 
@@ -114,7 +114,7 @@ class BidirectionalRecipe(Recipe):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         if not isinstance(self.encoder, RecurrentEncoder):
-            yield f'has the encoder "{self.encoder.kind}"; expected a recurrent one, such as "projected"'
+            yield f'has the encoder "{self.encoder.kind}"; expected a recurrent encoder, such as "projected"'
         if isinstance(self.head, ContextOutput) and self.train.carry_state:
             yield 'has the head "context", which needs both sides of a word: train.carry_state = false'
 

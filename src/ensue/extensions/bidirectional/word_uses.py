@@ -209,13 +209,13 @@ class Senses:
             raise EnsueError("expected labeled examples, found none")
         self.model = model
         self.names = sorted({example.sense for example in examples})
-        vectors = use_vectors(model, [example.use for example in examples])
+        vectors = compute_use_vectors(model, [example.use for example in examples])
         gold = np.array([self.names.index(example.sense) for example in examples])
         self._centers = unit_vectors(np.stack([vectors[gold == sense].mean(0) for sense in range(len(self.names))]))
 
     def cosines(self, uses: Sequence[WordUse]) -> NDArray[np.float64]:
         """Return the cosine of each use with each sense, (N, senses)."""
-        vectors = use_vectors(self.model, uses) if uses else np.zeros((0, self._centers.shape[1]))
+        vectors = compute_use_vectors(self.model, uses) if uses else np.zeros((0, self._centers.shape[1]))
         return vectors @ self._centers.T
 
     def nearest(self, uses: Sequence[WordUse]) -> list[str]:
@@ -223,7 +223,7 @@ class Senses:
         return [self.names[sense] for sense in self.cosines(uses).argmax(1)]
 
 
-def use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[np.float64]:
+def compute_use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> NDArray[np.float64]:
     """Return the unit vectors (N, d) of uses; zeros for unknown words. Raises EnsueError for an invalid position."""
     if invalid := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
         raise EnsueError(f"no word {invalid.place} in a sentence of {len(invalid.words)} words; the first word is 0")
@@ -239,7 +239,7 @@ def _sum_layers(model: ContextualPipeline, uses: Sequence[WordUse]) -> Iterator[
 
 
 def senses(model: ContextualPipeline, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:
-    """Return a classifier of senses from examples: the words of a sentence, the word's position (from 0), the sense."""
+    """Return a classifier of senses from examples (words of a sentence, position of the word from 0, sense)."""
     return Senses(model, [LabeledUse(WordUse(tuple(words), place), sense) for words, place, sense in examples])
 
 
@@ -286,7 +286,7 @@ def score_senses(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SenseScores:
 
 @dataclass(frozen=True)
 class WordInContextScores(Scores):
-    """The accuracy of predictions that two uses of a word have the same meaning, or have different meanings.
+    """The accuracy of predicting whether two uses of a word have the same meaning.
 
     The prediction is "the same" if the cosine between the vectors of both uses is above `threshold`.
     """
@@ -315,13 +315,13 @@ def word_in_context(
 
 def _compare_pairs(model: ContextualPipeline, location: str | Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     pairs = read_use_pairs(location)
-    first = use_vectors(model, [pair.first for pair in pairs])
-    second = use_vectors(model, [pair.second for pair in pairs])
+    first = compute_use_vectors(model, [pair.first for pair in pairs])
+    second = compute_use_vectors(model, [pair.second for pair in pairs])
     return (first * second).sum(1), np.array([pair.is_same for pair in pairs])
 
 
 def best_cosine(cosines: NDArray[np.float64], is_same: NDArray[np.bool_]) -> float:
-    """Return the lowest threshold with the highest accuracy of the rule that pairs above it have the same meaning."""
+    """Return the lowest of the most accurate thresholds. Pairs with a cosine above it have the same meaning."""
     order = np.argsort(cosines, kind="stable")
     values, same = cosines[order], is_same[order]
     num_right = np.concatenate([[0], np.cumsum(~same)]) + np.concatenate([np.cumsum(same[::-1])[::-1], [0]])
@@ -344,7 +344,7 @@ class SenseCoder:
         blocks = [ids[start : start + BLOCK_TOKENS] for start in range(0, len(ids), BLOCK_TOKENS)]
         return np.concatenate([ids[:0], *map(self.senses.replace_words, blocks)])
 
-    def named(self) -> WordTokenizer:
+    def to_word_tokenizer(self) -> WordTokenizer:
         """Return a tokenizer with the words of the original tokenizer, followed by the names of the new senses."""
         tokenizer, senses = self.tokenizer, self.senses
         names_in_use, names = set(tokenizer.vocabulary.symbols), []
@@ -372,7 +372,7 @@ def sense_coder(source: TextSource, origin: Origin, recipe: WordVectorsRecipe) -
     if isinstance(origin.run.parts.tokenizer, NumberedTokenizer):
         raise RecipeError(f"senses.from: {origin.path} has vectors of subwords; expected vectors of words")
     tokenizer: WordTokenizer = origin.run.parts.tokenizer
-    vectors = origin.run.model(torch.device("cpu")).of_words().numpy()
+    vectors = origin.run.model(torch.device("cpu")).compute_word_vectors().numpy()
     settings, across_lines = recipe.senses, recipe.data.across_lines
     subsample = getattr(recipe.vectors, "subsample", 0.0)
     tokens = tokenize(source, tokenizer)
@@ -426,7 +426,7 @@ class UseContexts:
         self.weighted = (unit_vectors(vectors) * keep_probabilities(counts, subsample)[:, None]).astype(np.float32)
         self.window, self.across_lines = window, across_lines
 
-    def of(self, ids: NDArray[np.int64], is_use: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Float32Array]:
+    def compute(self, ids: NDArray[np.int64], is_use: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Float32Array]:
         """Return the positions (N,) at which `is_use` (T,) is true for the tokens `ids` (T,), and their contexts.
 
         A context is a unit vector (d,); zeros without context words.
@@ -460,7 +460,7 @@ class SenseClusters:
 
     def replace_words(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the ids (T,) with each word replaced by its sense."""
-        places, vectors = self.contexts.of(ids, self.row[ids] >= 0)
+        places, vectors = self.contexts.compute(ids, self.row[ids] >= 0)
         rows = self.row[ids[places]]
         cosines = np.einsum("nkd,nd->nk", self.centers[rows], vectors)
         cosines[np.arange(self.centers.shape[1]) >= self.counts[rows, None]] = -np.inf
@@ -494,7 +494,7 @@ def _sample_uses(
     vectors: dict[int, list[Float32Array]] = {id: [] for id in ids.tolist()}
     for start, block in tokens.blocks(BLOCK_TOKENS):
         uniform = uniform_floats(random_numbers(mix(seed, 0), np.arange(start, start + len(block))))
-        for place, vector in zip(*contexts.of(block, uniform < probabilities[block]), strict=True):
+        for place, vector in zip(*contexts.compute(block, uniform < probabilities[block]), strict=True):
             if np.any(vector):
                 vectors[int(block[place])].append(vector)
     d = contexts.weighted.shape[1]

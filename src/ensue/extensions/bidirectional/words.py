@@ -97,7 +97,7 @@ class WordReader:
     ) -> tuple[Tensor, ...]:
         """Return the input for sentences, as `batch` does, the mask of its rows, and the ids (B, T) of the words.
 
-        A row begins with a boundary; if `closed`, it ends with one.
+        A row begins with a boundary. With `closed`, it also ends with a boundary.
         """
         distinct = dict.fromkeys(word for words in sentences for word in words)
         index_of = {word: number for number, word in enumerate(distinct, FIRST_WORD)}

@@ -116,7 +116,7 @@ class FrameReport(report.Report[FrameSummary]):
 
     def facts(self) -> Iterator[tuple[str, str]]:
         summary = self.summary
-        kinds = ", ".join(kind for kind, _ in report.by_frequency(summary.kinds))
+        kinds = ", ".join(kind for kind, _ in report.sort_by_frequency(summary.kinds))
         is_table = summary.layout != TableLayout()
         yield "taken for", f"frames: {kinds}{f', {summary.layout}' if is_table else f' ({summary.detected.sign})'}"
         if summary.ranges is None:
@@ -155,7 +155,8 @@ class FrameReport(report.Report[FrameSummary]):
         if summary.labels and summary.num_unlabeled:
             yield pluralize(summary.num_unlabeled, "series has no label", "series have no label")
         if len(summary.labels) == 1 and not summary.per_frame:
-            yield f'all series have the label "{report.shown(next(iter(summary.labels)))}"; a classifier needs two'
+            label = report.display_name(next(iter(summary.labels)))
+            yield f'all series have the label "{label}"; a classifier needs two labels'
 
     def recipe(self) -> tuple[str, str, str]:
         if self.summary.per_frame:
@@ -177,7 +178,7 @@ class FrameReport(report.Report[FrameSummary]):
 
 def _make_range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
     """Return a table with a row for each feature, or with a single row for features without names."""
-    table = report.table_of("feature", "smallest", "mean", "deviation", "largest", "missing")
+    table = report.make_table("feature", "smallest", "mean", "deviation", "largest", "missing")
     mean, deviation = ranges.mean, ranges.deviation
     if not names:
         total_deviation = float(np.sqrt((deviation**2 + (mean - mean.mean()) ** 2).mean()))
@@ -187,7 +188,7 @@ def _make_range_table(ranges: Ranges, names: tuple[str, ...]) -> Table:
         rows = list(zip(names, ranges.minimum, mean, deviation, ranges.maximum, ranges.missing, strict=True))
     for name, *numbers, missing in rows[: report.MAX_ROWS]:
         form = number_format(float(numbers[2]))
-        table.add_row(report.shown(name), *(format(float(number), form) for number in numbers), f"{missing:,}")
+        table.add_row(report.display_name(name), *(format(float(number), form) for number in numbers), f"{missing:,}")
     if len(rows) > report.MAX_ROWS:
         table.add_row(f"and {len(rows) - report.MAX_ROWS:,} more")
     return table

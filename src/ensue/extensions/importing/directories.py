@@ -79,7 +79,7 @@ MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
 MAX_PADDING_ROWS = 128
 """The maximum number of embedding rows without a token. Some models have such rows for alignment.
 
-For small vocabularies the maximum is an eighth of the tokens. More rows mean that the tokenizer is of another model.
+For small vocabularies the maximum is an eighth of the tokens. More rows mean another model's tokenizer.
 """
 
 
@@ -130,9 +130,8 @@ def _remove_padding_rows(parameters: dict[str, Tensor], tokenizer: Tokenizer, di
         raise DataError("expected a matrix for the embedding and the softmax, found a scalar", directory)
     rows, size = len(parameters["features.weight"]), tokenizer.vocabulary_size
     if not size <= rows <= size + min(MAX_PADDING_ROWS, size // 8):
-        raise DataError(
-            f"the tokenizer has {size:,} tokens, the embedding has {rows:,} rows: different models", directory
-        )
+        problem = f"the tokenizer has {size:,} tokens, and the embedding has {rows:,} rows"
+        raise DataError(f"{problem}; expected files of one model", directory)
     if rows == size:
         return []
     for name in names:

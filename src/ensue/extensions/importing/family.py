@@ -151,17 +151,18 @@ class Configuration:
     def __init__(self, content: dict[str, Any], path: Path) -> None:
         self.content, self.path = content, path
 
+    def _get(self, name: str, default: Any) -> Any:
+        return default if self.content.get(name) is None else self.content[name]
+
     def positive_int(self, name: str, default: int | None = None) -> int:
         """Return a positive integer. Raises DataError for another value, and for a missing key without default."""
-        value = self.content.get(name)
-        value = default if value is None else value
+        value = self._get(name, default)
         if type(value) is not int or value < 1:
             raise DataError(f"expected a positive integer for {name}, found {quote(value)}", self.path)
         return value
 
     def fraction(self, name: str, default: float = 0.0) -> float:
-        value = self.content.get(name)
-        value = default if value is None else value
+        value = self._get(name, default)
         if type(value) not in (int, float) or not 0 <= value < 1:
             raise DataError(f"expected a number from 0 to below 1 for {name}, found {quote(value)}", self.path)
         return float(value)
@@ -194,7 +195,7 @@ class Configuration:
         }
 
     def tied(self, default: bool, name: str, names: Set[str]) -> dict[str, Any]:
-        """Return keys of `[tokens]`. A softmax `name` is untied if it exists and the key (or `default`) is false."""
+        """Return keys of `[tokens]`. The softmax is untied if the tensor `name` exists and the key is false."""
         is_tied = self.content.get("tie_word_embeddings", default) is not False or name not in names
         return {"tied": is_tied, "scaled": False}
 
@@ -245,7 +246,7 @@ class Family:
     prefix: str
     """A prefix that tensor names have in some files, and lack in others."""
     is_masked: bool
-    """Whether the models are masked language models, and not causal language models."""
+    """Whether the models are masked language models instead of causal language models."""
     recipe_tables: Callable[[Configuration, Set[str]], dict[str, Any]]
     """The function that returns the tables of the recipe, for a configuration and the names of the tensors."""
     layout: Callable[[Any], list[ParameterMapping]]
@@ -255,7 +256,7 @@ class Family:
     renamed: tuple[tuple[str, str], ...] = ()
     """The prefixes of tensor names in some files, and their replacements."""
     tied: str = ""
-    """The name of the softmax matrix. Some files have this copy of the token embedding."""
+    """The name of the softmax matrix, a copy of the token embedding that some files contain."""
 
     def rename_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the tensors by their current names: without prefix, `weight` for `gamma`, `bias` for `beta`."""

@@ -1,4 +1,4 @@
-"""`import_run`: write a run directory from the files of another program."""
+"""The function `import_run`, which converts a published model to a run directory."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -166,7 +166,7 @@ def _read_vocabulary(path: Path, config: Configuration) -> tuple[list[int], list
 
 
 def _select_rows(published: Tensor, ids: list[int], fill_value: float) -> Tensor:
-    """Return the rows of the ids, then rows of `fill_value` for the special tokens that Marian lacks."""
+    """Return the rows of the ids, then rows of `fill_value` for the special tokens that Marian does not have."""
     if len(published) != len(ids):
         raise IndexError
     return torch.cat([published[ids], published.new_full((len(SPECIAL) - 2, *published.shape[1:]), fill_value)])

@@ -141,7 +141,7 @@ def import_vectors(path: Path) -> Imported:
             )
     words, vectors = read_vectors(path)
     if not words:
-        raise DataError("no word vectors in it", path)
+        raise DataError("no word vectors found", path)
     tokenizer, rows = _build_vocabulary(words, vectors)
     return _import_rows(path, "a file of word vectors", {"d_words": rows.shape[1]}, tokenizer, rows, [])
 

@@ -44,7 +44,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 def weight_files(directory: Path, model_class: str = "AutoModel") -> list[Path]:
     """Return the paths of the safetensors of a directory. Raises DataError for missing or pickled weights.
 
-    `model_class` is the class of transformers that the message about pickled weights recommends for their conversion.
+    `model_class` is the class of transformers that converts pickled weights, for the message about such weights.
     """
     if (directory / FILE).is_file():  # not exists(): reading a named pipe would block
         return [directory / FILE]

@@ -49,27 +49,27 @@ class Term:
 
     def applies_to(self, texts: Sequence[str]) -> bool:
         """Return whether the term applies to a source with these `texts` in its columns."""
-        return not self.source or any(map(self._in_source.search, texts))
+        return not self.source or any(map(self._source_pattern.search, texts))
 
     @property
     def first_word(self) -> str:
-        """The key of the index: the folded first word of the source; "" if none, or if it may be in a longer word."""
+        """The key of the index: the folded first word of the source; "" if it may be a part of a longer word."""
         word = _WORD.match(fold(self.source))
         if word is None or count_without_blanks(self.source[0]):
             return ""
         return "" if word.end() == len(fold(self.source)) and count_without_blanks(self.source[-1]) else word[0]
 
-    def is_met(self, text: str) -> bool:
+    def is_satisfied_by(self, text: str) -> bool:
         """Return whether an output satisfies the term."""
-        return (self.in_target.search(text) is None) is self.is_forbidden
+        return (self.target_pattern.search(text) is None) is self.is_forbidden
 
     @cached_property
-    def in_target(self) -> re.Pattern[str]:
+    def target_pattern(self) -> re.Pattern[str]:
         """The pattern of the target as whole words."""
         return whole_word_pattern(self.target)
 
     @cached_property
-    def _in_source(self) -> re.Pattern[str]:
+    def _source_pattern(self) -> re.Pattern[str]:
         return whole_word_pattern(self.source, any_case=True)
 
 
@@ -93,7 +93,7 @@ def whole_word_pattern(words: str, *, any_case: bool = False) -> re.Pattern[str]
 
 
 class Glossary:
-    """A list of terms, with an index by which the terms that apply to a source are looked up.
+    """A list of terms, with an index that finds the terms for a source.
 
     Raises DataError for an invalid line, and for a required target with unknown tokens.
     """
@@ -135,7 +135,7 @@ class Glossary:
         required = [term for term in terms if not term.is_forbidden]
         forbidden = [term for term in terms if term.is_forbidden]
         for term in required:
-            if conflict := next((other for other in forbidden if not other.is_met(term.target)), None):
+            if conflict := next((other for other in forbidden if not other.is_satisfied_by(term.target)), None):
                 raise EnsueError(f'{term.where}: "{term.target}" is required, and {conflict.where} forbids it')
         min_tokens = min_length([term.ids for term in required])
         if min_tokens > max_tokens:
@@ -173,9 +173,9 @@ class Constraints:
         """Return the beam width: `default` · (n + 1) · `width_factor` for n required tokens, at most `max_width`."""
         return max(default, min(max_width, default * (1 + sum(map(len, self.required))) * self.width_factor))
 
-    def unmet(self, text: str) -> tuple[str, ...]:
+    def find_violations(self, text: str) -> tuple[str, ...]:
         """Return the targets of the terms that an output violates, with `!` before forbidden targets."""
-        return tuple(NOT * term.is_forbidden + term.target for term in self.terms if not term.is_met(text))
+        return tuple(NOT * term.is_forbidden + term.target for term in self.terms if not term.is_satisfied_by(text))
 
     def rank(self, hypotheses: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str]) -> list[Hypothesis]:
         """Return the hypotheses sorted by the number of violated terms, completeness, and cost.
@@ -186,12 +186,12 @@ class Constraints:
 
         def sort_key(hypothesis: Hypothesis) -> tuple[int, bool, float]:
             cost = self.mean_log_probability * (len(hypothesis.ids) + 1) - hypothesis.log_probability
-            return len(self.unmet(decode(hypothesis.ids))), not hypothesis.is_complete, cost
+            return len(self.find_violations(decode(hypothesis.ids))), not hypothesis.is_complete, cost
 
         return sorted(hypotheses, key=sort_key)
 
     def update(self, best: Sequence[Hypothesis], decode: Callable[[Sequence[int]], str], *, n_best: int = 1) -> bool:
-        """If one of the first `n_best` hypotheses violates a term, add phrases for the terms that hypotheses violate.
+        """If one of the first `n_best` hypotheses violates a term, add phrases for all violated terms.
 
         The beam width is doubled if the best hypothesis lacks phrases that are already required. Returns whether a
         phrase or the width has changed, so that the search must be repeated.
@@ -200,10 +200,10 @@ class Constraints:
         if not self.required:
             self.mean_log_probability = best[0].log_probability / (len(best[0].ids) + 1)
         texts = [decode(hypothesis.ids) for hypothesis in best]
-        for hypothesis, text in zip(best, texts, strict=True) if any(map(self.unmet, texts[:n_best])) else ():
-            unmet = [term for term in self.terms if not term.is_met(text)]
-            ends = text_ends(hypothesis.ids, decode) if unmet else []
-            for term in unmet:
+        for hypothesis, text in zip(best, texts, strict=True) if any(map(self.find_violations, texts[:n_best])) else ():
+            violated = [term for term in self.terms if not term.is_satisfied_by(text)]
+            ends = text_ends(hypothesis.ids, decode) if violated else []
+            for term in violated:
                 check_interrupted()
                 (self._forbid if term.is_forbidden else self._require)(term, hypothesis.ids, text, ends)
         self.width_factor *= 1 + (bool(best[0].lacks) and self.required == before[0])
@@ -224,11 +224,11 @@ class Constraints:
         """Forbid the phrase of a term, and the tokens of each match; `ends` is from `text_ends`."""
         if term.ids and not self.has_character_tokens:
             self._forbid_phrase(term.ids)
-        for match in term.in_target.finditer(text):
+        for match in term.target_pattern.finditer(text):
             start = next(index for index, offset in enumerate(ends) if offset > match.start())
             end = next(index for index, offset in enumerate(ends, 1) if offset >= match.end())
             if self.has_character_tokens or self._is_in_required(tuple(ids[start:end])):
-                start, end = max(0, start - 1), end + 1  # include the neighbors, since longer words may contain it
+                start, end = max(0, start - 1), end + 1  # with neighbors, since longer words may contain the phrase
             self._forbid_phrase(tuple(ids[start:end]))
 
     def _is_in_required(self, phrase: Phrase) -> bool:
@@ -326,7 +326,7 @@ class GlossaryAdapter(WriterAdapter):
 
     def _write(self, writer: Writer[Any], item: Any, constraints: Constraints, hypotheses: list[Hypothesis]) -> Output:
         best = writer.output(item, hypotheses)
-        outputs = [replace(output, lacks=constraints.unmet(output.text)) for output in (best, *best.others)]
+        outputs = [replace(output, lacks=constraints.find_violations(output.text)) for output in (best, *best.others)]
         best, *others = sorted(outputs, key=lambda output: bool(output.lacks))
         self.counts.update(all=1, lacking=int(bool(best.lacks)))
         return replace(best, others=tuple(others))

@@ -120,7 +120,7 @@ def split_markup(text: str) -> MarkedText:
 
 
 def _adjust_spaces(plain: str, segment: str, *, is_separator: bool) -> tuple[str, str]:
-    """Return the plain text and the next segment, with the spaces between them that the text has without markup."""
+    """Return the plain text and the next segment, with the spaces that remain if the markup between them is removed."""
     if not plain:
         return "", segment.lstrip()
     if plain[-1].isspace():
@@ -133,7 +133,7 @@ def _adjust_spaces(plain: str, segment: str, *, is_separator: bool) -> tuple[str
 
 
 def _pair_tags(tags: Sequence[str]) -> list[int | None]:
-    """Return the index of the matching tag of each tag; None for tags that cross a pair, and for other markup."""
+    """Return the index of the matching tag of each tag; None for tags that cross a pair, and for single markup."""
     partners: list[int | None] = [None] * len(tags)
     open_tags: list[tuple[str, int]] = []
     num_open = Counter[str]()
@@ -190,7 +190,7 @@ class _MarkedOutput:
                 unit += 1
 
     def _find_ranges(self, parent: Node, low: int, high: int) -> dict[int, tuple[Node, Span]]:
-        """Return each child with its run of output units, which maximizes its linked units minus units of others."""
+        """Return each child with its run of output units: as many of its linked units and as few others as possible."""
         ranges: dict[int, tuple[Node, Span]] = {}
         children = [child for child in parent.children if child.start < child.stop]
         taken = set[int]()
@@ -224,7 +224,7 @@ class _MarkedOutput:
         return self.links[unit] is None and unit not in taken
 
     def _find_gap(self, child: Node, parent: Node, low: int, high: int, siblings: Sequence[Span]) -> tuple[int, bool]:
-        """Return the unit before which a node without units is put, and whether the node belongs to the previous unit.
+        """Return the unit before which a node without units is inserted, and whether it belongs to the previous unit.
 
         The node is inserted beside the output unit that is linked to the nearest source unit. If two source units are
         equally near, a word has priority over a punctuation mark.
@@ -276,7 +276,7 @@ class _MarkedOutput:
 
 
 def _find_best_run(weights: Sequence[int]) -> Span:
-    """Return the run with the largest sum, the shortest and then the first of several; (0, 0) if no sum is above 0."""
+    """Return the shortest, then first, run with the largest sum; (0, 0) if no sum is above 0."""
     sums = [0, *accumulate(weights)]
     best, run, start = 0, (0, 0), 0
     for stop, total in enumerate(sums):
@@ -317,9 +317,10 @@ def link_units(
 
 
 def _link_neighbors(links: list[int | None], count: int) -> list[int | None]:
-    """Link each unlinked source unit to an output unit beside those of its neighbors, without unlinking a neighbor.
+    """Link each unlinked source unit to an output unit next to the output units of its neighbors.
 
-    For example, the output tokens of an article and its noun may both attend to the noun in the source.
+    Each neighbor keeps a link. For example, the output tokens of an article and its noun may both attend to the noun in
+    the source.
     """
     units = defaultdict[int | None, set[int]](set)
     for unit, link in enumerate(links):

@@ -183,7 +183,7 @@ class CompletionRequest(SampledRequest):
 
     @cached_property
     def max_prompt_tokens(self) -> int:
-        """An upper bound of the tokens of all prompts, for checks before tokenization: the bytes or ids."""
+        """An upper bound on the tokens of all prompts before tokenization: the number of bytes or ids."""
         return sum(
             len(prompt.encode("utf-8", "replace")) if isinstance(prompt, str) else len(prompt)
             for prompt in self.prompts
@@ -191,7 +191,7 @@ class CompletionRequest(SampledRequest):
 
     @property
     def max_total_tokens(self) -> int:
-        """An upper bound of the tokens of all prompts and completions."""
+        """An upper bound on the tokens of all prompts and completions."""
         return self.max_prompt_tokens + self.places * self.max_tokens
 
     @property
@@ -286,8 +286,8 @@ class TextsRequest(ModelRequest):
 class PredictRequest(TextsRequest):
     """POST /v1/predict.
 
-    `tagger` is the id of a model that labels the sentences of a sentence splitter. The other fields are options of
-    `ensue predict`. A `glossary` is a list of pairs `[source, target]`.
+    If `model` is a sentence splitter, `tagger` is the id of a model that labels its sentences. The other fields are
+    options of `ensue predict`. A `glossary` is a list of pairs `[source, target]`.
     """
 
     option_names = ("n_best", "at_least", "glossary", "keep_markup")

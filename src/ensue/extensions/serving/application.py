@@ -144,7 +144,7 @@ class Exchange:
             self.is_complete = False
         if not self.is_complete and self.connection is not None:
             self.connection.abort()
-            await asyncio.sleep(0)  # connection_lost runs before the request ends
+            await asyncio.sleep(0)  # let connection_lost run before the request ends
 
 
 async def _receive_disconnect() -> Message:

@@ -17,9 +17,9 @@ MAX_LIGHT_BYTES = 1 << 19
 BLOCK_BYTES = 1 << 16
 """The number of bytes of a response that are written at a time. At most two blocks are buffered for a client."""
 MIN_LONG_CHARACTERS, MIN_LONG_SECONDS = 4096, 0.25
-"""A request for texts is long above this number of characters, or after this time of computation."""
+"""A request of the routes for texts is long above this number of characters, or after this time of computation."""
 INSPECTION_FACTOR = 16
-"""A character of a text to inspect counts as this number of characters, since inspections are slow."""
+"""The number of characters that a character counts as in a text to inspect, since inspections are slow."""
 RECENT_SECONDS, SLICE_SECONDS = 0.25, 0.005
 """For RECENT_SECONDS after each request, long requests are computed in slices of SLICE_SECONDS with pauses between."""
 MIN_LONG_TOKENS = 256

@@ -4,8 +4,8 @@ A row enters the batch after its prompt is read, if the batch has room. It leave
 its client disconnects. While requests wait, a request with many rows gets only its share of the batch.
 
 The output of a row does not depend on other rows. Each prompt is read in its own chunks, which begin at multiples of
-`CHUNK_TOKENS`, and `Lanes` computes each row as in a batch of one row. A row with a full context leaves the batch, and
-enters again after the last half of its context is read as a new prompt, as in `ensue.decode.generation.Reader`.
+`CHUNK_TOKENS`, and `LiveBatch` computes each row as in a batch of one row. A row with a full context leaves the batch,
+and enters again after the last half of its context is read as a new prompt, as in `ensue.decode.generation.Reader`.
 """
 
 import time
@@ -53,7 +53,7 @@ class GenerationLoop:
         self._live: list[tuple[Row, Generation]] = []
         self._pause_seconds = 0.0
         """The time for steps of the live rows before the next chunk of a long prompt is read."""
-        self._lanes, self._sampler = Lanes(model), RowSampler([], device_of(model))
+        self._batch, self._sampler = LiveBatch(model), RowSampler([], device_of(model))
         self._awake, self._has_ended = Condition(), False
         self._thread = Thread(target=self._run, name=f"loop of {name}", daemon=True)
         self._thread.start()
@@ -181,7 +181,7 @@ class GenerationLoop:
     def _update_rows(self) -> None:
         """Remove rows that have finished from the batch, and add waiting rows."""
         staying: list[int] = []
-        for lane, (row, generation) in enumerate(self._live):
+        for index, (row, generation) in enumerate(self._live):
             if row.finish is not None or generation.is_over:
                 continue
             if self.context is not None and len(row.ids) > self.context:
@@ -189,11 +189,11 @@ class GenerationLoop:
                 if generation not in self._reading:
                     self._reading.appendleft(generation)
             else:
-                staying.append(lane)
+                staying.append(index)
         entering = self._admit_rows(staying) if self._waiting else []
         if len(staying) < len(self._live) or entering:
-            self._live = [self._live[lane] for lane in staying] + [(row, generation) for row, generation, _ in entering]
-            self._lanes.change(staying, [state for _, _, state in entering])
+            self._live = [self._live[index] for index in staying] + [(row, request) for row, request, _ in entering]
+            self._batch.change(staying, [state for _, _, state in entering])
             self._sampler = RowSampler([row for row, _ in self._live], device_of(self.model))
             self.metrics.rows.labels(self.name).set(len(self._live))
 
@@ -204,7 +204,7 @@ class GenerationLoop:
         batch while others generate. Surplus rows are removed from `staying` and queued.
         """
         self._waiting = deque(generation for generation in self._waiting if not generation.is_over)
-        counts = Counter(self._live[lane][1] for lane in staying)
+        counts = Counter(self._live[index][1] for index in staying)
         generations = {*counts, *self._waiting}
         long = {generation for generation in generations if generation.is_long}
         long = long if len(long) < len(generations) else set()
@@ -213,13 +213,13 @@ class GenerationLoop:
         num_needed = sum(
             min(len(generation.ready), max(0, share[generation] - counts[generation])) for generation in self._waiting
         )
-        for lane in reversed(staying):
-            row, generation = self._live[lane]
+        for index in reversed(staying):
+            row, generation = self._live[index]
             is_needed = generation in long or self.max_rows - len(staying) < num_needed
             if is_needed and counts[generation] > share[generation]:
-                staying.remove(lane)
+                staying.remove(index)
                 counts[generation] -= 1
-                self._queue_row(generation, row, self._lanes.state_of(lane))
+                self._queue_row(generation, row, self._batch.state_of(index))
         entering: list[tuple[Row, Generation, State]] = []
         served: deque[Generation] = deque()
         """The requests that have their share, and get further rows only after all waiting requests."""
@@ -247,17 +247,17 @@ class GenerationLoop:
             ids, logprobs = self._sampler.next(logits)
         except Exception:  # the error is in one row, and the other rows continue unchanged
             ids, logprobs = self._choose_per_row(logits)
-        for lane, (row, generation) in enumerate(self._live):
+        for index, (row, generation) in enumerate(self._live):
             if generation.is_over:
                 continue
             generation.tokens += 1
-            logprob = logprobs.get(lane)
+            logprob = logprobs.get(index)
             try:
-                row.append(ids[lane]) if logprob is None else row.append(ids[lane], logprob.log_p, logprob.top)
+                row.append(ids[index]) if logprob is None else row.append(ids[index], logprob.log_p, logprob.top)
                 if self.context is not None:
-                    row.ids = np.append(row.ids, ids[lane])
+                    row.ids = np.append(row.ids, ids[index])
                 if row.finish is not None:
-                    self._finish(row, generation, partial(self._lanes.state_of, lane))
+                    self._finish(row, generation, partial(self._batch.state_of, index))
                 else:
                     generation.notify()
             except Exception as error:
@@ -270,13 +270,13 @@ class GenerationLoop:
     def _compute_logits(self) -> Tensor | None:
         """Return the next logits. If the step fails, end the requests whose rows fail in a single-row batch."""
         try:
-            return self._lanes.step([row.last for row, _ in self._live])
+            return self._batch.step([row.last for row, _ in self._live])
         except Exception as error:
-            for lane, (row, generation) in enumerate(self._live):
-                lanes = Lanes(self.model)
+            for index, (row, generation) in enumerate(self._live):
+                batch = LiveBatch(self.model)
                 try:
-                    lanes.change([], [self._lanes.state_of(lane)])
-                    lanes.step([row.last])
+                    batch.change([], [self._batch.state_of(index)])
+                    batch.step([row.last])
                 except Exception as row_error:
                     self._fail_request(generation, row_error)
             if not any(generation.is_over for _, generation in self._live):
@@ -286,10 +286,10 @@ class GenerationLoop:
     def _choose_per_row(self, logits: Tensor) -> tuple[list[int], dict[int, TokenLogprob]]:
         """Return the result of `RowSampler.next`, computed row by row, and end the requests whose rows fail."""
         ids, logprobs = [0] * len(self._live), dict[int, TokenLogprob]()
-        for lane, (row, generation) in enumerate(self._live):
+        for index, (row, generation) in enumerate(self._live):
             try:
-                (ids[lane],), row_logprobs = RowSampler([row], logits.device).next(logits[lane, None])
-                logprobs.update((lane, logprob) for logprob in row_logprobs.values())
+                (ids[index],), row_logprobs = RowSampler([row], logits.device).next(logits[index, None])
+                logprobs.update((index, logprob) for logprob in row_logprobs.values())
             except Exception as error:
                 self._fail_request(generation, error)
         return ids, logprobs
@@ -307,7 +307,7 @@ class GenerationLoop:
 
     def _fail_all(self, error: Exception) -> None:
         generations = {*self._reading, *self._waiting, *(generation for _, generation in self._live)}
-        self._live, self._lanes = [], Lanes(self.model)
+        self._live, self._batch = [], LiveBatch(self.model)
         self._waiting.clear()
         self._reading.clear()
         for generation in generations:
@@ -315,12 +315,12 @@ class GenerationLoop:
 
 
 ROW_MULTIPLE = 16
-"""The number of rows of a batch is a multiple of this. For 16, 32, 48, ... rows, matrix products compute each row with
-the same bits, and vectorized pointwise functions have no remainder.
+"""The number of rows of a batch is a multiple of this number. For 16, 32, 48, ... rows, matrix products compute each
+row with the same bits, and vectorized pointwise functions have no remainder.
 """
 
 
-class Lanes:
+class LiveBatch:
     """The states of the live rows of a model in evaluation mode, without gradients.
 
     Other rows of a batch can change a result only by rounding: the kernels of matrix products depend on the number of

@@ -24,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which prometheus_client shares the metrics of processes."""
 MIN_LIFETIME_SECONDS = 5.0
-"""A process that is killed earlier is not restarted, and all processes end."""
+"""A process that is killed earlier is not restarted, and the other processes are stopped."""
 
 
 def run_processes(count: int, function: Callable[[], int]) -> int:
@@ -45,7 +45,7 @@ def run_processes(count: int, function: Callable[[], int]) -> int:
 
 
 class Supervisor:
-    """The parent of the server processes, with the time at which each was started."""
+    """The parent of the server processes, with the start time of each process."""
 
     def __init__(self, function: Callable[[], int], folder: Path) -> None:
         self.function, self.folder = function, folder

@@ -24,7 +24,7 @@ from ensue.types import leaves
 
 
 class ServedModel:
-    """A served model with its threads and sessions. `paths` are the paths of the routes of commands."""
+    """A served model with its threads and sessions. `paths` maps commands to the paths of their routes."""
 
     def __init__(
         self, name: str, pipeline: Any, entry: TaskEntry, *, paths: Mapping[str, str], limits: Limits, metrics: Metrics,

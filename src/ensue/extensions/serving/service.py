@@ -67,7 +67,7 @@ class Reservation:
 
 
 class Service:
-    """The state that all requests share. `hosts` are the trusted host names; (): all hosts are trusted."""
+    """The state that all requests share. `hosts` are the trusted host names; without names, all hosts are trusted."""
 
     def __init__(
         self, *, limits: Limits, metrics: Metrics, key: str | None = None, hosts: Sequence[str] = (),
@@ -139,7 +139,7 @@ class Service:
                 self.metrics.waiting.labels(model.name).set(model.loop.waiting)
 
     async def drain(self) -> None:
-        """Refuse new requests, and return when open requests have ended or were canceled after `drain_seconds`."""
+        """Refuse new requests, and wait for open requests. Cancel them after `drain_seconds`."""
         self.state = "draining"
         if self.open_tasks:
             await asyncio.wait(set(self.open_tasks), timeout=self.limits.drain_seconds)

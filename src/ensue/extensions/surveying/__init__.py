@@ -1,4 +1,4 @@
-"""`ensue data`, which shows statistics of data, their first error, and a command that trains on them."""
+"""The command `data`, which shows statistics of data, their first error, and a training command."""
 
 from ensue.extension import Extension
 

@@ -135,7 +135,7 @@ class Summary:
     error: DataError | None = None
     """The first error, at which reading ended."""
     incomplete: str = ""
-    """The number of incomplete rows and the line of the first row; "" without incomplete rows."""
+    """The number of incomplete rows and the line of the first such row; "" without incomplete rows."""
     null_texts: Occurrences = field(default_factory=Occurrences)
     """Texts that stand for a missing value, such as "nan"."""
 
@@ -174,7 +174,7 @@ class LabeledSummary(Summary):
 def fill(summary: Summary, source: Any, feed: Callable[[Any], object], noun: str) -> None:
     """Call `feed` with each item of a source, and set `error` and `incomplete` of the summary.
 
-    `error` is the first DataError, also for a source without items (`noun`). `incomplete` counts the skipped rows.
+    `error` is the first DataError; it may be that the source has no items (`noun`). `incomplete` counts skipped rows.
     """
     try:
         for item in source:

@@ -26,20 +26,20 @@ from ensue.data.vectors import propose_vectors
 from ensue.errors import DataError, pluralize
 from ensue.extensions.surveying.counts import ColumnValues, LabeledSummary, Lengths, fill
 from ensue.extensions.surveying.oddities import is_null
-from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, shown, table_of
+from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, display_name, make_table
 from ensue.parsing import ParseError, parse_json, toml_value
 from ensue.text.tokens import tokens
 
 SPLITTER = "simple"
 """The splitter in the recipes of classifiers."""
 MAX_LINEAR_TEXTS = 3_000
-"""The maximum number of texts or pairs for which the recipe `classify-linear` is proposed."""
+"""The maximum number of texts or pairs for which the recipe `classify-linear` is suggested."""
 _MIN_WORDS, _MIN_DISTINCT_SHARE = 100, 0.9
 """The minimum number of words, and the minimum share of distinct words, to propose characters as tokens."""
 _ANSWER = "answer"
-"""The key of the annotator's decision in Prodigy: whether the text has the label."""
+"""The key of Prodigy for the decision of the annotator whether the text has the label."""
 _UNSPACED_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{5}")
-"""Matches five letters in a row of Thai, Lao, Burmese, Khmer, Chinese or Japanese, which are more than a word."""
+"""Matches five consecutive letters of Thai, Lao, Burmese, Khmer, Chinese or Japanese, which are more than a word."""
 _DESCRIPTIONS = {
     "fasttext": "labels: the words with __label__",
     "first-word": "label: the first word of a line, text: the rest",
@@ -158,7 +158,7 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         yield from self.text_size_rows()
 
     def tables(self) -> Iterator[Table]:
-        """Yield the tables, with a table of the columns that are not read if there are any."""
+        """Yield the tables, and a table of the columns that are not read."""
         yield from super().tables()
         summary, columns, layout = self.summary, self.summary.columns.counts, self.summary.layout
         is_unclear = summary.error is not None and not summary.is_labeled
@@ -171,13 +171,13 @@ class DocumentReport(LabeledReport[DocumentSummary]):
             return
         num_rows = max(counts.total() for counts in columns.values()) - layout.header
         kind = "columns" if is_unclear else "other columns"
-        table = table_of(kind, f"distinct in {pluralize(num_rows, 'row')}", "first row", left=2)
+        table = make_table(kind, f"distinct in {pluralize(num_rows, 'row')}", "first row", left=2)
         for name in names[:MAX_ROWS]:
             cells = list(columns[name])
-            title = f"column {name}" if summary.detected.format in TABLES else f'"{shown(name)}"'
-            title += f' "{shown(cells[0])}"' if layout.header else ""
+            title = f"column {name}" if summary.detected.format in TABLES else f'"{display_name(name)}"'
+            title += f' "{display_name(cells[0])}"' if layout.header else ""
             values = cells[layout.header :]
-            table.add_row(title, f"{len(values):,}", shown(values[0]) if values else "")
+            table.add_row(title, f"{len(values):,}", display_name(values[0]) if values else "")
         if len(names) > MAX_ROWS:
             table.add_row(f"and {len(names) - MAX_ROWS:,} more")
         yield table
@@ -232,7 +232,7 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         return f"{labels}, {'texts' if len(self.summary.lengths) > 1 else 'text'}: {texts}"
 
     def _find_separator(self) -> str:
-        """Return a character such that labels split at it have fewer distinct values; "" without one."""
+        """Return a separator at which labels can be split into fewer distinct labels; "" without a separator."""
         labels, has_fields = self.summary.labels, self.summary.layout.format not in _DESCRIPTIONS
         for character in ",;|#" if has_fields else "":  # doccano writes "#"
             names = {name.strip() for label in labels for name in label.split(character)}

@@ -17,21 +17,21 @@ _MIN_COUNT, _MIN_ITEMS = 5, 100
 """A label with 2 to `_MIN_COUNT` - 1 examples is reported, if there are at least `_MIN_ITEMS` examples."""
 _MAX_SHOWN_LABELS = 4
 _OUTLIER_RATIO, _MIN_OUTLIER_WORDS = 10, 20
-"""An outlier is longer than this ratio times the 95 % quantile, and than this ratio times this number of words."""
+"""An outlier is longer than the ratio times the 95 % quantile, and than the ratio times the minimum."""
 _EXPANDED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe", "æ": "ae", "ß": "ss"})
 
 
 def is_null(text: str) -> bool:
-    """Return whether a text or label stands for a missing value. Lower-case "none" does not: it may be a real label."""
+    """Return whether a text or label stands for a missing value. "none" in lower case may be a real label."""
     return text.strip() != "none" and text.strip().casefold() in NULLS
 
 
-def similar_labels(counts: Counter[str]) -> dict[str, str]:
+def find_similar_labels(counts: Counter[str]) -> dict[str, str]:
     """Return the labels that look misspelled, mapped to similar labels that are more frequent.
 
     Two labels are similar if they are equal except for case, accents (ä may be ae), whitespace, "_", "-" and a final
-    ".", ":", "," or ";". Two words are also similar if one letter differs, as their deletion neighborhoods show, and
-    the ratio of their counts is at least `_MIN_COUNT_RATIO`; capitals, and very short or long labels, are not words.
+    ".", ":", "," or ";". Two words are also similar if one letter differs (by deletion neighborhoods) and the ratio of
+    their counts is at least `_MIN_COUNT_RATIO`. Labels in capitals, and very short or long labels, are not words.
     """
     label_of: dict[str, str] = {}  # keys: normalized forms; after "letter ", also forms without one letter
     similar = {}
@@ -76,7 +76,7 @@ def label_notes(
         more = ", ..." if len(labels) > _MAX_SHOWN_LABELS else ""
         return f"{len(labels):,} label{'s' if len(labels) > 1 else ''} {verb} {rest}: {examples}{more}{place}"
 
-    if similar := similar_labels(counts):
+    if similar := find_similar_labels(counts):
         yield describe([*similar], "look misspelled", lambda x: f", similar to {distinct_names([similar[x]])[0]}")
     if joined := [label for label in counts if re.search(r"\w[,;|#]\s*\w", label)]:
         yield f"{describe(joined, 'have a comma or another separator inside')}; {separator_remedy}"

@@ -29,11 +29,11 @@ _MAD_SCALE = 1.4826
 """The ratio of the standard deviation to the median absolute deviation in a normal distribution."""
 _WORD_FORMATS = ("cmudict", "sigmorphon")
 _MAX_TRANSDUCED_WORDS, _MIN_SUMMARIZED_WORDS, _MAX_SUMMARY_PERCENT = 2, 50, 50
-"""The bounds on mean lengths and on the median ratio, by which transducers and summarizers are proposed."""
+"""The bounds on mean lengths and on the median ratio for suggesting transducers and summarizers."""
 _MAX_FEW_INFLECTIONS = 500
-"""The maximum number of inflected words for which the recipe `transduce-few` is proposed."""
+"""The maximum number of inflected words for which the recipe `transduce-few` is suggested."""
 _FEW_PAIRS = 5_000
-"""The number of pairs below which an LSTM is proposed. An LSTM was better with 1,500 pairs; the bound is a guess."""
+"""The number of pairs below which an LSTM is suggested. With 1,500 pairs an LSTM was better; the bound is a guess."""
 
 
 @dataclass
@@ -67,8 +67,9 @@ class MisalignmentDetector:
 
     If targets are c times as long as sources, (t - c s) / sqrt(t + c s) has about the same spread at all lengths (Gale
     & Church 1993). A pair is misaligned if this distance is more than six deviations from the median distance, and t
-    is at most half or at least twice c s. Deviations are estimated by the median absolute deviation. Of fewer
-    than 20 pairs, or if the 5 % and 95 % quantiles of t / s differ more than fourfold (summaries), none is misaligned.
+    is at most half or at least twice c s. Deviations are estimated by the median absolute deviation. No pair is
+    misaligned if there are fewer than 20 pairs, or if the 5 % and 95 % quantiles of t / s differ more than fourfold, as
+    in summaries.
     """
 
     def __init__(self) -> None:

@@ -17,10 +17,10 @@ from ensue.text.boundaries import cut_at_boundaries
 
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
 _MIN_SHARE = 0.95
-"""The share of numbers among the words above which columns are proposed."""
-LITTLE_TEXT, _NUM_READINGS, _MIN_TOKENS = 500_000, 10, 100_000
-"""The size below which training reads a text ten times, and at least so many tokens, in place of a budget in seconds.
-More readings of 50,000 and 200,000 characters were measured to be worse (docs/few-labels.md).
+"""The share of numbers among the words above which a table of frames is suggested."""
+MAX_SMALL_TEXT_CHARACTERS, _NUM_READINGS, _MIN_TOKENS = 500_000, 10, 100_000
+"""Below this number of characters, training reads a text ten times, and at least 100,000 tokens, instead of a number of
+seconds. With 50,000 and 200,000 characters, more readings were worse (docs/few-labels.md).
 """
 
 
@@ -79,7 +79,7 @@ class PlainReport(Report[PlainSummary]):
 
     def notes(self) -> Iterator[str]:
         summary = self.summary
-        if summary.detected.others:  # in other kinds of data, each file has a separate format
+        if summary.detected.others:  # in other kinds of data, each file is read in its own format
             names = ", ".join(summary.detected.others)
             yield f"some files are named {names}; all are read as plain text, like the first; select files by a glob"
         words = summary.words
@@ -96,7 +96,7 @@ class PlainReport(Report[PlainSummary]):
 
     def settings(self) -> Iterator[str]:
         yield from super().settings()
-        if 0 < (size := self.summary.num_characters) < LITTLE_TEXT:
+        if 0 < (size := self.summary.num_characters) < MAX_SMALL_TEXT_CHARACTERS:
             yield f"train.tokens={max(_MIN_TOKENS, _NUM_READINGS * size)}"
 
     def _is_arff(self) -> bool:

@@ -45,7 +45,7 @@ class Report(Generic[SomeSummary]):
         raise NotImplementedError
 
     def settings(self) -> Iterator[str]:
-        """Yield the settings without which training would read the data differently."""
+        """Yield the settings that training needs to read the data as this report does."""
         if self.summary.incomplete:
             yield "data.incomplete=skip"
         if self.summary.encoding != "utf-8":
@@ -97,7 +97,7 @@ class LabeledReport(Report[SomeLabeled]):
     outlier_remedy: str
     """The remedy for outliers, a template in which "{}" stands for the limit in words."""
     splitter = ""
-    """The splitter that is proposed in place of the default."""
+    """The suggested splitter; "": the default."""
     separator_remedy = "--set data.separator=, (or ; or |) reads several labels from a field"
 
     def classes(self) -> Counter[str]:
@@ -143,9 +143,10 @@ class LabeledReport(Report[SomeLabeled]):
         if not summary.is_labeled:
             return
         if len(summary.labels) == 1 and not self.splitter:
-            label = shown(next(iter(summary.labels)))
+            label = display_name(next(iter(summary.labels)))
             yield f'all {self.labeled_noun}s have the label "{label}": there is nothing to learn'
-        singletons, first_lines = [x for x, count in by_frequency(summary.labels) if count == 1], summary.first_lines
+        first_lines = summary.first_lines
+        singletons = [label for label, count in sort_by_frequency(summary.labels) if count == 1]
         if singletons and len(summary.labels) > 1:
             place = f"; the first at {first_lines[singletons[0]]}" if singletons[0] in first_lines else ""
             yield f"{pluralize(len(singletons), 'label occurs', 'labels occur')} once: {list_names(singletons)}{place}"
@@ -163,7 +164,7 @@ class LabeledReport(Report[SomeLabeled]):
 
 def length_table(rows: Mapping[str, Lengths]) -> Table:
     """Return a table of quantiles and means, with a row for each histogram."""
-    table = table_of("", "shortest", "median", "mean", "95 %", "longest")
+    table = make_table("", "shortest", "median", "mean", "95 %", "longest")
     for name, lengths in rows.items():
         shortest, median, quantile, longest = (f"{lengths.quantile(share):,}" for share in (0, 0.5, 0.95, 1))
         table.add_row(name, shortest, median, f"{lengths.mean:,.1f}", quantile, longest)
@@ -172,14 +173,14 @@ def length_table(rows: Mapping[str, Lengths]) -> Table:
 
 def label_table(unit: str, counts: Counter[str], total: int) -> Table:
     """Return a table of the counts of labels."""
-    table = table_of("label", unit, "share")
+    table = make_table("label", unit, "share")
     add_counts(table, counts, total, lambda name: ())
     return table
 
 
 def add_counts(table: Table, counts: Counter[str], total: int, more: Callable[[str], Sequence[str]]) -> None:
-    """Add a row for each of the most frequent names, and one for the rest. `more` returns further cells of a name."""
-    order = by_frequency(counts)
+    """Add rows for the most frequent names, and a row for all others. `more` returns further cells of a name."""
+    order = sort_by_frequency(counts)
     names = distinct_names([name for name, _ in order[:MAX_ROWS]])
     for (name, count), text in zip(order, names, strict=False):
         table.add_row(text, f"{count:,}", _percent(count, total), *more(name))
@@ -188,16 +189,16 @@ def add_counts(table: Table, counts: Counter[str], total: int, more: Callable[[s
         table.add_row(f"and {len(rest):,} more", f"{count:,}", _percent(count, total))
 
 
-def table_of(*names: str, left: int = 0) -> Table:
-    """Return a table with right-aligned columns, except the first and the one at index `left`."""
+def make_table(*names: str, left: int = 0) -> Table:
+    """Return a table with right-aligned columns, except the first column and the column at index `left`."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for index, name in enumerate(names):
         table.add_column(name, justify="left" if index in (0, left) else "right", overflow="fold")
     return table
 
 
-def by_frequency(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Return names and counts, the most frequent first, equal counts in the order of names."""
+def sort_by_frequency(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Return names and counts by decreasing count. Names with equal counts are in alphabetical order."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
@@ -214,7 +215,7 @@ def _percent(count: int, total: int) -> str:
     return "< 0.1 %" if 0 < share < 0.1 else f"{share:.1f} %"
 
 
-def shown(text: str) -> str:
+def display_name(text: str) -> str:
     """Return a word or label on one line, shortened and with escapes for unprintable characters."""
     return distinct_names([text])[0]
 

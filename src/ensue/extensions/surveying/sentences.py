@@ -16,17 +16,17 @@ from ensue.data.sentences.source import SentenceSource
 from ensue.data.sentences.span_borders import SpanBorders
 from ensue.errors import DataError, IncompleteError, OverlapError, list_names, pluralize
 from ensue.extensions.surveying.counts import MAX_VALUES, FileLine, LabeledSummary, Lengths, fill
-from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, by_frequency, table_of
+from ensue.extensions.surveying.report import MAX_ROWS, LabeledReport, add_counts, make_table, sort_by_frequency
 from ensue.parsing import toml_value
 from ensue.text.schemes import OUTSIDE, Scheme, SchemeDetector, is_legal, layers, overlapping_spans, spans
 
 SPLITTER = "treebank"
 """The splitter in the recipes of taggers."""
 MAX_LINEAR_SENTENCES = 1_000
-"""The maximum number of sentences for which the recipe `tag-linear` is proposed."""
+"""The maximum number of sentences for which the recipe `tag-linear` is suggested."""
 _KEY_PREFIXES = ("feats.", "misc.")
 _MAX_SENTENCE_WORDS = 200
-"""The length above which a single sentence looks like a file without blank lines."""
+"""The length above which a single sentence is probably a file without blank lines."""
 _SPAN_LIKE_LABEL = re.compile(r"[BI](?:[-_:.]\w+)?|\w+[-_:.][BI]|0")
 
 
@@ -82,7 +82,7 @@ class SentenceSurvey:
         if not summary.words:
             self.begin(sentence)
         labels = self.format.labels(sentence, self.labels_name or None) if summary.is_labeled else ()
-        if "" in labels:  # the source read the first sentence before the column was known
+        if "" in labels:  # the first sentence is read before the column of labels is set
             self.source.skipped.add(IncompleteError("", path, sentence.line, missing="label"))
             return
         summary.size += 1
@@ -227,25 +227,25 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         return self._describe_column(summary.labels_column) + last
 
     def _column_table(self) -> Table:
-        table = table_of("other columns", "distinct values", "most frequent", left=2)
+        table = make_table("other columns", "distinct values", "most frequent", left=2)
         columns = self.summary.columns.counts
         names = [name for name in columns if self.summary.has_keys or not name.startswith(_KEY_PREFIXES)]
         for name in names[:MAX_ROWS]:
             number = f"over {MAX_VALUES:,}" if len(columns[name]) > MAX_VALUES else f"{len(columns[name]):,}"
-            table.add_row(self._describe_column(name), number, list_names([x for x, _ in by_frequency(columns[name])]))
+            table.add_row(self._describe_column(name), number, list_names([x for x, _ in sort_by_frequency(columns[name])]))
         if len(names) > MAX_ROWS:
             table.add_row(f"and {len(names) - MAX_ROWS:,} more")
         for prefix in _KEY_PREFIXES:
             keys = [name for name in columns if name not in names and name.startswith(prefix)]
             if keys:
-                order = by_frequency(Counter({name: columns[name].total() for name in keys}))
+                order = sort_by_frequency(Counter({name: columns[name].total() for name in keys}))
                 entries = [f"{name.removeprefix(prefix)} ({len(columns[name]):,})" for name, _ in order]
                 table.add_row(f"{prefix}KEY", f"{len(keys):,} keys", list_names(entries))
         return table
 
 
 def _span_table(spans: Mapping[str, Lengths]) -> Table:
-    table = table_of("spans of", "spans", "share", "words on average", "longest")
+    table = make_table("spans of", "spans", "share", "words on average", "longest")
     counts = Counter({name: len(lengths) for name, lengths in spans.items()})
     add_counts(table, counts, counts.total(), lambda name: (f"{spans[name].mean:.2f}", f"{spans[name].quantile(1):,}"))
     return table

@@ -16,7 +16,7 @@ from ensue.errors import DataError, EnsueError, OverlapError
 from ensue.extensions.surveying.counts import Summary
 from ensue.extensions.surveying.documents import DocumentReport, survey_documents
 from ensue.extensions.surveying.pairs import PairReport, survey_pairs
-from ensue.extensions.surveying.plain import LITTLE_TEXT, PlainReport, PlainSummary, survey_plain
+from ensue.extensions.surveying.plain import MAX_SMALL_TEXT_CHARACTERS, PlainReport, PlainSummary, survey_plain
 from ensue.extensions.surveying.report import Report
 from ensue.extensions.surveying.sentences import SentenceReport, SentenceSurvey
 
@@ -34,8 +34,8 @@ def summarize(
 
     `location` is a file, a folder, a glob, or two files of pairs with a comma between them. `words` and `labels` are
     columns or keys of the words or the text, and of the labels. Two columns of texts with a comma between them are a
-    pair, and more columns are joined. `sources` and `targets` are columns of pairs, with commas between them. The
-    overlap of `against`, a test set of pairs, with the data is counted. Raises DataError for a missing or empty file,
+    pair, and more columns are joined. `sources` and `targets` are columns of pairs, with commas between them. `against`
+    is a test set of pairs, whose overlap with the data is counted. Raises DataError for a missing or empty file,
     an unknown format or encoding, and a column that does not fit the data.
     """
     encoding = "utf-8" if check_encoding(encoding) == "utf-8" else encoding
@@ -95,7 +95,7 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     options: dict[str, Any] = {key: values[key].strip("\"'") for key in keys if key in values}
     detected, encoding = detect(location, **options), options.get("encoding", "utf-8")
     size = sum(file.stat().st_size for file in all_files(location)) if detected.kind == "text" else 0
-    is_large_text = size > 4 * LITTLE_TEXT  # a character has at most four bytes
+    is_large_text = size > 4 * MAX_SMALL_TEXT_CHARACTERS  # a character has at most four bytes
     summary: Summary = PlainSummary(detected, location, encoding) if is_large_text else summarize(location, **options)
     if summary.error:
         raise summary.error

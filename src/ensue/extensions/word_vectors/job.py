@@ -50,7 +50,7 @@ class WordVectorsJob(Job[Any]):
         if run is not None:
             tokenizer: Any = run.parts.tokenizer
         elif coder is not None:
-            tokenizer = coder.named()
+            tokenizer = coder.to_word_tokenizer()
         else:
             tokenizer = load_or_train_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
         self.unit = "pairs" if recipe.vectors.kind == "glove" else "words"  # type: ignore[misc]  # GloVe only
@@ -75,7 +75,7 @@ class WordVectorsJob(Job[Any]):
         return lambda model: build_word_table(model, self.parts.tokenizer, self.recipe.vectors).score(data)
 
     def _read_questions(self, location: str) -> SelectableList[Judgment] | None:
-        """Return the questions in a location; None for "". Raises DataError if each question has an unknown word."""
+        """Return the questions in a location; None for "". Raises DataError if every question has an unknown word."""
         if not location:
             return None
         questions = read_questions(location, encoding=self.recipe.data.encoding)

@@ -37,7 +37,7 @@ class StaticVectors(nn.Module):
         self.vectors = nn.Parameter(torch.empty(vocabulary_size + buckets, d_words).uniform_(-bound, bound))
 
     @torch.no_grad()
-    def of_words(self) -> Tensor:
+    def compute_word_vectors(self) -> Tensor:
         """Return the vectors of all words, (V, d)."""
         words = self.vectors[: self.vocabulary_size]
         if self.subwords is None:
@@ -52,7 +52,7 @@ class StaticVectors(nn.Module):
         return sums / (1 + lengths).unsqueeze(1)
 
     @torch.no_grad()
-    def of_ngrams(self, buckets: NDArray[np.integer]) -> Tensor:
+    def average_ngrams(self, buckets: NDArray[np.integer]) -> Tensor:
         """Return the mean vector (d,) of n-grams by their buckets; zeros without n-grams."""
         if not len(buckets):
             return self.vectors.new_zeros(self.d_words)
@@ -87,7 +87,7 @@ class CountedVectors(nn.Module):
         return self.vectors.data, self.contexts.data, self.biases.data, self.context_biases.data
 
     @torch.no_grad()
-    def of_words(self) -> Tensor:
+    def compute_word_vectors(self) -> Tensor:
         """Return the vectors of all words, (V, d)."""
         return self.vectors + self.contexts
 

@@ -54,9 +54,9 @@ Box = tuple[float, float, float]
 def map_section(
     neighbors: NeighborMap, words: Sequence[str], *, num_queries: int, titles: Sequence[str], heading: str, about: str
 ) -> Section:
-    """Return the section with the map of `words`; the first `num_queries` are queries, and `titles` are tooltips."""
-    x, y = _pixels(neighbors.places).T.tolist()
-    labels = _labels(x, y, [clipped(word, 24) for word in words])
+    """Return the section with the map of `words`. The first `num_queries` words are queries; `titles` are tooltips."""
+    x, y = _to_pixels(neighbors.places).T.tolist()
+    labels = _place_labels(x, y, [clipped(word, 24) for word in words])
     numbers: dict[str, Any] = {
         "about": about, "share": neighbors.share, "width": WIDTH, "height": HEIGHT,
         "links": [(x[a], y[a], x[b], y[b]) for a, b in neighbors.links.tolist()],
@@ -68,7 +68,7 @@ def map_section(
     return Section(heading, "extensions/word_vectors/neighbor_map.html", numbers)
 
 
-def _pixels(places: NDArray[np.float64]) -> NDArray[np.float64]:
+def _to_pixels(places: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return centered coordinates in pixels. Both axes have the same scale, and the second axis points upwards."""
     low, high = places.min(0), places.max(0)
     size = np.array([WIDTH - 2 * MARGIN - 80, HEIGHT - 2 * MARGIN])
@@ -77,7 +77,7 @@ def _pixels(places: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.round(centered + np.array([WIDTH / 2 - 40, HEIGHT / 2]), 1)
 
 
-def _labels(x: Sequence[float], y: Sequence[float], words: Sequence[str]) -> list[tuple[str, float, float]]:
+def _place_labels(x: Sequence[float], y: Sequence[float], words: Sequence[str]) -> list[tuple[str, float, float]]:
     """Return the label, left edge and baseline of each word, near its point; the label is "" if it would overlap."""
     boxes: list[Box] = []
     labels = []

@@ -25,7 +25,7 @@ _MAGIC = b"ensuprs1"
 _MAX_PAIRS = 1 << 22
 """The largest number of pairs in memory."""
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)
-"""The odd multipliers of a bijective hash, whose values are evenly distributed, unlike the numbers of pairs."""
+"""The odd multipliers of a bijective hash. Its values, unlike the numbers of pairs, are evenly distributed."""
 _MIN_SEGMENT_WORDS = 64
 """The smallest number of words in a segment, for very large windows."""
 PairCounts = tuple[NDArray[np.uint64], NDArray[np.float64]]

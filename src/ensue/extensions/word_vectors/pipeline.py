@@ -144,7 +144,7 @@ class WordTable(Copyable):
         return answers
 
     def check(self, questions: Sequence[Judgment], location: str) -> None:
-        """Raise DataError for a mixture of pairs and analogies, or if each question has a word without a vector."""
+        """Raise DataError for a mixture of pairs and analogies, or if every question has a word without a vector."""
         kinds = {question.is_analogy: question.file for question in questions}
         if len(kinds) > 1:
             pairs, analogies = kinds[False], kinds[True]
@@ -219,7 +219,7 @@ def _correlate_samples(rows: Numbers, counts: NDArray[np.int64]) -> Numbers:
 
 def build_word_table(model: Any, tokenizer: WordTokenizer | NumberedTokenizer, table: Any) -> WordTable:
     """Return the words of a model with their vectors. Other words get vectors from n-grams or subwords, if any."""
-    words, vectors = tokenizer.vocabulary.symbols[LINE_END + 1 :], model.of_words()[LINE_END + 1 :].numpy()
+    words, vectors = tokenizer.vocabulary.symbols[LINE_END + 1 :], model.compute_word_vectors()[LINE_END + 1 :].numpy()
     if isinstance(tokenizer, NumberedTokenizer):  # unlike lambdas, partial functions can be pickled
         return WordTable(words, vectors, partial(_average_subwords, vectors, tokenizer))
     return WordTable(words, vectors, None if model.subwords is None else partial(_average_ngrams, model, table))
@@ -234,7 +234,7 @@ def _average_subwords(
 
 
 def _average_ngrams(model: Any, table: Any, word: str) -> NDArray[np.float32]:
-    return model.of_ngrams(ngram_rows([word], table).values).numpy()
+    return model.average_ngrams(ngram_rows([word], table).values).numpy()
 
 
 class WordVectorsPipeline(TextVectors):
@@ -335,7 +335,7 @@ class WordVectorsPipeline(TextVectors):
         return f"3CosAdd over {len(self.words):,} words, on {scores.covered:,} of {scores.questions:,} questions"
 
     def export(self, path: str | Path, format: str = "word2vec", *, overwrite: bool = False) -> None:
-        """Write the vectors for gensim, fastText and others. `overwrite` allows replacing a file of another program."""
+        """Write the vectors for gensim, fastText and others. With `overwrite`, replace a file of another program."""
         check_path("the file", path)
         if format not in FORMATS:
             raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known: {", ".join(FORMATS)}')
@@ -351,7 +351,7 @@ class WordVectorsPipeline(TextVectors):
         return [word for word in self.tokenizer.words(text) if word != "\n"]
 
     def lowered(self, word: str) -> str:
-        """Return the word in lower case if training lowercased words."""
+        """Return the word, in lower case if the training data were lowercased."""
         return word.lower() if self.tokenizer.lowercase else word
 
     def _pool_words(self, text: str, pool: Callable[[Vectors], Vectors]) -> Vectors:

@@ -46,7 +46,7 @@ class SampledVectorsTable(StaticVectorsTable):
     noise_power: Power = 0.75
     """Noise words are drawn in proportion to count ** noise_power."""
     subsample: Share = 1e-3
-    """t in the probability that a word with share f of the text is kept, min(1, √(t/f) + t/f); 0: no subsampling."""
+    """t in the probability min(1, √(t/f) + t/f) of keeping a word with the share f of the text; 0: no subsampling."""
 
 
 class CountedVectorsTable(Table):
@@ -96,7 +96,7 @@ class SensesTable(Table):
     least: Share = 0.1
     """The smallest share of a word's uses in a cluster. Smaller clusters are dropped."""
     alike: Annotated[float, Field(gt=-1, le=1)] = 0.7
-    """The largest cosine of two centers. Of a pair of more similar clusters, the smaller one is dropped."""
+    """The largest cosine of two centers. Of two more similar clusters, the smaller cluster is dropped."""
     words: Count = 1_000
     """The number of words that may have several senses: the most frequent words that subsampling never removes."""
     window: Window = 5
@@ -109,7 +109,7 @@ class WordVectorsData(DataRecipe):
     valid_fraction: Annotated[float, Field(ge=0, le=0)] = 0.0
     """Always 0, since vectors are scored by pairs or analogies."""
     across_lines: bool = False
-    """Whether contexts cross line ends, as in texts with broken lines."""
+    """Whether contexts cross line ends, for texts whose sentences are broken into lines."""
 
 
 class WordVectorsTrain(TrainRecipe):

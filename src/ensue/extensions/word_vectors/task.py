@@ -3,7 +3,7 @@
     J = Σ_ij f(X_ij) (w_i·c_j + b_i + a_j - log X_ij)² / 2,   f(x) = min(1, (x / largest_count)^power)
 
 GloVe uses AdaGrad with an update for each pair (Pennington et al. 2014). The state between steps has the sums of
-squared gradients, which begin at 1, as in the published program. Sums, as large as vectors, are updated in place.
+squared gradients, which begin at 1, as in the published program. These sums are updated in place to save memory.
 """
 
 import ctypes
@@ -252,7 +252,7 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         return Loss(torch.tensor(nats), max(1, examples.count)), None
 
     def loss(self, model: SampledVectors, batch: WordExamples, state: State) -> tuple[Loss, State]:
-        """Return the loss of all examples at the current weights, in nats. `update` changes them at each example."""
+        """Return the loss of all examples in nats, at the current weights. `update` changes weights at each example."""
         sampling, (centers, others) = self._complete_sampling(model), batch.pairs()
         if not len(centers):
             return Loss(model.vectors.sum() * 0, max(1, batch.count)), None
@@ -331,7 +331,7 @@ class CountedTask(Task[CountedVectors, PairBatch]):
         return Loss(torch.tensor(loss), batch.count), squares
 
     def loss(self, model: CountedVectors, batch: PairBatch, state: State) -> tuple[Loss, State]:
-        """Return the loss of all pairs at the current weights. `update` changes them at each pair."""
+        """Return the loss of all pairs at the current weights. `update` changes the weights at each pair."""
         i, j = (torch.from_numpy(array).long() for array in (batch.words, batch.contexts))
         products = (model.vectors[i] * model.contexts[j]).sum(1) + model.biases[i] + model.context_biases[j]
         differences = products - torch.from_numpy(batch.logarithms)

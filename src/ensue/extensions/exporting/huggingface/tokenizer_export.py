@@ -65,7 +65,7 @@ def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict
     has no splitter, do not end with a special token.
     """
     tokenizer, package = framing.tokenizer, import_library()
-    library = _from_subwords(tokenizer) if isinstance(tokenizer, SubwordTokenizer) else _to_library(tokenizer)
+    library = _to_library(tokenizer, has_prefix=False)
     between, extract = TUNED_TOKENS
     library.add_special_tokens([between, extract])
     assert [library.token_to_id(name) for name in TUNED_TOKENS] == [*framing.between, *framing.end]
@@ -84,12 +84,8 @@ def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict
 
 def library_files(tokenizer: Tokenizer) -> Any:
     """Return the content of a `tokenizer.json` that gives the ids of `tokenizer.encode`, without special tokens."""
-    if isinstance(tokenizer, WordTokenizer):
-        library = _from_words(tokenizer)
-    elif isinstance(tokenizer, SubwordTokenizer):
-        library = _from_subwords(tokenizer)
-    else:
-        library = _to_library(tokenizer)
+    is_words = isinstance(tokenizer, WordTokenizer)
+    library = _from_words(tokenizer) if is_words else _to_library(tokenizer, has_prefix=False)
     return json.loads(library.to_str())
 
 
@@ -104,9 +100,9 @@ def _to_json(library: LibraryTokenizer, names: Mapping[str, str], *, context: in
     return {"tokenizer.json": json.loads(library.to_str()), "tokenizer_config.json": config}
 
 
-def _to_library(tokenizer: Tokenizer) -> LibraryTokenizer:
+def _to_library(tokenizer: Tokenizer, *, has_prefix: bool = True) -> LibraryTokenizer:
     if isinstance(tokenizer, SubwordTokenizer):
-        return _from_subwords(tokenizer, prefix=tokenizer.before)
+        return _from_subwords(tokenizer, prefix=tokenizer.before if has_prefix else "")
     if isinstance(tokenizer, WordPieceTokenizer):
         library = _copy(tokenizer.library)
         library.decoder = import_library().decoders.WordPiece(cleanup=False)
@@ -127,7 +123,7 @@ def _copy(library: LibraryTokenizer) -> LibraryTokenizer:
     return library_tokenizer(json.loads(library.to_str()))
 
 
-def _from_subwords(tokenizer: SubwordTokenizer, *, prefix: str = "") -> LibraryTokenizer:
+def _from_subwords(tokenizer: SubwordTokenizer, *, prefix: str) -> LibraryTokenizer:
     library, normalizers = _copy(tokenizer.library), import_library().normalizers
     steps = [normalizers.Lowercase()] if tokenizer.lowercase else []
     if prefix:
