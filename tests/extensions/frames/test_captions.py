@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import ensue
 from ensue.console.inspection import write_inspection
 from ensue.errors import EnsueError
-from ensue.extensions.frames.page import png
+from ensue.extensions.frames.page import encode_png
 from ensue.recipe.tables import Recipe
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, small_recipe
@@ -113,7 +113,7 @@ def test_a_png_is_read_back() -> None:
     image = pytest.importorskip("PIL.Image")
     for colors in (1, 3):
         pixels = np.random.default_rng(0).integers(0, 256, (5, 7, colors)).astype(np.uint8)
-        found = np.asarray(image.open(BytesIO(png(pixels))))
+        found = np.asarray(image.open(BytesIO(encode_png(pixels))))
         np.testing.assert_array_equal(found.reshape(pixels.shape), pixels)
 
 

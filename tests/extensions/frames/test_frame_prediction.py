@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import ensue
 from ensue.cli import command_line
 from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
-from ensue.extensions.frames.data.readers import content_of
+from ensue.extensions.frames.data.readers import encode_series
 from ensue.extensions.frames.frame_prediction.model import FramePredictionJob, draw_series
 from ensue.tasks.contract.chunks import Shard
 from extensions.frames.tiny_waves import recipe, waves
@@ -28,7 +28,7 @@ COLUMNS = ("x", "y")
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("waves") / "waves.csv"
-    path.write_bytes(content_of(path, waves(), columns=COLUMNS))
+    path.write_bytes(encode_series(path, waves(), columns=COLUMNS))
     return path
 
 
@@ -127,7 +127,7 @@ def test_generated_files_can_be_read(runs: Path, tmp_path: Path, suffix: str) ->
     for one, right in zip(model.source(out), model.generate(frames=4, samples=2, seed=3), strict=True):
         np.testing.assert_allclose(one.frames, right, rtol=1e-6)
     prompt = tmp_path / "prompt.csv"
-    prompt.write_bytes(content_of(prompt, waves(1), columns=COLUMNS))
+    prompt.write_bytes(encode_series(prompt, waves(1), columns=COLUMNS))
     assert "of 9 frames" in model.generate_into(out, prompt=str(prompt), frames=9 - len(waves(1)[0]))
 
 
@@ -162,7 +162,7 @@ def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match="not from a stream"):
         next(model.score_lines("-"))
     with pytest.raises(DataError, match="cannot hold series of different lengths"):
-        content_of(tmp_path / "a.npy", waves())
+        encode_series(tmp_path / "a.npy", waves())
     for tables, message in (
         ({"directions": {"bidirectional": True}}, "reads from left to right"),
         ({"head": {"components": 0}}, "components"),
@@ -175,7 +175,7 @@ def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
 def test_one_long_series(tmp_path: Path) -> None:
     """It is cut for training, and its end is kept for validation."""
     path = tmp_path / "a.npy"
-    path.write_bytes(content_of(path, [np.concatenate(waves())[:100]]))
+    path.write_bytes(encode_series(path, [np.concatenate(waves())[:100]]))
     asked: Any = recipe(path, train={"longest": 40})
     job = FramePredictionJob(asked)
     assert (job.split.train.lengths.tolist(), job.split.valid.lengths.tolist()) == ([75], [25])
@@ -234,7 +234,7 @@ def test_missing_values_are_marginalized(tmp_path: Path) -> None:
     for one in series:
         one[1, 0] = np.nan
     path = tmp_path / "a.npz"
-    path.write_bytes(content_of(path, series))
+    path.write_bytes(encode_series(path, series))
     run_tiny(
         recipe(path, "storn", data={"missing": "mean"}, latent={"kind": "storn", "looks_ahead": True}), tmp_path / "run"
     )

@@ -51,7 +51,7 @@ def series(*lengths: int) -> Frames:
     return Frames(values.masked_fill(~mask.unsqueeze(-1), 0.0), None if bool(mask.all()) else mask)
 
 
-def noise_for(model: FramePredictor, frames: Frames, seed: int = 5) -> Tensor:
+def draw_batch_noise(model: FramePredictor, frames: Frames, seed: int = 5) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*frames.shape, model.d_latent, generator=generator, dtype=torch.float64)
 
@@ -108,13 +108,13 @@ def test_nats_are_of_frames_as_they_are() -> None:
     )
     shift, scale = model.features.mean, model.features.deviation
     whole = distributions.TransformedDistribution(normalized, distributions.AffineTransform(shift, scale, event_dim=1))
-    torch.testing.assert_close(model(frames, noise_for(model, frames)).nats, -whole.log_prob(frames.values))
+    torch.testing.assert_close(model(frames, draw_batch_noise(model, frames)).nats, -whole.log_prob(frames.values))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_alone_is_the_row_in_a_batch(kind: str) -> None:
     model, frames = predictor(kind), series(T, 2, 4)
-    noise = noise_for(model, frames)
+    noise = draw_batch_noise(model, frames)
     together = model(frames, noise)
     for row, length in enumerate((T, 2, 4)):
         alone = model(Frames(frames.values[row : row + 1, :length], None), noise[row : row + 1, :length])
@@ -127,7 +127,7 @@ def test_a_row_alone_is_the_row_in_a_batch(kind: str) -> None:
 def test_running_freely_is_reading(kind: str) -> None:
     """With the latent variables that were recognized, frame by frame gives what reading gave, also after a prompt."""
     model, frames = predictor(kind), series(T, T)
-    x, noise = model.features.normalized(frames.values), noise_for(model, frames)
+    x, noise = model.features.normalized(frames.values), draw_batch_noise(model, frames)
     read = model.reader(x, x, noise)
     given = noise
     if isinstance(model.reader, StochasticReader):
@@ -176,7 +176,7 @@ def assert_bounded(model: FramePredictor, frames: Frames, *, exact: float | None
     """1,000 draws: the mean bound is not below the importance-weighted nats, which are the exact ones, if known."""
     draws = 1000
     many = Frames(frames.values.expand(draws, -1, -1), None)
-    cost = model(many, noise_for(model, many))
+    cost = model(many, draw_batch_noise(model, many))
     bounds = (cost.nats + cost.divergence).sum(1)
     estimates = -(cost.nats + cost.ratio).sum(1)
     found = float(math.log(draws) - estimates.logsumexp(0))

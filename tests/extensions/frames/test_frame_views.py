@@ -10,9 +10,9 @@ import torch
 
 from ensue.errors import EnsueError
 from ensue.extensions.frames.data.series import FrameRows, Series
-from ensue.extensions.frames.frame_prediction.model import PRIOR_DRAWS, nats_of
+from ensue.extensions.frames.frame_prediction.model import PRIOR_DRAWS, compute_nats
 from ensue.extensions.frames.frame_prediction.pipeline import PRIOR_SEED
-from ensue.extensions.frames.page import FrameColumns, bars, draw_image, feature_map, labels_over_time
+from ensue.extensions.frames.page import FrameColumns, draw_bars, draw_image, draw_labels, draw_map
 from ensue.extensions.frames.tasks.data import SeriesNoise
 from ensue.extensions.frames.tasks.model import Frames
 from ensue.inspection.drawing import lines, ticks_of
@@ -251,7 +251,7 @@ def test_importance_sampling_is_the_mean_of_the_weights(kind: str) -> None:
             )
         weights.append(np.exp(-float((nats + ratio).sum())))
         bounds.append((nats + divergence)[0].numpy())
-    (found,) = nats_of(model, FrameRows.of([x]), draws=3)
+    (found,) = compute_nats(model, FrameRows.of([x]), draws=3)
     assert found.importance == pytest.approx(-np.log(np.mean(weights)), rel=1e-4)
     np.testing.assert_allclose(found.frames, np.mean(bounds, 0), rtol=1e-4)
 
@@ -329,11 +329,11 @@ def test_drawings_of_nan_and_extreme_values(value: float) -> None:
     names = [f"<{n}>" for n in range(9)]
     made = [
         lines({"<a>": values[:, 0]}, columns, name="x", ranges={"<a>": (values[:, 0] - 1, values[:, 0] + 1)}),
-        bars(values[:, 0], columns, name="x", what="w"),
-        feature_map(values, columns, names, name="x"),
-        feature_map(values, columns, names, name="x", signed=True),
+        draw_bars(values[:, 0], columns, name="x", what="w"),
+        draw_map(values, columns, names, name="x"),
+        draw_map(values, columns, names, name="x", signed=True),
         draw_image(values, columns, colors=3, name="x"),
-        labels_over_time({"<m>": ["<a>", "<a>", "b"]}, columns, colors={"<a>": "#fff", "b": "#000"}),
+        draw_labels({"<m>": ["<a>", "<a>", "b"]}, columns, colors={"<a>": "#fff", "b": "#000"}),
     ]
     for drawing in made:
         for node in parsed(drawing).all():

@@ -17,7 +17,7 @@ from ensue.errors import DataError
 from ensue.extensions.frames.data.series import Series, SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.report import number_format
-from ensue.extensions.frames.signs import date_format_of, seconds_of
+from ensue.extensions.frames.signs import detect_date_format, parse_seconds
 from ensue.extensions.surveying.summary import propose
 from ensue.recipe import recipe_names
 from source_imports import SOURCE
@@ -180,7 +180,7 @@ def test_tables_of_texts_stay_texts(tmp_path: Path, name: str) -> None:
     ],
 )  # fmt: skip
 def test_dates(cells: list[str], seconds: float) -> None:
-    assert seconds_of(cells[0], date_format_of(cells)) == seconds
+    assert parse_seconds(cells[0], detect_date_format(cells)) == seconds
 
 
 def read(folder: Path, name: str, content: str, **reading: Any) -> list[Series]:

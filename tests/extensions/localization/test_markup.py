@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.extensions.localization.markup import MARKUP, link_units, links_by_position, split_markup, units_of
+from ensue.extensions.localization.markup import MARKUP, find_units, link_by_position, link_units, split_markup
 
 PIECES = ["<b>", "</b>", "<i>", "</i>", "<a href='x y'>", "</a>", "<br/>", "{name}", "{0}", "%s", "%(n)d", "&nbsp;"]
 WORDS = ["Ada", "sees", "a", "sea", ",", ".", "(", "un", "50%"]
@@ -37,7 +37,7 @@ def is_nested(pieces: list[str]) -> bool:
 def test_every_piece_comes_out_once(source: str, output: str, data: st.DataObject) -> None:
     """Whatever the output is, and whatever its words look at."""
     marked = split_markup(source)
-    links = [data.draw(st.one_of(st.none(), st.integers(0, max(0, len(marked.units) - 1)))) for _ in units_of(output)]
+    links = [data.draw(st.one_of(st.none(), st.integers(0, max(0, len(marked.units) - 1)))) for _ in find_units(output)]
     found = marked.with_output(output, links)
     pieces, wanted = MARKUP.findall(found), MARKUP.findall(source)
     assert Counter(pieces) == Counter(wanted)
@@ -53,7 +53,7 @@ def test_the_plain_text_is_the_text_without_markup(source: str) -> None:
     marked = split_markup(source)
     assert squeezed(marked.plain) == squeezed(MARKUP.sub("", source))
     assert [marked.plain[slice(*span)] for span in marked.units] == [
-        word for part in MARKUP.split(source) for word in (part[slice(*span)] for span in units_of(part))
+        word for part in MARKUP.split(source) for word in (part[slice(*span)] for span in find_units(part))
     ]
 
 
@@ -89,7 +89,7 @@ def test_links_of_units_by_tokens() -> None:
     source, output = [(0, 3), (4, 7)], [(0, 4), (5, 9), (9, 10)]
     tokens, of_tokens = [(0, 2), (2, 4), (4, 9), (9, 10)], [(0, 3), (3, 5), (5, 7)]
     assert link_units(output, tokens, [1, 2, 0, 3], source, of_tokens) == [1, 0, None]
-    assert links_by_position(3, 6) == [1, 3, 5]
+    assert link_by_position(3, 6) == [1, 3, 5]
     words = [(0, 1), (2, 3)]  # both output words attend to the second one: the first one gets its neighbor
     assert link_units(words, words, [1, 1], words, words) == [0, 1]
 
@@ -113,6 +113,6 @@ def test_hostile_markup_takes_seconds(name: str) -> None:
 
 
 def test_links_to_a_long_source_take_seconds() -> None:
-    start, units = time.process_time(), units_of("ab " * 20_000)
+    start, units = time.process_time(), find_units("ab " * 20_000)
     assert link_units(units[:1], units[:1], [19_999], units, units) == [19_999]
     assert time.process_time() - start < 10

@@ -13,11 +13,11 @@ from torch import Tensor
 from ensue.data.files import Data
 from ensue.errors import list_names
 from ensue.extensions.frames.data.series import FrameRows, Series
-from ensue.extensions.frames.page import FrameColumns, SeriesView, bars, series_section
+from ensue.extensions.frames.page import FrameColumns, SeriesView, draw_bars, series_section
 from ensue.extensions.frames.recipe import FrameClassificationRecipe
-from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, frames_of
+from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, pad_frames
 from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
-from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
+from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, make_frames, split_into_chunks
 from ensue.inspection.attributions import Integrated, gradients_of
 from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
@@ -83,7 +83,7 @@ class ClassifiedFrames(LabeledSeries):
 
     def batch(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> tuple[Frames]:
         """Return the slice `row_slice` of the batch of the series `rows`."""
-        return (frames_of(self.rows, rows, device, row_slice),)
+        return (pad_frames(self.rows, rows, device, row_slice),)
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
         """Return the probabilities (N, K) of K labels for each series."""
@@ -149,14 +149,14 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
 
     def classify(self, series: Iterable[Series]) -> Iterator[LabelsOfSeries]:
         """Yield the labels of a stream of series, in order and in constant memory."""
-        for chunk in chunked(series):
+        for chunk in split_into_chunks(series):
             probabilities = ClassifiedFrames(FrameRows.of_series(chunk), []).probabilities(self.model)
             for item, row in zip(chunk, probabilities, strict=True):
                 yield LabelsOfSeries(item, self.labels.choose(row, at_least=self.at_least), row)
 
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""
-        view, labels = view_series(self.model, self.series_view(self.only(series))), self.labels
+        view, labels = view_series(self.model, self.series_view(self.read_single(series))), self.labels
         return self._make_inspection(
             view, series_sections(view, labels), {"head": " + ".join(self.recipe.head.pooling)}
         )
@@ -179,7 +179,7 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
 
 
 def _classify(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
-    logits = model([frames_from(frames, lengths)])
+    logits = model([make_frames(frames, lengths)])
     return {"probabilities": model.probabilities(logits), "logits": logits}
 
 
@@ -261,7 +261,7 @@ def series_sections(view: FrameClassifierView, labels: Classes) -> list[Section]
         note = f"Not computed for series of more than {MAX_INTEGRATED_FRAMES:,} frames."
         sections.append(Section.plain("Integrated gradients", "", note=note))
     else:
-        drawing = bars(view.integrated.shares, columns, name="integrated gradients", what="share")
+        drawing = draw_bars(view.integrated.shares, columns, name="integrated gradients", what="share")
         shown = {"label": label, "sums": view.integrated, "drawing": drawing, "note": columns.note}
         sections.append(Section("Integrated gradients", "extensions/frames/integrated.html", shown))
     if view.attention is not None:
@@ -272,4 +272,4 @@ def series_sections(view: FrameClassifierView, labels: Classes) -> list[Section]
 
 
 def _bar_section(heading: str, about: str, values: NDArray[np.float64], columns: FrameColumns, what: str) -> Section:
-    return Section.plain(heading, bars(values, columns, name=heading, what=what), about=about, note=columns.note)
+    return Section.plain(heading, draw_bars(values, columns, name=heading, what=what), about=about, note=columns.note)

@@ -13,11 +13,11 @@ from torch import Tensor
 from ensue.data.compact_texts import Ragged
 from ensue.data.files import Data
 from ensue.extensions.frames.data.series import FrameRows, Series
-from ensue.extensions.frames.page import SeriesView, curves_or_map, feature_map, labels_over_time, series_section
+from ensue.extensions.frames.page import SeriesView, draw_curves_or_map, draw_labels, draw_map, series_section
 from ensue.extensions.frames.recipe import FrameLabelingRecipe
-from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, frames_of
+from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, pad_frames
 from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
-from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked, frames_from
+from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, make_frames, split_into_chunks
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
@@ -93,7 +93,7 @@ class TaggedFrames:
 
     def batch(self, passages: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Frames:
         """Return the slice `row_slice` of the batch of the series `passages`."""
-        return frames_of(self.rows, passages, device, row_slice)
+        return pad_frames(self.rows, passages, device, row_slice)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """Return the tags (T,) of each series."""
@@ -192,7 +192,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
         """Yield a stream of series with their labels, in order and in constant memory."""
-        for chunk in chunked(series):
+        for chunk in split_into_chunks(series):
             paths, posteriors = TaggedFrames(FrameRows.of_series(chunk)).tagged(self.model, with_posteriors=confidence)
             for number, (item, path) in enumerate(zip(chunk, paths, strict=True)):
                 labels, rate = tuple(self.labels.decode(path.tolist())), self.frame_rate(item)
@@ -206,7 +206,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""
-        view = view_series(self.model, self.series_view(self.only(series)), self.labels)
+        view = view_series(self.model, self.series_view(self.read_single(series)), self.labels)
         sections = series_sections(view, has_spans=self.labels.has_spans)
         return self._make_inspection(view, sections, {"head": self.recipe.head.kind})
 
@@ -231,7 +231,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
 
 def _tag(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
-    batch = frames_from(frames, lengths)
+    batch = make_frames(frames, lengths)
     assert batch.mask is not None
     emissions, padding = model(batch), ~batch.mask
     tags = model.head.best(emissions, batch.mask)
@@ -260,8 +260,8 @@ def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
     numbers = WordColumns([str(number) for number in range(len(view.path))][:MAX_WORDS])
     names = [f"frame {number}" for number in range(len(view.path))]
     heading, about = "Probabilities of the tags", "The probability of each tag at each frame."
-    probabilities = curves_or_map(view.marginals, columns, view.tags, name="probabilities of the tags")
-    emissions = feature_map(view.emissions, columns, view.tags, name="emissions", signed=True)
+    probabilities = draw_curves_or_map(view.marginals, columns, view.tags, name="probabilities of the tags")
+    emissions = draw_map(view.emissions, columns, view.tags, name="emissions", signed=True)
     return [
         series_section(view, columns),
         _label_section(view),
@@ -279,5 +279,5 @@ def _label_section(view: FrameTaggerView) -> Section:
         num_right = int(np.sum(np.array(view.said) == np.array(view.labels)))
         about += f" The model has the label of the file at {num_right:,} of {len(view.labels):,} frames."
     colors = {label: color_of(label) for labels in rows.values() for label in labels}
-    drawing = labels_over_time(rows, columns, colors=colors)
+    drawing = draw_labels(rows, columns, colors=colors)
     return Section.plain("The labels", drawing, about=about, note=columns.note)

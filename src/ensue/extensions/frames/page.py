@@ -45,16 +45,16 @@ class FrameColumns(WordColumns):
         """A note on the number of frames that are not drawn; "" if all are drawn."""
 
 
-def data_address(image: NDArray[np.float32]) -> str:
+def make_data_url(image: NDArray[np.float32]) -> str:
     """Return the data URL of an image (rows, columns, colors) with values from 0 to 1.
 
     Colors are averaged unless there are 1 or 3 colors. NaN is shown as 0.
     """
     shown = np.nan_to_num(image if image.shape[2] in (1, 3) else image.mean(2, keepdims=True)).clip(0, 1)
-    return f"data:image/png;base64,{b64encode(png((shown * 255).round().astype(np.uint8))).decode()}"
+    return f"data:image/png;base64,{b64encode(encode_png((shown * 255).round().astype(np.uint8))).decode()}"
 
 
-def png(pixels: NDArray[np.uint8]) -> bytes:
+def encode_png(pixels: NDArray[np.uint8]) -> bytes:
     """Return pixels (rows, columns, 1 or 3 colors) as the content of a PNG file."""
     rows, columns, colors = pixels.shape
     scanlines = np.concatenate([np.zeros((rows, 1), np.uint8), pixels.reshape(rows, -1)], axis=1)  # 0: no filter
@@ -76,7 +76,7 @@ COOL_TO_WARM = np.array([[28, 110, 190], [240, 240, 240], [220, 80, 10]]) / 255
 MISSING_COLOR = np.array([150, 150, 150]) / 255
 
 
-def feature_map(
+def draw_map(
     values: NDArray[Any], columns: FrameColumns, rows: Sequence[str], *, name: str, signed: bool = False
 ) -> Markup:
     """Return a heat map of values (T, d) with a column for each frame, and the first feature at the bottom.
@@ -91,13 +91,13 @@ def feature_map(
     names = list(enumerate(rows)) if len(rows) <= MAX_NAMED_ROWS else [(0, rows[0]), (len(rows) - 1, rows[-1])]
     return drawn(
         "extensions/frames/map.html", columns=columns, height=row_height * len(rows), name=name,
-        address=data_address(_color(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
+        address=make_data_url(_color(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
         names=[(row, row_height * (len(rows) - index - 0.5)) for index, row in names],
         titles=_make_titles(shown, columns, rows), low=low, high=high, signed=signed,
     )  # fmt: skip
 
 
-def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what: str) -> Markup:
+def draw_bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what: str) -> Markup:
     """Return a drawing with a bar for each frame: upward and warm for a positive value, else downward and cool."""
     shown = [value if np.isfinite(value) else 0.0 for value in values[: len(columns)].tolist()]
     low, high = min(0.0, *shown), max(0.0, *shown)
@@ -115,7 +115,7 @@ def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what:
     )  # fmt: skip
 
 
-def labels_over_time(rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, colors: Mapping[str, str]) -> Markup:
+def draw_labels(rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, colors: Mapping[str, str]) -> Markup:
     """Return a drawing with a row of labels over time for each of `rows`. Equal neighboring labels are merged."""
     rows_of_segments = []
     for labels in rows.values():
@@ -139,7 +139,7 @@ def draw_image(values: NDArray[Any], columns: FrameColumns, *, colors: int, name
     height, width, _ = shown.shape
     zoom = max(1.0, min(12.0, MAX_IMAGE_SIDE / max(height, width)))
     sizes = {"tall": height * zoom, "wide": width * zoom, "zoom": zoom}
-    return drawn("extensions/frames/upright.html", columns=columns, address=data_address(shown), name=name, **sizes)
+    return drawn("extensions/frames/upright.html", columns=columns, address=make_data_url(shown), name=name, **sizes)
 
 
 def _color(values: NDArray[Any], low: float, high: float, *, signed: bool) -> NDArray[np.float32]:
@@ -204,7 +204,7 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
         drawing = draw_image(view.frames, columns, colors=view.colors, name="the image")
         about = "Each row of the image is a frame."
     else:
-        drawing = curves_or_map(view.frames, columns, view.names, name="the series")
+        drawing = draw_curves_or_map(view.frames, columns, view.names, name="the series")
         is_map = view.frames.shape[1] > MAX_CURVES
         about = "Each column is a frame, with the first feature at the bottom." if is_map else "A curve is a feature."
     if missing := int(np.isnan(view.frames).sum()):
@@ -214,8 +214,8 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
     return Section.plain("The series", drawing, about=about, note=columns.note)
 
 
-def curves_or_map(values: NDArray[Any], columns: FrameColumns, names: Sequence[str], *, name: str) -> Markup:
+def draw_curves_or_map(values: NDArray[Any], columns: FrameColumns, names: Sequence[str], *, name: str) -> Markup:
     """Return values (T, d) as curves, or as a heat map for more than `MAX_CURVES` features."""
     if len(names) > MAX_CURVES:
-        return feature_map(values, columns, names, name=name)
+        return draw_map(values, columns, names, name=name)
     return lines(dict(zip(names, values.T.astype(np.float64), strict=True)), columns, name=name)

@@ -18,7 +18,7 @@ from ensue.extension import entries
 from ensue.extensions.frames.data.readers import GapError
 from ensue.extensions.frames.data.series import Series, SeriesOptions, Vectors
 from ensue.extensions.frames.data.source import FrameSource, kind_of
-from ensue.extensions.frames.signs import TableLayout, detection_reason, first_rows, layout_of
+from ensue.extensions.frames.signs import TableLayout, detect_layout, detection_reason, first_rows
 from ensue.extensions.surveying import report
 from ensue.extensions.surveying.counts import Lengths, Summary, fill
 
@@ -211,7 +211,7 @@ class FrameKind(DataKind):
     def survey(self, detected: DetectedFormat, location: str, words: str, labels: str, encoding: str) -> FrameSummary:
         if words:
             raise DataError(f'no column "{words}": the data are frames; --labels expects a column', location)
-        layout = layout_of(first_rows(files_of(location)[0], encoding)) or TableLayout()
+        layout = detect_layout(first_rows(files_of(location)[0], encoding)) or TableLayout()
         layout, defaults = layout._replace(labels=labels or layout.labels), SeriesOptions()
         reading = SeriesOptions(
             missing="mean", labels=layout.labels or defaults.labels, time=layout.time or defaults.time,

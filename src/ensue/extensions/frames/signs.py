@@ -35,7 +35,7 @@ SERIES = "series"
 """The default column of a table of frames for the name of the series."""
 
 
-def frames_in(path: Path) -> str:
+def file_kind(path: Path) -> str:
     """Return the kind of a file of frames by its name; "" if unknown."""
     return "idx" if IDX.search(path.name) else FRAME_SUFFIXES.get(suffix(path.name), "")
 
@@ -85,7 +85,7 @@ class TableLayout(NamedTuple):
 def detection_reason(location: str | Path, encoding: str) -> str:
     """Return the reason why the data are detected as frames; "" for other data."""
     path = files_of(location)[0]
-    content = frames_in(path)
+    content = file_kind(path)
     if content not in ("", "ts"):
         return f"by the name of {path.name}"
     if content == "ts":  # TypeScript files have the same suffix
@@ -94,8 +94,8 @@ def detection_reason(location: str | Path, encoding: str) -> str:
     rows = first_rows(path, encoding)
     names, *below = rows or [[]]
     if PATH in names:
-        return f'by its column "{PATH}"' if below and frames_in(Path(below[0][names.index(PATH)])) else ""
-    layout = layout_of(rows) or layout_of([names, *below[1:]])  # the second row may have units
+        return f'by its column "{PATH}"' if below and file_kind(Path(below[0][names.index(PATH)])) else ""
+    layout = detect_layout(rows) or detect_layout([names, *below[1:]])  # the second row may have units
     return str(layout) if layout else f'by its column "{SERIES}"' if SERIES in names else ""
 
 
@@ -108,7 +108,7 @@ def first_rows(path: Path, encoding: str) -> list[list[str]]:
     return [] if is_json else table_rows(Lines(head, str(path)))
 
 
-def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
+def detect_layout(rows: Sequence[Sequence[str]]) -> TableLayout | None:
     """Return the layout of a table; None for a table with columns of text, without features, or below three rows."""
     if len(rows) < 3:
         return None
@@ -117,7 +117,7 @@ def layout_of(rows: Sequence[Sequence[str]]) -> TableLayout | None:
     columns = {name: [row[column] for row in rows[1:]] for column, name in enumerate(rows[0]) if name}
     numbers = [name for name, cells in columns.items() if _are_numbers(cells)]
     text_columns = [name for name in columns if name not in numbers and any(columns[name])]
-    times = [name for name in text_columns if date_format_of(columns[name]) != _NO_DATE]
+    times = [name for name in text_columns if detect_date_format(columns[name]) != _NO_DATE]
     clocks = [name for name in text_columns if all(map(_CLOCK.fullmatch, filter(None, columns[name])))]
     named_times = [name for name in numbers if simplify(name).startswith(_TIME_NAMES)]
     series = _find_series(columns, {*times, *clocks, *named_times})
@@ -157,7 +157,7 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 def _is_number(cell: str) -> bool:
     with suppress(ValueError):
-        return number_of(cell) == number_of(cell)
+        return parse_number(cell) == parse_number(cell)
     return False
 
 
@@ -166,7 +166,7 @@ def _are_classes(name: str, cells: Sequence[str]) -> bool:
     distinct = {cell for cell in cells if cell}
     are_few = 2 * len(distinct) <= len(cells) and len(distinct) <= _MAX_CLASSES
     is_long = sum(cell.count(" ") for cell in distinct) > 2 * len(distinct)
-    are_integers = all(not _is_number(cell) or number_of(cell) % 1 == 0 for cell in distinct)
+    are_integers = all(not _is_number(cell) or parse_number(cell) % 1 == 0 for cell in distinct)
     return are_few and are_integers and not is_long and simplify(name) not in _TEXT_NAMES
 
 
@@ -199,14 +199,14 @@ def _find_time(
 ) -> str:  # fmt: skip
     for date, clock in product(times, clocks):
         moments = [" ".join(cells).strip() for cells in zip(columns[date], columns[clock], strict=True)]
-        if date_format_of(moments) != _NO_DATE:
+        if detect_date_format(moments) != _NO_DATE:
             return f"{date},{clock}"
     named = [name for name in numbers if simplify(name).startswith(_TIME_NAMES) or simplify(name) in _ORDER_NAMES]
     for name in filter(columns.__contains__, ("time", *times, *named)):
         pairs = list(zip(series or [""] * len(columns[name]), columns[name], strict=True))
         is_certain = simplify(name) in _TIME_NAMES or name not in named or not all(map(_is_number, columns[name]))
-        is_ordered = is_certain or all(a != b or number_of(x) <= number_of(y) for (a, x), (b, y) in pairwise(pairs))
-        if is_ordered and 2 * len(set(pairs)) > len(pairs):
+        is_time = is_certain or all(a != b or parse_number(x) <= parse_number(y) for (a, x), (b, y) in pairwise(pairs))
+        if is_time and 2 * len(set(pairs)) > len(pairs):
             return name
     return ""
 
@@ -216,7 +216,7 @@ def time_columns(time: str, names: Collection[str]) -> list[str]:
     return [time] if time in names else time.split(",")
 
 
-def number_of(cell: str) -> float:
+def parse_number(cell: str) -> float:
     """Return the number in a cell with a decimal point or a decimal comma. Raises ValueError for other cells."""
     if "_" in cell:  # Python reads 1_2 as 12
         raise ValueError(cell)
@@ -233,7 +233,7 @@ def is_mostly_numbers(cells: Sequence[str]) -> bool:
     return 2 * sum(map(_is_number, cells)) > len(cells)
 
 
-def date_format_of(cells: Sequence[str]) -> str:
+def detect_date_format(cells: Sequence[str]) -> str:
     """Return the `strptime` format of dates; "" for ISO 8601 and for numbers; `_NO_DATE` for other cells.
 
     If several formats match, as for 1/2/2024, the result is the format with the smallest range of dates.
@@ -244,15 +244,15 @@ def date_format_of(cells: Sequence[str]) -> str:
     spans: dict[str, float] = {}
     for date_format in ("", *_DAYS):
         with suppress(ValueError, OverflowError):
-            seconds = [seconds_of(cell, date_format) for cell in cells]
+            seconds = [parse_seconds(cell, date_format) for cell in cells]
             spans[date_format] = max(seconds) - min(seconds)
     return min(spans, key=spans.__getitem__, default=_NO_DATE)
 
 
-def seconds_of(cell: str, date_format: str) -> float:
+def parse_seconds(cell: str, date_format: str) -> float:
     """Return a number, or the seconds from 1970 to a date (by default in UTC). Raises ValueError or OverflowError."""
     if date_format != "%Y%m%d" and _is_number(cell):
-        if math.isinf(seconds := number_of(cell)):
+        if math.isinf(seconds := parse_number(cell)):
             raise ValueError(cell)
         return seconds
     if date_format in ("", _NO_DATE):
@@ -265,16 +265,16 @@ def seconds_of(cell: str, date_format: str) -> float:
         raise ValueError(cell)
     hours, minutes, seconds_text, half = match.groups()
     hour = int(hours) % 12 + 12 * (half in "pP") if half else int(hours)
-    return seconds + 3600 * hour + 60 * int(minutes) + number_of(seconds_text or "0")
+    return seconds + 3600 * hour + 60 * int(minutes) + parse_number(seconds_text or "0")
 
 
 def table_rows(lines: Lines) -> list[list[str]]:
     """Return the first rows of a table that have as many cells as the header."""
-    rows = dialect_of(lines).first_rows(lines)
+    rows = detect_dialect(lines).first_rows(lines)
     return [[value.strip() for value in row] for row in rows if len(row) == len(rows[0])]
 
 
-def dialect_of(lines: Lines) -> Dialect:
+def detect_dialect(lines: Lines) -> Dialect:
     """Return the dialect of a table, with tabs if the first line has a tab, else with commas or semicolons."""
     head = lines.numbered_head(100)
     if head and "\t" in head[0][1]:

@@ -12,8 +12,8 @@ MARKUP_HELP = "Copy tags and placeholders of the source into the output, by alig
 EXTENSION = Extension(
     name="localization",
     formats={
-        **dict.fromkeys(("po", "pot"), "ensue.extensions.localization.translations:po_rows"),
-        **dict.fromkeys(("xlf", "xliff"), "ensue.extensions.localization.translations:xliff_rows"),
+        **dict.fromkeys(("po", "pot"), "ensue.extensions.localization.translations:read_po"),
+        **dict.fromkeys(("xlf", "xliff"), "ensue.extensions.localization.translations:read_xliff"),
     },
     pair_formats={"tmx": "ensue.extensions.localization.translations:TMX"},
     methods={

@@ -74,14 +74,14 @@ class MarkedText(NamedTuple):
         """Return `output` with markup; the text if it has no units. `links` has the source unit of each output unit."""
         if not self.units:
             return self.text
-        if not (spans := units_of(output)):
+        if not (spans := find_units(output)):
             return self.root.without_text() + output
         are_words = [_WORD.match(self.plain, start) is not None for start, _ in self.units]
         marked = _MarkedOutput(output, spans, links, are_words).render(self.root, 0, len(spans))
         return output[: spans[0][0]] + marked + output[spans[-1][1] :]
 
 
-def units_of(text: str) -> list[Span]:
+def find_units(text: str) -> list[Span]:
     """Return the spans of the words and punctuation marks of a text."""
     return [match.span() for match in _UNIT.finditer(text)]
 
@@ -96,7 +96,7 @@ def split_markup(text: str) -> MarkedText:
     for number, match in enumerate([*matches, None]):
         segment = text[position : match.start()] if match else text[position:]
         plain, segment = _adjust_spaces(plain, segment, is_separator=is_separator)
-        units += [(start + len(plain), stop + len(plain)) for start, stop in units_of(segment)]
+        units += [(start + len(plain), stop + len(plain)) for start, stop in find_units(segment)]
         plain += segment
         if match is None:
             break
@@ -341,7 +341,7 @@ def _measure_overlap(span: Span, other: Span) -> int:
     return max(0, min(span[1], other[1]) - max(span[0], other[0]))
 
 
-def links_by_position(count: int, num_source: int) -> list[int | None]:
+def link_by_position(count: int, num_source: int) -> list[int | None]:
     """Link `count` output units to the `num_source` source units at the same relative positions."""
     return [(2 * unit + 1) * num_source // (2 * count) for unit in range(count)]
 
@@ -379,11 +379,11 @@ class MarkupAdapter(WriterAdapter):
 
 def _add_markup(writer: SequencePipeline, source: MarkedText, output: Output, alignment: TokenAlignment | None) -> str:
     """Return the text of an output with the markup of its source, by the alignment of their tokens."""
-    units = units_of(output.text)
+    units = find_units(output.text)
     if alignment is None:
         message = "the model has no attention; markup is inserted at the same relative position as in the source"
         warn_once(f"markup {writer.run}", f"{writer.run}: {message}")
-        return source.with_output(output.text, links_by_position(len(units), len(source.units)))
+        return source.with_output(output.text, link_by_position(len(units), len(source.units)))
     ends = text_ends(output.ids, lambda ids: writer.coder.decode(ids, (source.plain,)))
     tokens = list(zip([0, *ends], ends, strict=False))
     source_tokens = writer.coder.source_spans(source.plain)

@@ -240,7 +240,7 @@ _ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f
 _UNFINISHED_STATES = {"new", "needs-translation", "needs-adaptation", "needs-l10n", "initial"}
 
 
-def po_rows(path: Path, encoding: str) -> Iterator[Row]:
+def read_po(path: Path, encoding: str) -> Iterator[Row]:
     """Yield the messages that are translated and not fuzzy, with a row for each plural form.
 
     The source of the first of several forms is the singular. If `encoding` is "utf-8", the default, the encoding in the
@@ -263,7 +263,7 @@ def po_rows(path: Path, encoding: str) -> Iterator[Row]:
         raise DataError("no message with a translation", path)
 
 
-def xliff_rows(path: Path, encoding: str) -> Iterator[Row]:
+def read_xliff(path: Path, encoding: str) -> Iterator[Row]:
     """Yield the translated units of XLIFF 1.2 or segments of XLIFF 2, without their inline codes.
 
     Units with `translate="no"` are skipped. The file declares its encoding. Raises DataError (file:line).

@@ -21,7 +21,7 @@ from ensue.extensions.frames.classification import (
     FrameClassificationPipeline,
     FrameClassifierParts,
 )
-from ensue.extensions.frames.tasks.data import frames_of
+from ensue.extensions.frames.tasks.data import pad_frames
 from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.inspection.page import Inspection
 from ensue.models.classifier import Classifier
@@ -192,7 +192,7 @@ class MiniRocketJob(FrameClassificationJob):
         rows, transform = self.split.train.rows, model.pooling
 
         def read(numbers: Tensor) -> tuple[Tensor, Tensor | None]:
-            frames = frames_of(rows, numbers.numpy(), device_of(model))
+            frames = pad_frames(rows, numbers.numpy(), device_of(model))
             return model.features.normalized(frames.values), frames.mask
 
         assert isinstance(transform, MiniRocket)

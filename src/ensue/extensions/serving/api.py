@@ -123,28 +123,28 @@ class CompletionRequest(SampledRequest):
     def check(self, limits: Limits) -> Self:
         """Return the request. Raises APIError for inconsistent fields, and for values above the limits."""
         if self.num_rows < self.n:
-            raise invalid("best_of", f"{self.num_rows} is less than n, {self.n}")
+            raise reject("best_of", f"{self.num_rows} is less than n, {self.n}")
         if self.stream and self.num_rows > self.n:
-            raise invalid("best_of", "a stream cannot choose the best; leave out best_of, or stream")
+            raise reject("best_of", "a stream cannot choose the best; leave out best_of, or stream")
         if self.max_tokens > limits.max_tokens:
-            raise invalid("max_tokens", f"at most {limits.max_tokens}")
+            raise reject("max_tokens", f"at most {limits.max_tokens}")
         if self.suffix:
-            raise invalid("suffix", "unsupported; these models only continue a prompt", "unsupported_parameter")
+            raise reject("suffix", "unsupported; these models only continue a prompt", "unsupported_parameter")
         if self.stream_options is not None and not self.stream:
-            raise invalid("stream_options", "needs stream")
+            raise reject("stream_options", "needs stream")
         if len(self.prompts) > (maximum := limits.places // self.num_rows):
-            raise invalid("prompt", f"{len(self.prompts)} prompts; at most {maximum} with {self.num_rows} choices each")
+            raise reject("prompt", f"{len(self.prompts)} prompts; at most {maximum} with {self.num_rows} choices each")
         if any(not 0 < len(stop) <= MAX_STOP_CHARACTERS for stop in self.stops):
-            raise invalid("stop", f"expected strings of 1 to {MAX_STOP_CHARACTERS} characters")
+            raise reject("stop", f"expected strings of 1 to {MAX_STOP_CHARACTERS} characters")
         if self.session is not None and (len(self.prompts) > 1 or self.num_rows > 1 or self.echo):
-            raise invalid("session", "a session takes one prompt, one choice and no echo")
+            raise reject("session", "a session takes one prompt, one choice and no echo")
         if self.undo and self.session is None:
-            raise invalid("undo", "undo needs a session")
+            raise reject("undo", "undo needs a session")
         if self.max_total_tokens > limits.tokens:
-            raise invalid("max_tokens", f"{self.max_total_tokens} tokens in all; at most {limits.tokens} in a request")
+            raise reject("max_tokens", f"{self.max_total_tokens} tokens in all; at most {limits.tokens} in a request")
         if self.max_answer_bytes > limits.answers:
             size = f"a response of up to {self.max_answer_bytes:,} bytes in memory; at most {limits.answers:,}"
-            raise invalid("max_tokens", f"{size}: ask for fewer tokens, choices or logprobs")
+            raise reject("max_tokens", f"{size}: ask for fewer tokens, choices or logprobs")
         return self
 
     @cached_property
@@ -162,9 +162,9 @@ class CompletionRequest(SampledRequest):
         if isinstance(prompt, str) or (isinstance(prompt, list) and kinds <= {int}):
             prompt, kinds = [prompt], {type(prompt)}
         if kinds not in ({str}, {list}):
-            raise invalid("prompt", "expected a text, ids, or a list of texts or of lists of ids")
+            raise reject("prompt", "expected a text, ids, or a list of texts or of lists of ids")
         if kinds == {list} and not all(set(map(type, ids)) <= {int} for ids in prompt):
-            raise invalid("prompt", "expected whole numbers as ids")
+            raise reject("prompt", "expected whole numbers as ids")
         return prompt
 
     @property
@@ -303,12 +303,12 @@ class PredictRequest(TextsRequest):
         if not isinstance(pairs, list) or not all(
             isinstance(pair, list) and len(pair) == 2 and set(map(type, pair)) == {str} for pair in pairs
         ):
-            raise invalid("glossary", "expected a list of pairs of texts, [source, target]")
+            raise reject("glossary", "expected a list of pairs of texts, [source, target]")
         lengths = [len(text) for pair in pairs for text in pair]
         sizes = len(pairs), max(lengths, default=0), sum(lengths)
         bounds = max_terms, MAX_TERM_CHARACTERS, MAX_GLOSSARY_CHARACTERS
         if any(size > bound for size, bound in zip(sizes, bounds, strict=True)):
-            raise invalid("glossary", "at most {:,} pairs, {:,} characters a text, {:,} in all".format(*bounds))
+            raise reject("glossary", "at most {:,} pairs, {:,} characters a text, {:,} in all".format(*bounds))
         return [tuple(map(replace_surrogates, pair)) for pair in pairs]
 
 
@@ -424,7 +424,7 @@ def retry_later(status: int, message: str, code: str, seconds: int = 1) -> APIEr
     return APIError(status, message, code=code, headers={"Retry-After": str(seconds)})
 
 
-def invalid(param: str, message: str, code: str = "invalid_value") -> APIError:
+def reject(param: str, message: str, code: str = "invalid_value") -> APIError:
     """Return the error (400) for an invalid value of the field `param`."""
     return APIError(400, f"{param}: {message}", param=param, code=code)
 

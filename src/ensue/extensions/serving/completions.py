@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from ensue.errors import EnsueError
 from ensue.extensions.serving import api, transport
-from ensue.extensions.serving.api import APIError, CompletionRequest, internal_error, invalid
+from ensue.extensions.serving.api import APIError, CompletionRequest, internal_error, reject
 from ensue.extensions.serving.generation import EncodedPrompt, Generation, Prompt, encode_prompt
 from ensue.extensions.serving.limits import BLOCK_BYTES, MAX_INLINE_CHARACTERS, MAX_INLINE_TOKENS
 from ensue.extensions.serving.row import FinishReason, Row, SessionState, TokenInfo, TokenLogprob
@@ -102,7 +102,7 @@ async def _start_generation(service: Service, request: Request) -> Completion:
     session: SessionState | None = None
     if body.session is not None:  # after all checks, since it locks the session
         if not service.has_sessions:
-            raise invalid("session", "a server of several processes has no sessions", "unsupported_parameter")
+            raise reject("session", "a server of several processes has no sessions", "unsupported_parameter")
         session = model.sessions.begin(body.session, body.undo)
     for prompt, prompt_rows in zip(prompts, rows, strict=True):
         state, ids = _make_initial_state(prompt, session, tokenizer.start_id, context)
@@ -277,12 +277,12 @@ def _make_bias(logit_bias: Any, model: Any) -> torch.Tensor | None:
         return None
     size = model.vocabulary_size
     if not isinstance(logit_bias, dict):
-        raise invalid("logit_bias", "expected an object of ids and numbers")
+        raise reject("logit_bias", "expected an object of ids and numbers")
     bias = np.zeros(size, np.float32)
     for name, value in logit_bias.items():
         if not (name.isascii() and name.isdigit() and len(name) < 10 and int(name) < size):
-            raise invalid("logit_bias", f"expected ids from 0 to {size - 1}")
+            raise reject("logit_bias", f"expected ids from 0 to {size - 1}")
         if type(value) not in (int, float) or not -100 <= value <= 100:
-            raise invalid("logit_bias", "expected numbers from -100 to 100")
+            raise reject("logit_bias", "expected numbers from -100 to 100")
         bias[int(name)] = value
     return torch.from_numpy(bias).to(device_of(model))

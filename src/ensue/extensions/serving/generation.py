@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.extensions.serving.api import invalid
+from ensue.extensions.serving.api import reject
 from ensue.extensions.serving.limits import MIN_LONG_TOKENS, Limits
 from ensue.extensions.serving.row import Row, SessionState, TokenLogprob
 from ensue.text.tokenizer import replace_surrogates
@@ -51,16 +51,16 @@ def encode_prompt(prompt: str | list[int], tokenizer: Any, limits: Limits, conte
     """Return a tokenized prompt. Raises APIError for unknown ids and for too many tokens."""
     if isinstance(prompt, str):
         if len(prompt) > limits.text_characters:
-            raise invalid("prompt", f"more than {limits.text_characters:,} characters", "context_length_exceeded")
+            raise reject("prompt", f"more than {limits.text_characters:,} characters", "context_length_exceeded")
         text = replace_surrogates(prompt)
         ids = tokenizer.encode(text).astype(np.int64)
     else:
         if any(not 0 <= id < tokenizer.vocabulary_size for id in prompt):
-            raise invalid("prompt", f"an id is not from 0 to {tokenizer.vocabulary_size - 1}")
+            raise reject("prompt", f"an id is not from 0 to {tokenizer.vocabulary_size - 1}")
         ids, text = np.array(prompt, np.int64), tokenizer.decode(prompt)
     maximum = limits.prompt_tokens if context is None else min(context, limits.prompt_tokens)
     if len(ids) > maximum:
-        raise invalid("prompt", f"{len(ids)} tokens; this model reads at most {maximum}", "context_length_exceeded")
+        raise reject("prompt", f"{len(ids)} tokens; this model reads at most {maximum}", "context_length_exceeded")
     return EncodedPrompt(ids, text)
 
 

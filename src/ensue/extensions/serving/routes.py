@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from ensue.errors import EnsueError
 from ensue.extensions.serving import api, transport
-from ensue.extensions.serving.api import APIError, ErrorBody, invalid
+from ensue.extensions.serving.api import APIError, ErrorBody, reject
 from ensue.extensions.serving.limits import INSPECTION_FACTOR, MIN_LONG_CHARACTERS
 from ensue.extensions.serving.metrics import METRICS_MEDIA_TYPE
 from ensue.extensions.serving.service import Service
@@ -56,7 +56,7 @@ async def predict(service: Service, request: Request) -> Response:
             else:
                 pipeline = pipeline.with_search(**{name: value})
         except EnsueError as error:
-            raise invalid(name, _hide_paths(error, model, *taggers)) from None
+            raise reject(name, _hide_paths(error, model, *taggers)) from None
     texts = await _reserve_inputs(body.inputs, service, request, model, {model.pipeline.num_texts})
     return await _respond(service, request, model, texts, _warn_of_unknown(model.name, pipeline, texts))
 
@@ -81,7 +81,7 @@ async def embeddings(service: Service, request: Request) -> Response:
     body, model = await transport.receive_request(api.EmbeddingRequest, request, service)
     inputs = [body.input] if isinstance(body.input, str) else body.input
     if inputs == []:
-        raise invalid("input", "expected at least one text")
+        raise reject("input", "expected at least one text")
     texts = await _reserve_inputs(inputs, service, request, model, {1}, param="input")
     tokens = sum(len(text.split()) for text in texts)
     usage = api.Usage(prompt_tokens=tokens, total_tokens=tokens)
@@ -101,9 +101,9 @@ async def _reserve_inputs(
     limits, reservation = service.limits, request.scope["reservation"]
     max_size = max_size or limits.text_characters
     if not isinstance(inputs, list):
-        raise invalid(param, "expected a list")
+        raise reject(param, "expected a list")
     if len(inputs) > limits.places:
-        raise invalid(param, f"{len(inputs):,} texts; at most {limits.places:,} in a request")
+        raise reject(param, f"{len(inputs):,} texts; at most {limits.places:,} in a request")
     reservation.reserve(places=max(0, len(inputs) - 1))
     parse = _parse_frames if model.pipeline.reads_vectors else _parse_texts
 
@@ -171,7 +171,7 @@ def _parse_frames(value: Any, counts: set[int], param: str) -> tuple[list[Any], 
     for row in rows:
         if not isinstance(row, list) or not set(map(type, row)) <= {int, float}:
             message = "an input of this model is a list of frames, each a list of numbers"
-            raise invalid(param, f"{message}; found {_describe_value(value)}")
+            raise reject(param, f"{message}; found {_describe_value(value)}")
     return value, sum(map(len, rows))
 
 
@@ -179,7 +179,7 @@ def _parse_texts(value: Any, counts: set[int], param: str) -> tuple[Text, int]:
     texts = value if isinstance(value, list) else [value]
     if len(texts) not in counts or not set(map(type, texts)) <= {str}:
         expected = " or ".join("a text" if count == 1 else f"a list of {count} texts" for count in sorted(counts))
-        raise invalid(param, f"an input of this model is {expected}; found {_describe_value(value)}")
+        raise reject(param, f"an input of this model is {expected}; found {_describe_value(value)}")
     clean = tuple(map(replace_surrogates, texts))
     return clean[0] if len(clean) == 1 else clean, sum(map(len, clean))
 
@@ -206,7 +206,7 @@ def _select_fields(inspection: Inspection, names: Sequence[str]) -> dict[str, An
 
 def _encode_vector(vector: np.ndarray[Any, Any], body: api.EmbeddingRequest) -> list[float] | str:
     if body.dimensions not in (None, len(vector)):
-        raise invalid("dimensions", f"this model's vectors have {len(vector)} numbers")
+        raise reject("dimensions", f"this model's vectors have {len(vector)} numbers")
     if body.encoding_format == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
     return vector.astype(np.float32).tolist()

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from ensue.engine import CachedWeights
 from ensue.errors import EnsueError
-from ensue.extensions.serving.api import APIError, Model, invalid
+from ensue.extensions.serving.api import APIError, Model, reject
 from ensue.extensions.serving.limits import Limits
 from ensue.extensions.serving.loop import GenerationLoop
 from ensue.extensions.serving.metrics import Metrics
@@ -110,7 +110,7 @@ class SessionStore:
         _, states = self._sessions.get(name, (0.0, [None]))
         if undo >= len(states):
             message = f"{undo}; the session has {len(states) - 1} requests that can be undone"
-            raise invalid("undo", message, "cannot_undo")
+            raise reject("undo", message, "cannot_undo")
         self._in_use[name] = states[: len(states) - undo]
         return states[-1 - undo]
 

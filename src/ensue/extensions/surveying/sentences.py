@@ -232,7 +232,8 @@ class SentenceReport(LabeledReport[SentenceSummary]):
         names = [name for name in columns if self.summary.has_keys or not name.startswith(_KEY_PREFIXES)]
         for name in names[:MAX_ROWS]:
             number = f"over {MAX_VALUES:,}" if len(columns[name]) > MAX_VALUES else f"{len(columns[name]):,}"
-            table.add_row(self._describe_column(name), number, list_names([x for x, _ in sort_by_frequency(columns[name])]))
+            values = [value for value, _ in sort_by_frequency(columns[name])]
+            table.add_row(self._describe_column(name), number, list_names(values))
         if len(names) > MAX_ROWS:
             table.add_row(f"and {len(names) - MAX_ROWS:,} more")
         for prefix in _KEY_PREFIXES:

@@ -84,9 +84,9 @@ def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict
 
 def library_files(tokenizer: Tokenizer) -> Any:
     """Return the content of a `tokenizer.json` that gives the ids of `tokenizer.encode`, without special tokens."""
-    is_words = isinstance(tokenizer, WordTokenizer)
-    library = _from_words(tokenizer) if is_words else _to_library(tokenizer, has_prefix=False)
-    return json.loads(library.to_str())
+    if isinstance(tokenizer, WordTokenizer):
+        return json.loads(_from_words(tokenizer).to_str())
+    return json.loads(_to_library(tokenizer, has_prefix=False).to_str())
 
 
 def _to_json(library: LibraryTokenizer, names: Mapping[str, str], *, context: int, inputs: list[str]) -> dict[str, Any]:

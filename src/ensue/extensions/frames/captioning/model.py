@@ -211,7 +211,7 @@ class Captioned(NamedTuple):
     targets: tuple[str, ...] = ()
 
 
-def captions_of(series: Series, separator: str) -> tuple[str, ...]:
+def split_captions(series: Series, separator: str) -> tuple[str, ...]:
     """Return the captions of a series. Raises DataError for a missing or empty caption."""
     if series.per_frame:
         raise series.error("a label for each frame; expected a caption of the series")

@@ -16,7 +16,7 @@ from ensue.data.files import Data
 from ensue.errors import EnsueError, check_type
 from ensue.extensions.frames.captioning import model as captioning
 from ensue.extensions.frames.data.series import FrameRows, Series
-from ensue.extensions.frames.page import data_address
+from ensue.extensions.frames.page import make_data_url
 from ensue.extensions.frames.recipe import CaptioningRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData
 from ensue.extensions.frames.tasks.model import FrameStatistics
@@ -73,7 +73,7 @@ def _attention_section(view: CaptionView) -> Section:
     rows, columns, _ = view.image.shape
     scale = min(MAX_WIDTH / columns, MAX_HEIGHT / rows)
     content: dict[str, Any] = {
-        "address": data_address(view.image), "size": (columns, rows), "shown_size": (columns * scale, rows * scale),
+        "address": make_data_url(view.image), "size": (columns, rows), "shown_size": (columns * scale, rows * scale),
         "has_attention": weights is not None, "note": note,
         "tokens": [
             (
@@ -180,7 +180,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
         """Yield images with their captions. Neighboring series with the same name and file are one image."""
         for _, group in groupby(self._read_labeled(location, encoding), key=lambda image: (image.name, image.place)):
             rows = list(group)
-            captions = (captioning.captions_of(image, self.recipe.data.separator) for image in rows)
+            captions = (captioning.split_captions(image, self.recipe.data.separator) for image in rows)
             yield captioning.Captioned(rows[0], tuple(chain.from_iterable(captions)))
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
@@ -192,7 +192,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
         """Return the page of an image (a path or an array) with the attention for `target` or the predicted caption."""
-        series = self.only(image)
+        series = self.read_single(image)
         sources, symbol = self.sources([captioning.Captioned(series)]), partial(symbol_of, self.target)
         if target is None:
             search = record_search(self, sources, symbol)
@@ -233,7 +233,7 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
     task: SequenceToSequence
 
     def __init__(self, recipe: CaptioningRecipe, run: RunDirectory | None = None) -> None:
-        labels_of = partial(captioning.captions_of, separator=recipe.data.separator)
+        labels_of = partial(captioning.split_captions, separator=recipe.data.separator)
         data = SeriesData(recipe, run, labels_of=labels_of, check=partial(captioning.check_readable, recipe=recipe))
         super().__init__(recipe, data)
         rows = data.rows if recipe.reads_images else 0

@@ -127,7 +127,7 @@ def check_writable(path: Path, *, others: Sequence[str] = ()) -> None:
         raise DataError(message, path)
 
 
-def content_of(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] = (), rate: float = 0.0) -> bytes:
+def encode_series(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] = (), rate: float = 0.0) -> bytes:
     """Return the content of a file with this suffix, for one or more series (T, d).
 
     Raises DataError for an unknown suffix, or if the series for a `.npy` file have different lengths.
@@ -269,7 +269,7 @@ def read_table(path: Path, reading: SeriesOptions) -> Iterator[Series]:
     sample, rows, numbers = _open_table(path, reading)
     header = _read_header(sample, reading, path)
     numbers.advice = _suggest_settings(sample)
-    date_format = signs.date_format_of([_join_time(row, header) for row in sample[1:]] if header.time else [])
+    date_format = signs.detect_date_format([_join_time(row, header) for row in sample[1:]] if header.time else [])
     frames = (_read_frame(line, cells, header, numbers, date_format) for line, cells in islice(rows, 1, None))
     grouped: Iterable[tuple[str, Iterable[Frame]]] = groupby(frames, key=lambda frame: frame.series)
     if header.series is not None:
@@ -288,7 +288,7 @@ def _open_table(
 ) -> "tuple[list[list[str]], Iterator[tuple[int, list[str]]], _NumberParser]":
     """Return the first rows of a table, the line and cells of each nonempty row, and a parser of numbers."""
     lines = Lines.of(path, encoding=check_encoding(reading.encoding))
-    dialect, sample = signs.dialect_of(lines), signs.table_rows(lines)
+    dialect, sample = signs.detect_dialect(lines), signs.table_rows(lines)
     rows = dialect.read(lines, header=False, needed=())
     cells = ((row.record.line, [dialect.value(field).strip() for field in row.values]) for row in rows)
     below = dropwhile(lambda item: bool(sample) and item[1] != sample[0], cells)  # skips a title above the header
@@ -402,7 +402,7 @@ def _unstamp(dimensions: Sequence[str], reading: SeriesOptions, path: Path, line
     times = [[time.strip() for time, _ in stamp] for stamp in stamps] or [[]]
     if any(other != times[0] for other in times):
         raise DataError("the times of two dimensions differ; expected equal times", path, line)
-    date_format = signs.date_format_of(times[0])
+    date_format = signs.detect_date_format(times[0])
     frames = [Frame(line, "", "", _parse_time(time, date_format, path, line), [], "", time) for time in times[0]]
     rate = _measure_rate(frames, path) if reading.gaps == "refuse" else 0.0
     return [[value for _, value in stamp] for stamp in stamps], rate
@@ -452,10 +452,10 @@ def _read_frame(line: int, cells: list[str], header: Header, numbers: "_NumberPa
 
 
 def _suggest_settings(rows: list[list[str]], otherwise: str = "--set data.features chooses columns") -> str:
-    if layout := signs.layout_of(rows):
+    if layout := signs.detect_layout(rows):
         advice = " and ".join(shlex.join(["--set", setting]) for setting in layout.settings())
         return f"{advice} reads such a table" if advice else otherwise
-    has_units = signs.layout_of([*rows[:1], *rows[2:]]) is not None
+    has_units = signs.detect_layout([*rows[:1], *rows[2:]]) is not None
     return "remove the line of units below the names of columns" if has_units else otherwise
 
 
@@ -473,7 +473,7 @@ class _NumberParser:
         if cell.lower() in signs.MISSING_CELLS:
             return float("nan")
         try:
-            value = signs.number_of(cell)
+            value = signs.parse_number(cell)
         except ValueError:
             problem = f'column "{name}": expected a number, found "{cell:.40}"{self.advice and "; "}{self.advice}'
             raise DataError(problem, self.path, line) from None
@@ -496,7 +496,7 @@ def _join_time(cells: Sequence[str], header: Header) -> str:
 
 def _parse_time(cell: str, date_format: str, path: Path, line: int) -> float:
     try:
-        return signs.seconds_of(cell, date_format)
+        return signs.parse_seconds(cell, date_format)
     except (ValueError, OverflowError, OSError):
         problem = f'expected a time, as a number or as 2026-01-31T12:00:00; found "{cell:.40}"'
         raise DataError(problem, path, line) from None

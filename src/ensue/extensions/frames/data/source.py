@@ -21,7 +21,7 @@ from ensue.data.sources import digest_of
 from ensue.errors import DataError, RecipeError
 from ensue.extensions.frames.data import readers, sounds
 from ensue.extensions.frames.data.series import Series, SeriesOptions
-from ensue.extensions.frames.signs import FRAME_SUFFIXES, FRAME_TABLES, PATH, dialect_of, frames_in, table_rows
+from ensue.extensions.frames.signs import FRAME_SUFFIXES, FRAME_TABLES, PATH, detect_dialect, file_kind, table_rows
 
 
 class LabeledPath(NamedTuple):
@@ -36,7 +36,7 @@ class LabeledPath(NamedTuple):
 def paths_in_table(path: Path, reading: SeriesOptions) -> Iterator[LabeledPath]:
     """Yield the files of a table of paths with labels and groups. Raises DataError for a missing file."""
     lines = Lines.of(path, encoding=check_encoding(reading.encoding))
-    dialect = dialect_of(lines)
+    dialect = detect_dialect(lines)
     names = [name.strip() for name in dialect.first_rows(lines)[0]]
     path_column = names.index(PATH)
     label, group = (names.index(name) if name in names else None for name in (reading.labels, reading.group))
@@ -156,7 +156,7 @@ class FrameSource:
             return [name for member in self._members for name in member.labels_in_names()]
         if self.path_table is not None:
             return [digest_of(file.path for file in self.files)]
-        label_files = filter(None, (readers.label_file(path) for path in self._paths if frames_in(path) == "idx"))
+        label_files = filter(None, (readers.label_file(path) for path in self._paths if file_kind(path) == "idx"))
         return [*(name for file in self.files for name in (file.label, file.group)), digest_of(label_files)]
 
     def __iter__(self) -> Iterator[Series]:
@@ -218,7 +218,7 @@ def _check_numbers(series: Series, reading: SeriesOptions) -> None:
 
 def kind_of(path: Path) -> str:
     """Return the key of a file's reader in `READERS`, by the file's name. Raises DataError for an unknown suffix."""
-    if kind := frames_in(path) or ("table" if suffix(path.name) in FRAME_TABLES else ""):
+    if kind := file_kind(path) or ("table" if suffix(path.name) in FRAME_TABLES else ""):
         return kind
     known = ", ".join([*FRAME_SUFFIXES, *sorted(FRAME_TABLES)])
     raise DataError(f"unknown suffix; expected {known}, or idx", path)

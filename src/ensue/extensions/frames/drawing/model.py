@@ -221,13 +221,13 @@ def read_images(
     of 0 to 1, and if `group` is not empty, for images without a group.
     """
     source = FrameSource(location, SeriesOptions(encoding=encoding, group=group))
-    images = images_of(islice(source, limit), colors=colors, size=size, group=group)
+    images = convert_series(islice(source, limit), colors=colors, size=size, group=group)
     if images is None:
         raise DataError("no images found", location)
     return images
 
 
-def images_of(
+def convert_series(
     series: Iterable[Series], *, colors: int, size: ImageSize | None = None, group: str = ""
 ) -> Images | None:
     """Return series as images, or None if there are no series. Raises DataError like `read_images`."""
@@ -259,7 +259,7 @@ def _to_color_planes(series: Series, size: ImageSize, first: str) -> Pixels:
     return values.reshape(size.rows, size.columns, size.colors).transpose(0, 2, 1).reshape(size.shape)
 
 
-def as_colors(pixels: Pixels, size: ImageSize) -> Pixels:
+def to_colors(pixels: Pixels, size: ImageSize) -> Pixels:
     """Return images (N, H, W, P) from color planes (N, H, P·W)."""
     return pixels.reshape(len(pixels), size.rows, size.colors, size.columns).transpose(0, 1, 3, 2)
 
@@ -327,7 +327,7 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
     def score(batch: range) -> Tensor:
         """Return the reconstruction, the divergence and the weight (3, B) of each row."""
         x = on_device(images.pixels[np.array(batch) // draws], device)
-        bound: Bound = model(x, noise_of(model, batch, device))
+        bound: Bound = model(x, draw_noise(model, batch, device))
         return torch.stack([bound.reconstruction, bound.divergence.sum(1), bound.weight]).double().cpu()
 
     with evaluating(model):
@@ -340,7 +340,7 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
     return scores
 
 
-def noise_of(model: Painter, numbers: range, device: torch.device, *, seed: int = 0) -> Tensor:
+def draw_noise(model: Painter, numbers: range, device: torch.device, *, seed: int = 0) -> Tensor:
     """Return noise (B, T, d_latent) from N(0, 1). The noise of a row depends only on its number and the seed."""
     shape = (model.glimpses, model.d_latent)
     generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # other seeds than in `binarize`

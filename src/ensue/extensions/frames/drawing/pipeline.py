@@ -15,7 +15,7 @@ from ensue.data.files import Data, as_location
 from ensue.errors import DataError, EnsueError, check_integer, nearest
 from ensue.extensions.frames.data.series import Series, as_vectors
 from ensue.extensions.frames.drawing import model as drawing
-from ensue.extensions.frames.page import data_address
+from ensue.extensions.frames.page import make_data_url
 from ensue.extensions.frames.recipe import DrawingRecipe
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut
 from ensue.models.modules import device_of
@@ -61,12 +61,12 @@ def view_painting(model: drawing.Painter, pixels: drawing.Pixels) -> PaintingVie
     device = device_of(model)
     taps = ["canvas", *(["*.window.five"] if isinstance(model.reader, drawing.WindowReader) else [])]
     with watch(model, *taps) as recorded:
-        bound = model(on_device(pixels[None], device), drawing.noise_of(model, range(1), device))
+        bound = model(on_device(pixels[None], device), drawing.draw_noise(model, range(1), device))
     canvases = torch.cat(recorded["canvas"]).sigmoid().cpu().numpy()
     read = _place_windows(model.reader, recorded.get("reader.window.five", []))
     written = _place_windows(model.writer, recorded.get("writer.window.five", []))
     divergence, reconstruction = bound.divergence[0].cpu().numpy(), float(bound.reconstruction)
-    image, canvases = drawing.as_colors(pixels[None], model.size)[0], drawing.as_colors(canvases, model.size)
+    image, canvases = drawing.to_colors(pixels[None], model.size)[0], drawing.to_colors(canvases, model.size)
     return PaintingView(image, canvases, read, written, divergence, reconstruction)
 
 
@@ -93,10 +93,10 @@ def painting_sections(view: PaintingView, number: int) -> list[Section]:
         [_frame_window(window, rows, columns) for window in windows[:count]] or [None] * count
         for windows in (view.read, view.written)
     )
-    (read, written), canvases = frames, map(data_address, view.canvases[:count])
+    (read, written), canvases = frames, map(make_data_url, view.canvases[:count])
     numbers = {
         "glimpses": list(zip(view.divergence[:count].tolist(), read, canvases, written, strict=True)),
-        "image": data_address(view.image), "size": (columns, rows),
+        "image": make_data_url(view.image), "size": (columns, rows),
         "shown_size": (columns * scale, rows * scale), "note": cut(len(view.canvases), count, "glimpses"),
         "reconstruction": view.reconstruction, "divergence": float(view.divergence.sum()),
     }  # fmt: skip
@@ -159,9 +159,9 @@ class DrawingPipeline(Pipeline):
         batches = []
         for first in range(0, samples, MAX_BATCH_SAMPLES):
             numbers = range(first, min(first + MAX_BATCH_SAMPLES, samples))
-            noise = drawing.noise_of(self.model, numbers, device, seed=seed)
+            noise = drawing.draw_noise(self.model, numbers, device, seed=seed)
             batches.append(self.model.canvases(noise)[:, list(strokes)].cpu().numpy())
-        canvases = drawing.as_colors(np.concatenate(batches).reshape(-1, *size.shape), size)
+        canvases = drawing.to_colors(np.concatenate(batches).reshape(-1, *size.shape), size)
         canvases = canvases.reshape(samples, -1, *canvases.shape[1:])
         return canvases if size.colors > 1 else canvases[..., 0]
 
@@ -230,7 +230,7 @@ class DrawingPipeline(Pipeline):
             series = [Series(f"image {number}", array.reshape(len(array), -1)) for number, array in enumerate(arrays)]
         except (TypeError, ValueError, DataError):
             series = []
-        read = drawing.images_of(series, colors=size.colors, size=size)
+        read = drawing.convert_series(series, colors=size.colors, size=size)
         if read is None:
             raise EnsueError(f"expected a path, or a list of arrays of numbers ({size.rows}, {size.shape[1]})")
         return read

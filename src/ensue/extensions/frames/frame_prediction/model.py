@@ -16,7 +16,7 @@ from ensue.data.buckets import by_length
 from ensue.errors import pluralize
 from ensue.extensions.frames.data.series import FrameRows, Vectors
 from ensue.extensions.frames.recipe import FramePredictionRecipe, LatentSpecification
-from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData, SeriesNoise, frames_of, noise_for
+from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData, SeriesNoise, draw_batch_noise, pad_frames
 from ensue.extensions.frames.tasks.model import FrameFeatures, FrameParts, Frames, read_frame_statistics
 from ensue.metrics.scores import Scores, finite
 from ensue.models.encoders import build_encoder
@@ -290,13 +290,13 @@ class SeriesNats(NamedTuple):
 
 
 @torch.inference_mode()
-def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[SeriesNats]:
+def compute_nats(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[SeriesNats]:
     """Return the surprisal of each series, with `draws` samples of the latent variables."""
     device = device_of(model)
     nats_by_row: dict[int, SeriesNats] = {}
 
     def score_batch(batch: NDArray[np.int64]) -> list[tuple[Any, ...]]:
-        frames = frames_of(rows, batch, device)
+        frames = pad_frames(rows, batch, device)
         sources = [SeriesNoise(rows[row], model.d_latent) for row in batch.tolist()]
         samples = [_sample_nats(model, frames, sources) for _ in range(draws if model.d_latent else 1)]
         nats, divergences, weights = zip(*samples, strict=True)
@@ -317,7 +317,7 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[S
 
 def _sample_nats(model: FramePredictor, frames: Frames, sources: list[SeriesNoise]) -> list[NDArray[np.float64]]:
     """Return the bound (B, T) of each frame, and the divergence (B,) and the log-weight (B,) of each series."""
-    terms = model(frames, noise_for(sources, frames.shape[1], frames.values.device))
+    terms = model(frames, draw_batch_noise(sources, frames.shape[1], frames.values.device))
     nats, divergence, ratio = (term.double() for term in terms)
     return [x.cpu().numpy() for x in (nats + divergence, divergence.sum(1), -(nats + ratio).sum(1))]
 
@@ -357,7 +357,7 @@ class FrameScores(Scores):
         return f"at most {nats}, including a KL divergence of {self.divergence / self.frames:.4f}"
 
 
-def scores_of(nats: Iterable[SeriesNats], *, d_latent: int, draws: int = 1) -> FrameScores:
+def sum_scores(nats: Iterable[SeriesNats], *, d_latent: int, draws: int = 1) -> FrameScores:
     """Return the scores of a stream of series from the surprisal of each series."""
     total, frames, series, divergence, importance = 0.0, 0, 0, 0.0, 0.0
     for item in nats:
@@ -414,9 +414,9 @@ def predict_moments(model: FramePredictor, rows: FrameRows) -> Moments:
 
 
 def _read_frames(model: FramePredictor, rows: FrameRows, batch: list[int]) -> ReaderState:
-    frames = frames_of(rows, batch, device_of(model))
+    frames = pad_frames(rows, batch, device_of(model))
     sources = [SeriesNoise(rows[row], model.d_latent) for row in batch]
-    return model.read(frames, noise_for(sources, frames.shape[1], frames.values.device))
+    return model.read(frames, draw_batch_noise(sources, frames.shape[1], frames.values.device))
 
 
 def mixture_moments(features: FrameFeatures, means: Tensor, deviations: Tensor) -> Moments:
@@ -502,13 +502,13 @@ class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
         return int(self.train.lengths[rows].sum())
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> FramesBatch:
-        return FramesBatch(frames_of(self.train, rows, device, row_slice))
+        return FramesBatch(pad_frames(self.train, rows, device, row_slice))
 
     def loss(self, model: FramePredictor, batch: FramesBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.frames), None
 
     def score(self, model: FramePredictor, data: LabeledSeries) -> FrameScores:
-        return scores_of(nats_of(model, data.rows), d_latent=model.d_latent)
+        return sum_scores(compute_nats(model, data.rows), d_latent=model.d_latent)
 
 
 class FramePredictionJob(DataSetJob[FramePredictor, LabeledSeries]):

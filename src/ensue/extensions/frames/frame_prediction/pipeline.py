@@ -15,13 +15,13 @@ from torch import Tensor
 from ensue.data.files import Data
 from ensue.errors import EnsueError, check_integer, check_path, check_type
 from ensue.extensions.frames import page
-from ensue.extensions.frames.data.readers import check_writable, content_of
+from ensue.extensions.frames.data.readers import check_writable, encode_series
 from ensue.extensions.frames.data.series import FrameRows, Series, Vectors
 from ensue.extensions.frames.frame_prediction import model as frame_prediction
 from ensue.extensions.frames.recipe import FramePredictionRecipe
 from ensue.extensions.frames.tasks.data import SeriesNoise
 from ensue.extensions.frames.tasks.model import Frames
-from ensue.extensions.frames.tasks.pipeline import PROGRAMS, AnsweringFramesPipeline, chunked
+from ensue.extensions.frames.tasks.pipeline import PROGRAMS, AnsweringFramesPipeline, split_into_chunks
 from ensue.inspection.drawing import lines
 from ensue.inspection.notebook import Shown
 from ensue.inspection.page import Inspection, Section, plain
@@ -88,7 +88,7 @@ def series_sections(view: FramePredictorView) -> list[Section]:
     sections = [page.series_section(view, columns), _nats_section(view, columns), _prediction_section(view, columns)]
     if view.weights is not None:
         names = [f"k = {number}" for number in range(view.weights.shape[1])]
-        drawing = page.curves_or_map(view.weights, columns, names, name="weights of the components")
+        drawing = page.draw_curves_or_map(view.weights, columns, names, name="weights of the components")
         sections.append(Section.plain("Components", drawing, about="The weights of the mixture.", note=columns.note))
     return sections
 
@@ -117,7 +117,7 @@ def _prediction_section(view: FramePredictorView, columns: page.FrameColumns) ->
         maps = {"The mean": mean, "The deviation": deviation, "The frame − the mean": frames - mean}
         maps["(The frame − the mean) / the deviation"] = (frames - mean) / deviation
         drawings = [
-            (name, page.feature_map(values, columns, view.names, name=name, signed=number > 1))
+            (name, page.draw_map(values, columns, view.names, name=name, signed=number > 1))
             for number, (name, values) in enumerate(maps.items())
         ]
     shown = {"about": about, "note": columns.note, "drawings": drawings}
@@ -204,7 +204,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         path, shape = Path(out), self.statistics.shape
         check_writable(path, others=frame_prediction.PICTURES)
         check_outputs([self.run or "", prompt], files=[path], overwrite=overwrite)
-        prefix = self.only(prompt) if prompt else None
+        prefix = self.read_single(prompt) if prompt else None
         series = self._generate(prefix, frames, samples, temperature, seed)
         amount, prompt_frames = f"{samples:,} series", len(prefix.frames) if prefix else 0
         with atomic_output(path) as partial:
@@ -212,7 +212,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
                 names = shape.columns
                 amount = frame_prediction.draw_series(partial, series, prompt_frames=prompt_frames, columns=names)
             else:
-                partial.write_bytes(content_of(path, series, columns=shape.columns, rate=shape.rate))
+                partial.write_bytes(encode_series(path, series, columns=shape.columns, rate=shape.rate))
         return f"wrote {amount} of {len(series[0]):,} frames to {out}"
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[NextFrame]:
@@ -220,14 +220,14 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
 
     def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
         """Yield the mean and deviation of the frame after each series, in order and in constant memory."""
-        for chunk in chunked(series):
+        for chunk in split_into_chunks(series):
             means, deviations = frame_prediction.predict_moments(self.model, FrameRows.of_series(chunk))
             for item, mean, deviation in zip(chunk, means, deviations, strict=True):
                 yield NextFrame(item.name, mean, deviation)
 
     def inspect(self, series: Any) -> Inspection:
         """Return the page of a series, given by the path of a file or as for `predict`."""
-        view, recipe = view_series(self.model, self.series_view(self.only(series))), self.recipe
+        view, recipe = view_series(self.model, self.series_view(self.read_single(series))), self.recipe
         facts = {"latent variables": f"{recipe.latent.kind}, {recipe.latent.size}"} if self.model.d_latent else {}
         facts |= {"components": f"{recipe.head.components}"} if recipe.head.components > 1 else {}
         facts |= {"nats per frame": plain(float(view.nats.mean()), 4)}
@@ -265,7 +265,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         """
         check_integer("draws", draws, 1, MAX_DRAWS)
         nats = (nats for _, nats in self._score_series(self._read_labeled(location, encoding), draws=draws))
-        return frame_prediction.scores_of(nats, d_latent=self.model.d_latent, draws=draws)
+        return frame_prediction.sum_scores(nats, d_latent=self.model.d_latent, draws=draws)
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         nats = (nats.frames for _, nats in self._score_series(self._read_labeled(location, encoding)))
@@ -275,9 +275,9 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     def _score_series(
         self, series: Iterable[Series], *, draws: int = 1
     ) -> Iterator[tuple[Series, frame_prediction.SeriesNats]]:
-        for chunk in chunked(series):
+        for chunk in split_into_chunks(series):
             rows = FrameRows.of_series(chunk)
-            yield from zip(chunk, frame_prediction.nats_of(self.model, rows, draws=draws), strict=True)
+            yield from zip(chunk, frame_prediction.compute_nats(self.model, rows, draws=draws), strict=True)
 
     def describe(self) -> description.ModelDescription:
         if self.model.d_latent:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ensue.errors import EnsueError
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.recipe import GlimpseSpecification, GlimpsesRecipe
-from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, SeriesNoise, check_image, frames_of
+from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, SeriesNoise, check_image, pad_frames
 from ensue.extensions.frames.tasks.model import FrameFeatures, Frames, LabeledFrameParts, read_frame_statistics
 from ensue.metrics.generation import edit_distance
 from ensue.metrics.scores import ItemRows, ScoredItems, Scores, card_columns, of_sums, quotient
@@ -232,7 +232,7 @@ ReadImage = tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], flo
 """The symbols, the probabilities (S,) of symbols and stop, the places (S, N, 2) of glimpses, and the surprisal."""
 
 
-def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
+def parse_caption(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
     """Return the symbols of an image. Raises DataError for no or several captions, and for too many symbols."""
     captions = tuple(dict.fromkeys(series.labels))
     symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
@@ -244,7 +244,7 @@ def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
     return symbols
 
 
-def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
+def check_glimpse_sizes(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
     """Raise DataError unless an image has `rows` rows (0: any number) and is large enough for the glimpses."""
     (height, width), table = series.frames.shape, recipe.glimpses
     check_image(series, colors=table.colors, key="glimpses.colors", rows=rows)
@@ -258,7 +258,7 @@ def check_glimpsed(series: Series, rows: int, recipe: GlimpsesRecipe) -> None:
         raise series.error(f"{image} is much smaller than the widest patch, {widest:,}; reduce glimpses.scales")
 
 
-def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
+def encode_targets(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
     """Return the ids (N, S) of symbols and stop; -1 for padding and unknown symbols."""
     targets = np.full((len(captions), max(map(len, captions), default=0) + 1), -1)
     for row, caption in zip(targets, captions, strict=True):
@@ -274,7 +274,7 @@ def read_images(
 
     Probabilities are means over `samples` random paths of glimpses. With 0 samples, the only path has the mean places.
     """
-    targets = targets_of(labels, captions)
+    targets = encode_targets(labels, captions)
     batches = np.split(np.arange(len(rows)), range(MAX_BATCH_IMAGES, len(rows), MAX_BATCH_IMAGES))
     for results in sharded_map(
         lambda batch: list(_read_batch(model, labels, rows, batch, targets[batch], max_symbols, samples, seed)), batches
@@ -287,7 +287,7 @@ def _read_batch(
     model: GlimpseReader, labels: Classes, rows: FrameRows, batch: NDArray[np.int64], targets: NDArray[np.int64],
     max_symbols: int, samples: int, seed: int,
 ) -> Iterator[ReadImage]:  # fmt: skip
-    frames, paths, length = frames_of(rows, batch, device_of(model)), samples or 1, targets.shape[1]
+    frames, paths, length = pad_frames(rows, batch, device_of(model)), samples or 1, targets.shape[1]
     sources = [SeriesNoise(rows[row], 2, seed=seed) for row in batch.tolist()]
 
     def draw_noise() -> Tensor:
@@ -359,13 +359,13 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
         self, train: LabeledSeries, valid: LabeledSeries | None, labels: Classes, recipe: GlimpsesRecipe
     ) -> None:
         self.train, self.valid, self.labels, self.max_symbols = train, valid, labels, recipe.glimpses.most_symbols
-        self.targets = targets_of(labels, train.labels)
+        self.targets = encode_targets(labels, train.labels)
         super().__init__(train.lengths, recipe.train)
 
     def batch_of(self, rows: NDArray[np.int64], device: torch.device, row_slice: RowSlice = ALL_ROWS) -> TensorBatch:
         targets = self.targets[rows]
         longest = int((targets >= 0).sum(1).max())
-        frames = frames_of(self.train.rows, rows, device, row_slice).values
+        frames = pad_frames(self.train.rows, rows, device, row_slice).values
         return TensorBatch((frames, on_device(row_slice.select(targets)[:, :longest], device)))
 
     def loss(self, model: GlimpseReader, batch: TensorBatch, state: State) -> tuple[Loss, State]:
@@ -391,8 +391,8 @@ class GlimpsesJob(LabelsJob[GlimpseReader]):
     encode = DataSetJob.encode
 
     def __init__(self, recipe: GlimpsesRecipe, run: RunDirectory | None = None) -> None:
-        check = partial(check_glimpsed, recipe=recipe)
-        labels_of = partial(caption_of, recipe=recipe)
+        check = partial(check_glimpse_sizes, recipe=recipe)
+        labels_of = partial(parse_caption, recipe=recipe)
         super().__init__(recipe, data := LabeledSeriesData(recipe, run, labels_of=labels_of, check=check))
         labels = Classes(sorted(self.split.train.label_counts))
         self.parts = GlimpseParts(data.statistics(), labels, data.rows) if run is None else run.parts

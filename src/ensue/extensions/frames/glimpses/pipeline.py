@@ -14,9 +14,9 @@ from ensue.errors import DataError, check_integer
 from ensue.extensions.frames.data.series import FrameRows, Series
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.glimpses import model as glimpses
-from ensue.extensions.frames.page import data_address
+from ensue.extensions.frames.page import make_data_url
 from ensue.extensions.frames.recipe import GlimpsesRecipe
-from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, chunked
+from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, split_into_chunks
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection, Section
 from ensue.metrics.scores import ScoredItems
@@ -94,7 +94,7 @@ def image_section(view: GlimpsesView, size: int) -> Section:
     """Return the section with an image and its glimpses, for patches of `size` pixels."""
     rows, columns, _ = view.pixels.shape
     zoom = max(1, min(8, MAX_WIDTH // columns))
-    values: dict[str, Any] = {"view": view, "address": data_address(view.pixels)}
+    values: dict[str, Any] = {"view": view, "address": make_data_url(view.pixels)}
     values |= {"rows": rows, "columns": columns, "size": size, "zoom": zoom}
     return Section(view.series, "extensions/frames/glimpses/path.html", values)
 
@@ -109,7 +109,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
     parts: glimpses.GlimpseParts
 
     def _check_series(self, series: Series) -> Series:
-        glimpses.check_glimpsed(super()._check_series(series), self.parts.rows, self.recipe)
+        glimpses.check_glimpse_sizes(super()._check_series(series), self.parts.rows, self.recipe)
         return series
 
     def predict(self, texts: Iterable[Any], *, samples: int = 0, seed: int = 0) -> Answers[ReadSeries]:
@@ -136,8 +136,8 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
         """Yield images with predicted symbols and, if `with_captions` is true, the surprisal of their captions."""
         options = {"max_symbols": self.recipe.glimpses.most_symbols, "samples": samples, "seed": seed}
         sides = np.array([self.parts.rows, self.statistics.shape.width // self.recipe.glimpses.colors], np.float32)
-        for chunk in chunked(series):
-            captions = [glimpses.caption_of(image, self.recipe) if with_captions else () for image in chunk]
+        for chunk in split_into_chunks(series):
+            captions = [glimpses.parse_caption(image, self.recipe) if with_captions else () for image in chunk]
             answers = glimpses.read_images(self.model, self.labels, FrameRows.of_series(chunk), captions, **options)
             for image, (symbols, probabilities, places, nats) in zip(chunk, answers, strict=True):
                 shares, pixels = tuple(probabilities.tolist()), (sides + places * sides.max()) / 2
@@ -152,7 +152,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
 
     def _score(self, location: Data, encoding: str) -> Iterator[glimpses.JudgedSymbols]:
         for image, answer, nats in self.read(self._read_labeled(location, encoding), with_captions=True):
-            yield glimpses.JudgedSymbols(glimpses.caption_of(image, self.recipe), answer.symbols, nats)
+            yield glimpses.JudgedSymbols(glimpses.parse_caption(image, self.recipe), answer.symbols, nats)
 
     def inspect_texts(self, *texts: Any, encoding: str | None = None, **options: Any) -> Inspection:
         """Return the page of a location, or of an image whose rows are the arguments, for a request to the server."""

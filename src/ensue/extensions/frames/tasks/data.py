@@ -107,7 +107,7 @@ class LabeledSeries(Hashed):
         return f"{len(self):,} series, {self.lengths.sum():,} frames"
 
 
-def frames_of(
+def pad_frames(
     rows: FrameRows, batch: NDArray[np.int64] | Sequence[int], device: torch.device, row_slice: RowSlice = ALL_ROWS
 ) -> Frames:
     """Return the slice `row_slice` of a batch of series, padded to the longest series of the complete batch."""
@@ -254,7 +254,7 @@ class SeriesNoise:
         return self._generator.standard_normal((self.length if length is None else length, self.size), np.float32)
 
 
-def noise_for(sources: list[SeriesNoise], length: int, device: torch.device) -> Tensor:
+def draw_batch_noise(sources: list[SeriesNoise], length: int, device: torch.device) -> Tensor:
     """Return the next vectors (B, length, size) of each generator, one for each frame; zeros at padding."""
     noise = np.zeros((len(sources), length, sources[0].size), np.float32)
     for row, source in zip(noise, sources, strict=True):

@@ -36,7 +36,7 @@ NO_STREAM = "frames are read from a file, a folder, a glob or a table of paths, 
 EXPECTED_INPUT = "arrays of numbers (T, d), or of the samples (n,) of sounds"
 
 
-def chunked(series: Iterable[Series]) -> Iterator[list[Series]]:
+def split_into_chunks(series: Iterable[Series]) -> Iterator[list[Series]]:
     """Yield chunks of a stream of series, so that memory does not grow with the stream."""
     return chunks(series, lambda item: len(item.frames), chunk_words=MAX_CHUNK_FRAMES, chunk_items=MAX_CHUNK_SERIES)
 
@@ -79,7 +79,7 @@ class FramesPipeline(Predictor):
                 self._array_to_series(item.frames, item.name)  # checks the values
             yield self._check_series(item if isinstance(item, Series) else self._array_to_series(item, str(number)))
 
-    def only(self, series: Any) -> Series:
+    def read_single(self, series: Any) -> Series:
         """Return an array or a location as a series. Raises EnsueError unless a location has exactly one series."""
         if not isinstance(series, str | Path | FrameSource):
             return next(self._to_series([series]))
@@ -157,7 +157,7 @@ class FramesPipeline(Predictor):
         if is_stream(location):
             raise EnsueError(NO_STREAM)
         source = self.source(location, encoding=encoding)
-        return chain.from_iterable(shard.items(lambda: chunked(map(self._check_series, source))))
+        return chain.from_iterable(shard.items(lambda: split_into_chunks(map(self._check_series, source))))
 
     def _make_description(
         self, function: Callable[..., dict[str, Tensor]], output: description.Output, program: str,
@@ -258,6 +258,6 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
         return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
-def frames_from(frames: Tensor, lengths: Tensor) -> Frames:
+def make_frames(frames: Tensor, lengths: Tensor) -> Frames:
     """Return a batch with the mask of these lengths."""
     return Frames(frames, description.mask_of(frames, lengths))
