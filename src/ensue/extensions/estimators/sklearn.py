@@ -1,7 +1,6 @@
-"""Estimators of scikit-learn that train classifiers and taggers. Cross-validation of a text classifier, for example:
+"""Estimators of scikit-learn that train classifiers and taggers.
 
-from ensue.sklearn import TextClassifier
-scores = cross_val_score(TextClassifier("classify-bag"), texts, labels)
+Example: `cross_val_score(TextClassifier("classify-bag"), texts, labels)` cross-validates a text classifier.
 """
 
 import json

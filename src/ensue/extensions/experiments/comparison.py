@@ -79,7 +79,15 @@ class Comparison(Shown):
         runs = self.runs
         names = list(dict.fromkeys(name for run in runs for name in run.scores))
         scores = f"scored on `{self.data}`." if self.data else "with the scores of their logs."
-        head = ["run", "model", "parameters", "MB", "steps", "training (s)", *map(_format_name, names)]
+        head = [
+            "run",
+            "model",
+            "parameters",
+            "MB",
+            "steps",
+            "training (s)",
+            *(name.replace("_", " ") for name in names),
+        ]
         yield f"{len(runs)} runs, each a {self.what}, {scores}", [head, *(_format_row(run, names) for run in runs)]
         if any(run.differences for run in runs):
             title = (
@@ -310,11 +318,8 @@ def _format_differences(runs: Sequence[ComparedRun]) -> Iterator[list[str]]:
     for run in runs:
         for name, difference in run.differences.items():
             interval = f"{difference.low:+.4f} to {difference.high:+.4f}"
-            yield [f"`{run.run}`", _format_name(name), f"{difference.value:+.4f}", interval, f"{difference.p:.3f}"]
-
-
-def _format_name(name: str) -> str:
-    return name.replace("_", " ")
+            title, value = name.replace("_", " "), f"{difference.value:+.4f}"
+            yield [f"`{run.run}`", title, value, interval, f"{difference.p:.3f}"]
 
 
 def _format_number(value: float | None) -> str:

@@ -314,7 +314,7 @@ class GlossaryAdapter(WriterAdapter):
         outputs_are = f"{lacking:,} of {self.counts['all']:,} outputs {'is' if lacking == 1 else 'are'}"
         return f"{outputs_are} not consistent with the glossary (`lacks` of --json); a wider beam may help (--beams)"
 
-    def write_outputs(self, writer: Writer[Any], items: Sequence[Any]) -> list[Output]:
+    def generate_outputs(self, writer: Writer[Any], items: Sequence[Any]) -> list[Output]:
         limits = writer.limits(writer.sources(items))
         max_tokens = min(writer.search.max_tokens, writer.max_output_tokens or writer.search.max_tokens)
         constraints = [

@@ -364,10 +364,10 @@ class MarkupAdapter(WriterAdapter):
     def adapt(self, item: Pair) -> Pair:
         return item._replace(sources=(split_markup(item.sources[0]).plain,))
 
-    def write_outputs(self, writer: SequencePipeline, items: Sequence[Pair]) -> list[Output]:
+    def generate_outputs(self, writer: SequencePipeline, items: Sequence[Pair]) -> list[Output]:
         marked = [split_markup(pair.sources[0]) for pair in items]
         pairs = [pair._replace(sources=(source.plain,)) for pair, source in zip(items, marked, strict=True)]
-        best = writer.write_outputs(pairs)
+        best = writer.generate_outputs(pairs)
         outputs = [(row, output) for row, item in enumerate(best) for output in (item, *item.others)]
         alignments = writer.aligned([(pairs[row], output) for row, output in outputs])
         with_markup = (

@@ -225,8 +225,9 @@ def sample_lengths(batch: int, length: int) -> Tensor:
 
 
 def state_specs(state: State, longer: State = None) -> dict[str, TensorSpec]:
-    """Return the shapes and types of the leaves of a state. A size that grows with each step is named "past". A size
-    that differs in `longer`, the state for longer sources, is named "source", as are sizes of a shared memory.
+    """Return the shapes and types of the leaves of a state. A size is dynamic if it differs in `longer`, the state for
+    longer sources, or is 0 in a cache of positions or a shared memory. The name of a dynamic size is "past" in a cache
+    of positions, and "source" elsewhere.
     """
     others = _iterate_leaves(state if longer is None else longer, "state")
     specs = {}

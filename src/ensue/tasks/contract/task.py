@@ -94,16 +94,13 @@ class TensorBatch(Batch):
 
 @dataclass(frozen=True)
 class LazyBatch(Generic[BatchT]):
-    """A batch that is read on demand."""
+    """A batch that is read on demand. The fields `rows`, `count` and `first` are as in `Batch`."""
 
     rows: int
-    """The number of rows."""
     count: int
-    """The number of predictions."""
     read: Callable[[RowSlice], BatchT]
     """Reads a slice of the rows."""
     first: bool = True
-    """Whether the state before this batch is the initial state."""
 
     @property
     def all_rows(self) -> BatchT:

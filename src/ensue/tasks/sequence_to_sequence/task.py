@@ -50,8 +50,7 @@ class SourceRows(Protocol):
     def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
         """Return a mask (B, S) of the real positions of `padded`; None if `among` has no padding."""
 
-    def __len__(self) -> int:
-        """Return the number of sources."""
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,6 @@ class EncodedPairs(NamedTuple):
     sources: SourceRows
     targets: Ragged
     contextual: tuple[WordLayers, ...] = ()
-    """The vectors of the words of sources from other runs."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -140,7 +140,7 @@ class WriterAdapter(ABC):
         return item
 
     @abstractmethod
-    def write_outputs(self, writer: Any, items: Sequence[Any]) -> list[Output]:
+    def generate_outputs(self, writer: Any, items: Sequence[Any]) -> list[Output]:
         """Return the outputs of sources; `writer` is the writer without this adapter."""
 
     def warning(self) -> str:
@@ -219,18 +219,18 @@ class Writer(Predictor, Generic[ItemT]):
         """Yield each source with its output, in order and in constant memory. `chosen` are the chunks of a shard."""
         indices = ALL_CHUNKS if chosen is None else chosen
         for chunk in islice(sequences.in_chunks(items), indices.start, indices.stop):
-            yield from zip(chunk, self.write_outputs(chunk), strict=True)
+            yield from zip(chunk, self.generate_outputs(chunk), strict=True)
 
-    def write_outputs(self, items: Sequence[ItemT]) -> list[Output]:
+    def generate_outputs(self, items: Sequence[ItemT]) -> list[Output]:
         """Return the outputs of sources, through all adapters. The output of an empty source is empty."""
         item_texts = [[*self.texts_of(item)] for item in items]
         if empty := {number for number, texts in enumerate(item_texts) if texts and not "".join(texts).strip()}:
             others = [item for number, item in enumerate(items) if number not in empty]
-            outputs = iter(self.write_outputs(others) if others else ())
+            outputs = iter(self.generate_outputs(others) if others else ())
             return [Output("", 0.0, 0.0) if number in empty else next(outputs) for number, _ in enumerate(items)]
         if self.adapters:
             *inner, outermost = self.adapters
-            return outermost.write_outputs(copy_with(self, adapters=tuple(inner)), items)
+            return outermost.generate_outputs(copy_with(self, adapters=tuple(inner)), items)
         return list(map(self.output, items, self.hypotheses(self.sources(items))))
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
@@ -263,7 +263,7 @@ class Writer(Predictor, Generic[ItemT]):
 
     def score_pairs(self, pairs: Sequence[ItemT], *, compare: Self | None = None) -> GenerationScores:
         """Return the scores of outputs for sources with references, and of a test against another model, `compare`."""
-        texts, references, nats = self._generate_outputs(pairs)
+        texts, references, nats = self._generate_and_score(pairs)
         tokenize = self._choose_tokenization(references)
         scores = score_texts(texts, references, tokenize=tokenize, nats=nats)
         if compare is None:
@@ -273,10 +273,10 @@ class Writer(Predictor, Generic[ItemT]):
 
     def score_items(self, items: Sequence[ItemT]) -> ScoredItems:
         """Return the scores of each source, for a significance test."""
-        texts, references, nats = self._generate_outputs(items)
+        texts, references, nats = self._generate_and_score(items)
         return scored_items(texts, references, tokenize=self._choose_tokenization(references), nats=nats)[0]
 
-    def _generate_outputs(
+    def _generate_and_score(
         self, items: Sequence[ItemT]
     ) -> tuple[list[str], list[tuple[str, ...]], list[tuple[float, int]]]:
         """Return outputs, references, and the surprisal and the number of tokens of each first reference."""

@@ -29,6 +29,7 @@ from ensue.metrics.scores import LanguageScores
 from ensue.models.language_model import LanguageModel, padded, read_prefixes
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import process_group, shard, sharded_map
+from ensue.tasks.texts.framing import batches_by_length
 from ensue.types import State, to_float64
 
 WARM_UP_TOKENS = 512
@@ -257,17 +258,15 @@ MAX_BATCHED_TOKENS = 512
 @torch.inference_mode()
 def total_nats(model: LanguageModel, texts: list[NDArray[np.int64]], *, start_id: int) -> NDArray[np.float64]:
     """Return the summed surprisals in nats of each of `texts` (arrays of ids), which the model reads independently."""
-    totals = np.zeros(len(texts))
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    totals, short = np.zeros(len(texts)), list[int]()
     max_length = -1 if model.adapts else min(MAX_BATCHED_TOKENS, model.context or MAX_BATCHED_TOKENS)
     with evaluating(model):
-        while order:
-            length = len(texts[order[-1]])
-            rows = max(1, BATCH_TOKENS // max(1, length)) if length <= max_length else 1
-            batch, order = order[-rows:], order[:-rows]
-            if length > max_length:
-                totals[batch] = TextScorer(model, start_id=start_id).feed(texts[batch[0]]).sum()
-                continue
+        for index, ids in enumerate(texts):
+            if len(ids) <= max_length:
+                short.append(index)
+            else:
+                totals[index] = TextScorer(model, start_id=start_id).feed(ids).sum()
+        for batch in batches_by_length(short, [max(1, len(texts[index])) for index in short], BATCH_TOKENS):
             targets, mask = padded([texts[index] for index in batch])  # padding is last, so the model needs no mask
             inputs = np.column_stack((np.full(len(batch), start_id), targets))[:, :-1]
             nats, _ = _compute_nats(model, inputs, targets, None)
