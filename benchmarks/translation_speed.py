@@ -42,7 +42,7 @@ from translation_peers import (
 )
 
 import ensue
-from ensue.data.buckets import by_length
+from ensue.data.buckets import batch_by_length
 from ensue.data.compact_texts import Ragged
 from ensue.data.decoding import decode
 from ensue.engine import CachedWeights
@@ -151,7 +151,7 @@ class Translators:
         rows = [self.sources[number].tolist() for number in numbers]
         outputs: list[list[int]] = [[] for _ in rows]
         lengths = Ragged.of(self.sources[number] for number in numbers).lengths
-        for places in by_length(lengths, batch_size=MAX_SEARCH_ROWS, batch_tokens=MAX_SEARCH_TOKENS):
+        for places in batch_by_length(lengths, batch_size=MAX_SEARCH_ROWS, batch_tokens=MAX_SEARCH_TOKENS):
             batch = [rows[place] for place in places]
             for place, ids in zip(places, joey_outputs(self.theirs, batch, self.tokens, width=WIDTH), strict=True):
                 outputs[place] = ids

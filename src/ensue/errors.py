@@ -303,6 +303,6 @@ def check_settings(value: Any) -> None:
         setting.check(name, getattr(value, name))
 
 
-def by_option_names(declared: type) -> dict[str, str]:
+def fields_by_option(declared: type) -> dict[str, str]:
     """Return the names of a dataclass's fields, by option name."""
     return {setting.option.name or name: name for name, setting in numeric_settings(declared).items()}

@@ -179,7 +179,7 @@ def _parse(parse: Callable[[str], Any], text: str, kind: str) -> Any:
         raise ParseError(f"not {kind} that can be read: a number of more than 4,300 digits") from None
 
 
-def with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the pairs of an object as a dict. Raises ParseError for a key that occurs twice."""
     unique: dict[str, Any] = {}
     for key, value in pairs:
@@ -189,7 +189,7 @@ def with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return unique
 
 
-UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=with_unique_keys)
+UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=reject_duplicate_keys)
 """A decoder that raises ParseError for an object with a duplicate key, since parsers differ in which value they use."""
 
 
@@ -204,7 +204,7 @@ class ExactFloat(float):
         self.text = text
 
 
-EXACT = json.JSONDecoder(parse_float=NumberText, parse_int=NumberText, object_pairs_hook=with_unique_keys)
+EXACT = json.JSONDecoder(parse_float=NumberText, parse_int=NumberText, object_pairs_hook=reject_duplicate_keys)
 """A decoder that returns numbers as `NumberText`."""
 EXACT_FLOATS = json.JSONDecoder(parse_float=ExactFloat)  # `to_json` restores the texts of floats
 _MARK = os.urandom(16).hex()

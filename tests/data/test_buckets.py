@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ensue.data import buckets as buckets_module
 from ensue.data import compact_texts
-from ensue.data.buckets import Buckets, by_length
+from ensue.data.buckets import Buckets, batch_by_length
 from ensue.data.permutation import mix
 
 Sizes = tuple[list[int], int, int, int]
@@ -57,7 +57,7 @@ def test_an_epoch_has_each_text_once_within_the_bounds(sizes: Sizes, epoch: int)
 @given(sizes=sizes)
 def test_reading_once_has_each_text_once_within_the_bounds_the_shortest_first(sizes: Sizes) -> None:
     lengths = np.array(sizes[0])
-    batches = list(by_length(lengths, batch_size=sizes[1], batch_tokens=sizes[2]))
+    batches = list(batch_by_length(lengths, batch_size=sizes[1], batch_tokens=sizes[2]))
     for rows in batches:
         within_bounds(rows, sizes)
     order = np.concatenate(batches)
@@ -72,12 +72,12 @@ def test_texts_of_one_length_fill_their_batches(count: int, length: int, batch_s
     fitting = max(1, min(batch_size, batch_tokens // max(1, length)))
     bounds = {"batch_size": batch_size, "batch_tokens": batch_tokens}
     assert Buckets([length] * count, **bounds, seed=0).steps_per_epoch == math.ceil(count / fitting)
-    assert len(list(by_length(np.full(count, length), **bounds))) == math.ceil(count / fitting)
+    assert len(list(batch_by_length(np.full(count, length), **bounds))) == math.ceil(count / fitting)
 
 
 def test_a_text_that_is_longer_than_a_batch_is_one_alone_and_pads_nothing_else() -> None:
     sizes = ([3] * 20 + [10_000] + [11_000] + [4] * 10, 8, 40, 0)
-    for batches in (epoch_of(make(sizes), 0), list(by_length(np.array(sizes[0]), batch_size=8, batch_tokens=40))):
+    for batches in (epoch_of(make(sizes), 0), list(batch_by_length(np.array(sizes[0]), batch_size=8, batch_tokens=40))):
         alone = [rows.tolist() for rows in batches if np.array(sizes[0])[rows].max() > 40]
         assert sorted(alone) == [[20], [21]]
         others = [rows for rows in batches if np.array(sizes[0])[rows].max() <= 40]
@@ -121,11 +121,11 @@ def test_one_text_and_empty_ones(lengths: list[int]) -> None:
     buckets = make((lengths, 2, 10, 0))
     for epoch in range(3):
         assert sorted(np.concatenate(epoch_of(buckets, epoch)).tolist()) == list(range(len(lengths)))
-    assert sum(map(len, by_length(np.array(lengths), batch_size=2, batch_tokens=10))) == len(lengths)
+    assert sum(map(len, batch_by_length(np.array(lengths), batch_size=2, batch_tokens=10))) == len(lengths)
 
 
 def test_nothing_to_read() -> None:
-    assert list(by_length(np.zeros(0, np.int64), batch_size=2, batch_tokens=10)) == []
+    assert list(batch_by_length(np.zeros(0, np.int64), batch_size=2, batch_tokens=10)) == []
     assert make(([], 2, 10, 0)).steps_per_epoch == 0
 
 

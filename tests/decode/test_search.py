@@ -12,7 +12,7 @@ import torch
 from decode.toy_steppers import Toy
 from ensue.decode import beam
 from ensue.decode.beam import beam_search, best_ids, continuations
-from ensue.decode.candidates import best_places
+from ensue.decode.candidates import select_best
 from ensue.decode.frontier import Frontier, Requirements
 from ensue.decode.search import BeamSearch, min_length
 from ensue.errors import EnsueError
@@ -142,4 +142,4 @@ def test_banks_take_turns() -> None:
         wanted = []
         while any(rows.values()):
             wanted += [rows[bank].pop(0) for bank in sorted(rows, reverse=True) if rows[bank]]
-        assert best_places(totals, len(wanted), banks)[0].tolist() == wanted
+        assert select_best(totals, len(wanted), banks)[0].tolist() == wanted

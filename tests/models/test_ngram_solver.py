@@ -12,13 +12,13 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from ensue.data.division import fold_of_rows
+from ensue.data.division import assign_folds
 from ensue.models import ngram_bag
 from ensue.models.ngram_bag import CHARACTER_SHARE, EQUAL_SHARES, PRIOR_DEVIATION, NgramBag, PairBag, Solution, solve
 from ensue.text.lexicon import Lexicon
 
 TEXTS, LABELS = 40, 3
-FOLDS = fold_of_rows(np.arange(TEXTS), 5, seed=1)
+FOLDS = assign_folds(np.arange(TEXTS), 5, seed=1)
 Batches = list[tuple[Tensor, tuple[Tensor, ...]]]
 
 

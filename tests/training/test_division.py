@@ -11,7 +11,7 @@ import pytest
 
 import ensue
 from ensue.errors import DataError
-from ensue.recipe import as_trained, read_recipe, recipe_names
+from ensue.recipe import read_recipe, recipe_names, translate_former_values
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import notes_on_shared_files
 from ensue.training.run import begin_job
@@ -135,13 +135,13 @@ def as_of_earlier(run: Path) -> None:
 
 def test_a_recipe_of_an_earlier_ensue_means_what_it_did() -> None:
     earlier = {"task": "classification", "data": {"train": "x"}}
-    assert as_trained(earlier)["data"] == {"train": "x", "division": "rows"}
+    assert translate_former_values(earlier)["data"] == {"train": "x", "division": "rows"}
     now = {"task": "classification", "data": {"division": "sources"}}
-    assert as_trained(now) is now
-    tagger = as_trained({"task": "labeling", "data": {"splitter": "treebank"}})
+    assert translate_former_values(now) is now
+    tagger = translate_former_values({"task": "labeling", "data": {"splitter": "treebank"}})
     assert tagger["data"] == {"splitter": "treebank-1", "division": "rows"}
     of_text = {"task": "language-modeling", "data": {"train": "x"}}
-    assert as_trained(of_text) is of_text
+    assert translate_former_values(of_text) is of_text
 
 
 @pytest.mark.slow

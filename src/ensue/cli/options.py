@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from ensue.console.output import importing_torch
 from ensue.data.files import as_location
 from ensue.decode.search import BeamSearch
-from ensue.errors import DataError, EnsueError, NumericSetting, RunError, by_option_names, numeric_settings
+from ensue.errors import DataError, EnsueError, NumericSetting, RunError, fields_by_option, numeric_settings
 from ensue.extension import generate_options, local_run, pipeline_methods
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access, check_outputs, check_streams
@@ -255,7 +255,7 @@ def load_for(
         )
     torch.set_num_threads(threads or 1)  # before any computation
     pipeline: Any = load(path, device=device, vectors=vectors, precision=precision)
-    fields = by_option_names(BeamSearch)
+    fields = fields_by_option(BeamSearch)
     if changes := {fields.get(name, name): value for name, value in search.items() if value is not None}:
         pipeline = pipeline.with_search(**changes)
     pipeline = pipeline.with_adaptation(**adaptation) if adaptation else pipeline

@@ -25,9 +25,10 @@ class Buckets:
     """Batches of at most `batch_size` texts and `batch_tokens` words, given the `lengths` of all texts.
 
     A text with more than `batch_tokens` words is a batch by itself. Texts are sorted by length, with equally long texts
-    in random order, and split into pools. In each epoch, the texts of a pool are distributed randomly among its
-    batches, and all batches are shuffled. So every text occurs once in an epoch, all epochs have the same number of
-    steps, `MAX_RATIO` bounds padding, and a file that is sorted by label gives batches with all labels.
+    in random order, and split into pools of adjacent texts. In each epoch, the texts of a pool are distributed randomly
+    among the batches of the pool, and all batches are shuffled. So every text occurs once in an epoch, all epochs have
+    the same number of steps, `MAX_RATIO` bounds padding, and a file that is sorted by label gives batches with all
+    labels.
     """
 
     def __init__(self, lengths: Sequence[int] | NDArray[np.integer], *, batch_size: int, batch_tokens: int, seed: int):
@@ -41,7 +42,7 @@ class Buckets:
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
         self._generator = np.random.default_rng(0)
         self._states: list[tuple[int, int, int]] = []
-        """The state of the generator before each pool, from which the order of its texts is recomputed."""
+        """The state of the generator before each pool, from which the order of the pool's texts is recomputed."""
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """Return the indices of the texts in the batch of `step`, counted from 0 over all epochs."""
@@ -56,7 +57,7 @@ class Buckets:
         state |= {"state": state["state"] | {"state": pcg_state}, "has_uint32": has_half, "uinteger": half}
         self._generator.bit_generator.state = state
         batches = np.array_split(self._generator.permutation(self._texts.read(texts)), num_batches)
-        return batches[batch - int(self._ends[pool])].astype(np.int64)  # an index from the end
+        return batches[batch - int(self._ends[pool])].astype(np.int64)  # a negative index
 
     def _shuffle_epoch(self, epoch: int) -> None:
         self._generator = generator = np.random.default_rng(mix(self.seed, epoch, 0))
@@ -147,7 +148,7 @@ def _end_of_pool(ordered: NDArray[np.integer], shortest: int) -> int:
     return int(np.searchsorted(ordered, ordered.dtype.type(longest), side="right"))
 
 
-def by_length(lengths: NDArray[np.integer], *, batch_size: int, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
+def batch_by_length(lengths: NDArray[np.integer], *, batch_size: int, batch_tokens: int) -> Iterator[NDArray[np.int64]]:
     """Yield batches of the indices of texts of similar length, shortest texts first."""
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]

@@ -74,7 +74,7 @@ def split_rows(
     return Division(*rows, len(sizes), int(exchanged.sum()), bool((exchanged != held_out).any()))
 
 
-def fold_of_rows(groups: Sequence[Hashable] | Rows, num_folds: int, *, seed: int, classes: Rows | None = None) -> Rows:
+def assign_folds(groups: Sequence[Hashable] | Rows, num_folds: int, *, seed: int, classes: Rows | None = None) -> Rows:
     """Return the fold of each row (N,). Rows of a group are in one fold. Folds differ in size by at most one group.
 
     The groups are permuted by `seed`. With `classes` (N,), the groups of each class are divided among the folds.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.cache import atomic_file, cache_directory, make_room, mark_used, temporary_directory
-from ensue.data.row_files import as_lines, class_namer
+from ensue.data.row_files import class_namer, to_json_lines
 from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, in_one_line, list_names, pluralize, quote
 from ensue.notices import warn_once
 
@@ -36,7 +36,7 @@ def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
     if are_texts and len(rows) <= MAX_PATHS:
         _check_paths([row["text"] for row in rows], name)
     try:
-        text = "".join(f"{row['text']}\n" for row in rows) if are_texts else "".join(as_lines([rows]))
+        text = "".join(f"{row['text']}\n" for row in rows) if are_texts else "".join(to_json_lines([rows]))
     except DataError as error:
         raise EnsueError(f"{name}: {error}") from None
     content = text.encode("utf-8", "backslashreplace")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, join_chunks, split_lines
 from ensue.data.json_array import array_chunks, begins_array, split_part
-from ensue.data.row_files import BLOCK_ROWS, as_lines, in_blocks
+from ensue.data.row_files import BLOCK_ROWS, split_blocks, to_json_lines
 from ensue.errors import DataError, list_names
 from ensue.extension import loadable_entries
 from ensue.parsing import EXACT_FLOATS, MAX_DEPTH, ParseError, parse_json
@@ -78,7 +78,7 @@ def json_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator
         _, chunks = begins_array(chain([text], read_blocks, blocks))
         texts = ((line, split_part(element)[1].strip()) for line, element in array_chunks(chunks, name))
         values = ((line, parse_json(text, EXACT_FLOATS)) for line, text in texts if text)
-        yield from as_lines(in_blocks(_convert_values(layout, values, name, numbers)))
+        yield from to_json_lines(split_blocks(_convert_values(layout, values, name, numbers)))
         return
     if text.lstrip()[:1] not in ("[", "{"):
         yield from chain([first_block], blocks)
@@ -91,7 +91,7 @@ def json_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator
     if layout is not None:
         numbered = enumerate(split_lines(chain([text], blocks), name), 1)
         values = ((number, parse_json(line, EXACT_FLOATS)) for number, line in numbered if line.strip())
-        yield from as_lines(in_blocks(_convert_values(layout, values, name, numbers)))
+        yield from to_json_lines(split_blocks(_convert_values(layout, values, name, numbers)))
     elif isinstance(value, dict) and is_line and following_lines.strip():
         yield from chain([first_block], blocks)
     else:
@@ -117,7 +117,7 @@ def table_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterato
         return
     values = _read_cells(split_lines(chain([text], read_blocks, blocks), name), delimiter, name)
     opening = "["
-    for lines in as_lines(in_blocks(_convert_values(layout, values, name, numbers))):
+    for lines in to_json_lines(split_blocks(_convert_values(layout, values, name, numbers))):
         yield opening + lines.rstrip("\n").replace("\n", ",\n")
         opening = ",\n"
     yield "]\n" if opening != "[" else ""
@@ -170,7 +170,7 @@ def _read_document(first_block: str, blocks: Iterator[str], name: str, numbers: 
     if rows is None and width > MAX_COLUMNS:
         raise DataError(f"an object with {width:,} keys; expected at most {MAX_COLUMNS:,}", name)
     if rows is not None:
-        yield from as_lines(in_blocks(rows))
+        yield from to_json_lines(split_blocks(rows))
     elif "\n" in text.strip() and values and all(isinstance(value, dict) for value in values):
         numbers += (line for line, _, _ in parts)
         yield "".join(source.replace("\r", " ").replace("\n", " ") + "\n" for *_, source in parts)

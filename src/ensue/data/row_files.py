@@ -36,10 +36,10 @@ def json_lines(path: Path) -> Iterator[str]:
 
     Dates become strings; bytes become null. Raises DataError if unreadable, EnsueError without the required package.
     """
-    return as_lines(_named_rows(path))
+    return to_json_lines(_named_rows(path))
 
 
-def as_lines(blocks: Iterable[Rows]) -> Iterator[str]:
+def to_json_lines(blocks: Iterable[Rows]) -> Iterator[str]:
     """Convert blocks of rows to blocks of JSON lines."""
     for rows in blocks:
         try:
@@ -50,7 +50,7 @@ def as_lines(blocks: Iterable[Rows]) -> Iterator[str]:
         yield text
 
 
-def in_blocks(rows: Iterable[dict[str, Any]]) -> Iterator[Rows]:
+def split_blocks(rows: Iterable[dict[str, Any]]) -> Iterator[Rows]:
     """Yield rows in blocks of at most `BLOCK_ROWS`."""
     remaining = iter(rows)
     while block := list(islice(remaining, BLOCK_ROWS)):

@@ -9,7 +9,7 @@ from typing import Any
 from ensue.data.annotation_files import brat_rows
 from ensue.data.decoding import COMPRESSED, decode
 from ensue.data.json_layouts import json_rows, table_rows
-from ensue.data.row_files import PARQUET, Rows, as_lines, has_rows, in_blocks, json_lines
+from ensue.data.row_files import PARQUET, Rows, has_rows, json_lines, split_blocks, to_json_lines
 from ensue.errors import DataError, EnsueError
 from ensue.extension import Entry, entries
 
@@ -44,9 +44,9 @@ def text_blocks(
     if has_rows(path):
         return json_lines(path)
     if entry := extension_format(path.name):
-        return as_lines(_extension_rows(path, entry, encoding))
+        return to_json_lines(_extension_rows(path, entry, encoding))
     if suffix(path.name) == BRAT:
-        return as_lines([row] for row in brat_rows(path, encoding, nested=nested))
+        return to_json_lines([row] for row in brat_rows(path, encoding, nested=nested))
     blocks = decode(path, encoding, marked=marked)
     if suffix(path.name) in TABLES:
         return table_rows(blocks, str(path), numbers)
@@ -67,7 +67,7 @@ def _extension_rows(path: Path, entry: Entry, encoding: str) -> Iterator[Rows]:
     reader: Any = entry.load(Callable)  # type: ignore[arg-type]  # an abstract class, which isinstance takes
     try:
         rows = map(dict, reader(path, encoding) if "encoding" in signature(reader).parameters else reader(path))
-        yield from in_blocks(rows)
+        yield from split_blocks(rows)
     except EnsueError:
         raise
     except Exception as error:

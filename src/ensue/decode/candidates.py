@@ -81,7 +81,7 @@ def candidates_of(
         yield Candidate(int(live.inputs[row]), all_ids, float(totals[row, slot, column]), fate)
 
 
-def best_places(totals: NDArray[np.float64], k: int, banks: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+def select_best(totals: NDArray[np.float64], k: int, banks: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Return the indices (B, k) of the `k` largest `totals` (B, M) of each input, the best first; ties stay in order.
 
     `banks` (B, M) are the numbers of required tokens that candidates have (dynamic beam allocation, Post & Vilar 2018).

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ensue.decode.candidates import Candidate, Chosen, Ids, Live, best_places, candidates_of
+from ensue.decode.candidates import Candidate, Chosen, Ids, Live, candidates_of, select_best
 from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints, NBest, Phrase
 
 
@@ -190,7 +190,7 @@ class Frontier:
         if self.required.count:
             progress = self.required.after(self.live.inputs, self.live.progress, ids)
             banks = progress.sum(3).reshape(count, -1)
-        best = best_places(totals.reshape(count, -1), self.search.width, banks)
+        best = select_best(totals.reshape(count, -1), self.search.width, banks)
         parents, columns = best // options, best % options
         index = np.arange(count)[:, None], parents, columns
         progress = self.live.progress[index[:2]] if progress is None else progress[index]

@@ -16,7 +16,7 @@ from ensue.models.modules import device_of
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import EncodedForms, WordFeatures
 from ensue.nn import CharacterCNN, CharacterLSTM, watch
-from ensue.text.lexicon import Lexicon, WordForms, characters_read, shape
+from ensue.text.lexicon import Lexicon, WordForms, clip_characters, shape
 from ensue.types import to_float64
 
 
@@ -162,7 +162,7 @@ class ReadWords:
             real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
             vectors = features.characters(on_device.characters, torch.from_numpy(real).to(self.device))
             known = ~(real & (forms.characters == 0)).any(1)
-            yield "characters", [*map(characters_read, words)], known, vectors, InputField("lengths")
+            yield "characters", [*map(clip_characters, words)], known, vectors, InputField("lengths")
         if features.affixes is not None:
             affixes, vectors = [lexicon.affixes_of(word) for word in words], features.affixes(on_device.affixes)
             for index in range(2 * lexicon.longest_affix):
@@ -210,7 +210,7 @@ def characters_of(features: WordFeatures, read: ReadWords, num_words: int) -> li
         if number not in views:
             ids = read.forms.characters[number, : read.forms.lengths[number]]
             traces = effects(layer, torch.from_numpy(ids[None]).to(device_of(layer))) if len(ids) else {}
-            views[number] = CharacterView(characters_read(read.words[position]), traces)
+            views[number] = CharacterView(clip_characters(read.words[position]), traces)
     return [views[number] for number in read.numbers[:num_words].tolist()]
 
 

@@ -23,13 +23,13 @@ from ensue.extension import all_requirements, entries, find_entry, loadable_entr
 from ensue.models.specification import ENCODER_KINDS, GuestEncoder, Table
 from ensue.notices import warn_once
 from ensue.parsing import MAX_TOML_CHARACTERS, ParseError, parse_toml, read_bounded
-from ensue.recipe.tables import BUDGETS, DataRecipe, Recipe, TrainRecipe, without_none
+from ensue.recipe.tables import BUDGETS, DataRecipe, Recipe, TrainRecipe, drop_none
 from ensue.tasks import DEFAULT_TASK, TASKS, has_task, task_entry
 from ensue.version import package_file, package_text
 
 __all__ = [
-    "BUDGETS", "DataRecipe", "Recipe", "Table", "TrainRecipe", "as_trained", "propose", "read_recipe", "recipe_names",
-    "resumed_recipe", "validate_recipe",
+    "BUDGETS", "DataRecipe", "Recipe", "Table", "TrainRecipe", "propose", "read_recipe", "recipe_names",
+    "resumed_recipe", "translate_former_values", "validate_recipe",
 ]  # fmt: skip
 
 FORMER_MEANINGS = {"division": ("sources", "rows"), "splitter": ("treebank", "treebank-1")}
@@ -74,7 +74,7 @@ def read_recipe(
         recipe, needed, _ = propose(train, [f"{key}={value}" for key, value in changes])
         changes = [*map(_parse_setting, needed), *changes]
     if isinstance(recipe, Recipe):
-        document, where = without_none(recipe.model_dump(exclude_unset=True)), "the recipe"
+        document, where = drop_none(recipe.model_dump(exclude_unset=True)), "the recipe"
     else:
         document, where = _read_document(str(recipe)), str(recipe)
     keys = _distinct_keys((key for key, _ in changes), has_tables=isinstance(settings, Mapping))
@@ -108,7 +108,7 @@ def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
         raise RecipeError(f"{where}: {_explain(error, schema)}") from None
 
 
-def as_trained(document: dict[str, Any]) -> dict[str, Any]:
+def translate_former_values(document: dict[str, Any]) -> dict[str, Any]:
     """Translate the recipe of a run to values of this version; recipes of earlier versions lack `data.division`."""
     data = document.get("data", {})
     if not has_task(document.get("task", DEFAULT_TASK)) or not isinstance(data, dict):

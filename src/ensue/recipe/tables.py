@@ -289,7 +289,7 @@ class Recipe(Table):
 
     def to_toml(self) -> str:
         """Return the recipe as TOML with all defaults."""
-        document = without_none(self.model_dump())
+        document = drop_none(self.model_dump())
         positions = {key: position for position, key in enumerate(ORDER)}
         tables = sorted(document, key=lambda key: positions.get(key, positions["encoder"]))
         return tomli_w.dumps({key: document[key] for key in tables}, multiline_strings=True)
@@ -302,8 +302,8 @@ def _flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def without_none(value: Any) -> Any:
+def drop_none(value: Any) -> Any:
     """Return a document without keys whose value is None, which TOML does not have."""
     if isinstance(value, dict):
-        return {key: without_none(inner) for key, inner in value.items() if inner is not None}
+        return {key: drop_none(inner) for key, inner in value.items() if inner is not None}
     return value

@@ -34,7 +34,7 @@ from ensue.errors import EnsueError, RecipeError, RunError, quote
 from ensue.extension import all_requirements, local_run, output_directory
 from ensue.notices import warn_once
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded
-from ensue.recipe import Recipe, as_trained, read_recipe, validate_recipe
+from ensue.recipe import Recipe, read_recipe, translate_former_values, validate_recipe
 from ensue.runs import schema
 from ensue.runs.checkpoint import link_or_copy
 from ensue.runs.manifest import Manifest, altered_error, entry_of
@@ -104,7 +104,7 @@ class RunDirectory:
         """The recipe with all defaults."""
         content = self.manifest.read("recipe.toml")
         with schema.convert_read_errors(self.path / "recipe.toml"):
-            return validate_recipe(as_trained(parse_toml(content)), where=str(self.path / "recipe.toml"))
+            return validate_recipe(translate_former_values(parse_toml(content)), where=str(self.path / "recipe.toml"))
 
     @cached_property
     def entry(self) -> TaskEntry:

@@ -135,7 +135,7 @@ class Lexicon(Stored):
         rows: list[list[int]] = [[]] * len(forms)
         if self.characters:
             ids = self.characters.ids
-            rows = [[ids.get(letter, 0) for letter in characters_read(form)] for form in forms]
+            rows = [[ids.get(letter, 0) for letter in clip_characters(form)] for form in forms]
         lengths = np.array([len(row) for row in rows], np.int64)
         characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
         characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for row in rows for id in row]
@@ -157,7 +157,7 @@ class Lexicon(Stored):
 
     def _hash_ngrams(self, words: Sequence[str]) -> NDArray[np.int64]:
         """Return the hashes of the n-grams of characters of each word (U, G), padded with 0."""
-        hashes, starts = ngram_hashes([*map(characters_read, words)], MIN_NGRAM_CHARACTERS, self.character_ngrams)
+        hashes, starts = ngram_hashes([*map(clip_characters, words)], MIN_NGRAM_CHARACTERS, self.character_ngrams)
         length = MAX_CHARACTERS_READ + 2  # `<` and `>` are added
         width = sum(length + 1 - n for n in range(MIN_NGRAM_CHARACTERS, min(self.character_ngrams, length) + 1))
         padded = np.zeros((len(words), width), np.int64)
@@ -189,7 +189,7 @@ class Lexicon(Stored):
         return f"Lexicon({len(self.words):,} words)"
 
 
-def characters_read(form: str) -> str:
+def clip_characters(form: str) -> str:
     """Return the characters of a word that the character layer reads: all, or the start and the end of a long word."""
     half = MAX_CHARACTERS_READ // 2
     return form if len(form) <= MAX_CHARACTERS_READ else form[:half] + form[-half:]

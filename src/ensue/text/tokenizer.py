@@ -52,7 +52,7 @@ class Tokenizer(Stored, ABC):
     A model reads `start_id` before the first token of a text: the line end if the vocabulary has it, otherwise a
     special token or `unknown_id`. `special_ids` has the ids of special tokens, which do not occur in encoded texts.
     `unknown_id` is None if no symbol can be unknown. With `lowercase`, texts are lowercased first. The ids of `a + b`
-    are the ids of `a` followed by those of `b` if `b` starts with a space, a tab or a line end, and `a` does not end
+    are the ids of `a` followed by the ids of `b` if `b` starts with a space, a tab or a line end, and `a` does not end
     with a blank.
     """
 
@@ -64,7 +64,7 @@ class Tokenizer(Stored, ABC):
     joins_blanks: bool = False
     """Whether the first token of a word includes the blank before the word."""
     before: str = ""
-    """A prefix to add to each text, such as a blank, so that its first word has the same ids as inside a text."""
+    """A prefix of each text, such as a blank, with which a word has the same ids at the start and inside of a text."""
     inside: str = ""
     """The prefix of tokens that continue a word, such as `##`; "" if they have no prefix."""
 
@@ -285,7 +285,7 @@ class WordTokenizer(VocabularyTokenizer):
         return self._pattern.findall(text.lower() if self.lowercase else text)
 
     def substrings(self, text: str) -> list[str]:
-        """Return the words as written in the text, or lowercased if lowercasing changes their number."""
+        """Return the words as written in the text, or lowercased if lowercasing changes the number of words."""
         words, written = self.words(text), self._pattern.findall(text)
         return written if len(written) == len(words) else words
 
@@ -319,7 +319,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class ByteTokenizer(Tokenizer):
-    """A tokenizer whose ids are the bytes of the text in UTF-8. It needs no training and has no unknown symbols."""
+    """A tokenizer of the bytes of UTF-8, without training and without unknown symbols. Each byte is its own id."""
 
     kind = "bytes"
     vocabulary_size = 256

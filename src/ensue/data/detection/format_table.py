@@ -93,7 +93,7 @@ def _extension_format(entry: Entry) -> KnownFormat:
     return KnownFormat(entry.name, (PAIRS,), (f".{entry.name}",), recognizes)
 
 
-def only_pairs() -> tuple[str, ...]:
+def pair_only_formats() -> tuple[str, ...]:
     """Return the names of the formats that contain only pairs."""
     return tuple(known.name for known in all_formats() if known.kinds == (PAIRS,))
 
@@ -103,7 +103,7 @@ def format_choices(kind: str) -> tuple[str, ...]:
     return ("auto", *(known.name for known in all_formats() if kind in known.kinds and known.is_setting))
 
 
-def by_suffix(kind: str, name: str) -> str:
+def format_by_suffix(kind: str, name: str) -> str:
     """Return the format for the suffix of a file; "" for an unknown suffix. Row formats of extensions are "json"."""
     end = suffix(name)
     if extension_format(name):
@@ -111,7 +111,7 @@ def by_suffix(kind: str, name: str) -> str:
     return next((known.name for known in all_formats() if kind in known.kinds and end in known.suffixes), "")
 
 
-def by_sign(kind: str, rows: Sequence[str]) -> str:
+def format_by_sign(kind: str, rows: Sequence[str]) -> str:
     """Return the format recognized from the first rows, without blank rows and line ends; "" if none is recognized."""
     candidates = (known for known in reversed(all_formats()) if kind in known.kinds and known.recognizes)
     return next((known.name for known in candidates if known.recognizes and known.recognizes(rows)), "")
@@ -137,8 +137,8 @@ def sentence_format(lines: Lines) -> str:
     if lines.is_array:
         return "json"
     head = lines.head(_NUM_SAMPLE_LINES)
-    named = by_suffix(SENTENCES, lines.name)
-    signed = by_sign(SENTENCES, [line for line in head if not is_blank(line)])
+    named = format_by_suffix(SENTENCES, lines.name)
+    signed = format_by_sign(SENTENCES, [line for line in head if not is_blank(line)])
     if signed == "conllu" and named in ("", "columns"):
         return signed
     has_columns = signs.has_columns(head, is_cut=len(head) == _NUM_SAMPLE_LINES)
@@ -207,7 +207,7 @@ def _detect_by_lines(kind: str, lines: Lines, names: Collection[str], run_format
     if lines.is_array:
         return "json"
     rows = _sample_rows(lines)
-    name = by_suffix(kind, lines.name) or _named_table(rows, names, run_format) or by_sign(kind, rows)
+    name = format_by_suffix(kind, lines.name) or _named_table(rows, names, run_format) or format_by_sign(kind, rows)
     return csv_format(lines) if name == "csv" else _with_quotes(name, lines)
 
 

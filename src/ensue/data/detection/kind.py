@@ -93,7 +93,7 @@ def detect(
 ) -> DetectedFormat:  # fmt: skip
     """Detect the kind and the format of a file, a folder or a glob.
 
-    The user has chosen `format`, and the columns or keys `words` and `labels`; `are_pairs` is whether the user has
+    `format` and the columns or keys `words` and `labels` are choices of the user. `are_pairs` is whether the user has
     chosen columns of pairs. Raises DataError for an unknown format, a missing path, and lines that cannot be decoded.
     """
     names = [*(known.name for known in table.all_formats() if known.kinds), *entries("data_kind")]
@@ -102,7 +102,7 @@ def detect(
         raise DataError(f'unknown format "{format}"{advice}')
     if aligned_paths(str(location)):
         return DetectedFormat("pairs", format or table.ALIGNED, "two files with a comma between them", True)
-    if are_pairs or format in table.only_pairs():
+    if are_pairs or format in table.pair_only_formats():
         return _detect_pairs(location, format, encoding)
     if (named := _detect_by_names(location, format, encoding)) is not None:
         return named
@@ -160,7 +160,7 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
     if format == "json" and table.suffix(name) in TABLES:
         sign = f"made from the rows of a {table.suffix(name)} table"
     if not words and not labels and (pairs := certain_pair_format(head, name)):
-        return DetectedFormat("pairs", pairs, by_name if table.by_suffix(table.PAIRS, name) else _BY_LINES, True)
+        return DetectedFormat("pairs", pairs, by_name if table.format_by_suffix(table.PAIRS, name) else _BY_LINES, True)
     if format == "json":
         return DetectedFormat(_kind_of(format, head, words, labels), format, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]

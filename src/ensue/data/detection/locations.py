@@ -77,7 +77,7 @@ def _split_aligned(location: str) -> tuple[str, str] | None:
 def _are_class_folders(entries: list[Path]) -> bool:
     folders = [entry for entry in entries if entry.is_dir()]
     names = [file.name for folder in folders for file in list_visible(folder)]
-    is_table = any(format_table.by_suffix(format_table.TEXTS, name) for name in names)
+    is_table = any(format_table.format_by_suffix(format_table.TEXTS, name) for name in names)
     return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
 
 

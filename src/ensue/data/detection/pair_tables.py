@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ensue.data.detection import signs
-from ensue.data.detection.format_table import PAIRS, SENTENCES, by_suffix, only_pairs, pair_format
+from ensue.data.detection.format_table import PAIRS, SENTENCES, format_by_suffix, pair_format, pair_only_formats
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import flatten_inner
 from ensue.data.records.record import MAX_NAME_CHARACTERS, Column, simplify
@@ -41,11 +41,11 @@ def certain_pair_format(head: Sequence[str], name: str) -> str:
     A table has pairs if its header has the names of source and target. It also has pairs if it has two columns, both of
     texts or both of single words, with too many distinct values for labels, and without blank lines between sentences.
     """
-    if by_suffix(SENTENCES, name) and not by_suffix(PAIRS, name):
+    if format_by_suffix(SENTENCES, name) and not format_by_suffix(PAIRS, name):
         return ""
     result = pair_format(Lines(head, name), is_labeled=True)
     has_sentence_breaks = signs.has_sentence_breaks(head)
-    if result in only_pairs():
+    if result in pair_only_formats():
         return result if result in entries("pair_format") or not has_sentence_breaks else ""
     rows: list[list[str]] = []
     with suppress(DataError):  # reading raises the error later
@@ -57,7 +57,7 @@ def certain_pair_format(head: Sequence[str], name: str) -> str:
     if result != "tsv" or has_sentence_breaks or not _have_two_texts(rows):
         return ""
     lines = [line for line in head if not is_blank(line)]
-    is_long = bool(by_suffix(PAIRS, name)) or len(rows) >= _MIN_ROWS_OF_WORDS or signs.have_texts(lines)
+    is_long = bool(format_by_suffix(PAIRS, name)) or len(rows) >= _MIN_ROWS_OF_WORDS or signs.have_texts(lines)
     return result if is_long else ""
 
 

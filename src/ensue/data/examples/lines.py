@@ -14,7 +14,7 @@ from ensue.data.examples.layout import Document, DocumentLayout, Pair, PairLayou
 from ensue.data.files import list_visible
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column, records, split_line_end
-from ensue.data.records.tables import as_field
+from ensue.data.records.tables import to_field
 from ensue.errors import DataError, pluralize
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
@@ -155,7 +155,7 @@ def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
 def label_fields(labels: Sequence[str], probabilities: Sequence[float]) -> str:
     """Return the labels, and if there are probabilities, a tab and the probabilities with four decimals."""
     shown = [",".join(f"{probability:.4f}" for probability in probabilities)] if probabilities else []
-    return "\t".join([as_field(",".join(labels)), *shown])
+    return "\t".join([to_field(",".join(labels)), *shown])
 
 
 class LinePairs(layouts.PairFormat):

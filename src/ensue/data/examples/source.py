@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, Generic
 
 from ensue.data.decoding import check_encoding
-from ensue.data.detection.format_table import ALIGNED, CLASS_FILES, FOLDERS, PAIRS, by_suffix, class_of
+from ensue.data.detection.format_table import ALIGNED, CLASS_FILES, FOLDERS, PAIRS, class_of, format_by_suffix
 from ensue.data.detection.locations import aligned_paths, class_files, folder_format
 from ensue.data.examples import formats
 from ensue.data.examples import layout as layouts
@@ -268,7 +268,7 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
 
 
 def _encoding_of(path: Path, encoding: str) -> str:
-    format = formats.pair_formats().get(by_suffix(PAIRS, path.name))
+    format = formats.pair_formats().get(format_by_suffix(PAIRS, path.name))
     return format.encoding_of(path, encoding) if format else encoding
 
 

@@ -17,7 +17,7 @@ MAX_TITLE_ROWS = 10
 _SEPARATORS = re.compile(r" *[\t\r\n][ \t\r\n]*")
 
 
-def as_field(value: str) -> str:
+def to_field(value: str) -> str:
     """Replace tabs and line ends in a value by blanks, so that it can be a field between tabs."""
     return _SEPARATORS.sub(" ", value)
 
@@ -135,7 +135,7 @@ class TabSeparated(Dialect):
         return field
 
     def field(self, value: str) -> str:
-        return as_field(value)
+        return to_field(value)
 
 
 class Quoted(Dialect):

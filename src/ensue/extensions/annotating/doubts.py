@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ensue.data.detection.kind import detect
-from ensue.data.division import fold_of_rows
+from ensue.data.division import assign_folds
 from ensue.data.files import Data, as_location
 from ensue.errors import DataError, EnsueError, OverlapError, RecipeError, check_integer
 from ensue.extensions.annotating.examples import EXAMPLES, Doubt, Examples
@@ -135,7 +135,7 @@ def doubt(
     if len(set(examples.keys)) < folds:
         raise DataError(f"{len(set(examples.keys))} distinct examples for {folds} folds", location)
     doubts: list[tuple[int, Doubt]] = []
-    fold_of = fold_of_rows(examples.keys, folds, seed=seed)  # equal texts are in the same fold
+    fold_of = assign_folds(examples.keys, folds, seed=seed)  # equal texts are in the same fold
     with TemporaryDirectory() as name:
         for fold in range(folds):
             folder = Path(name)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.buckets import by_length
+from ensue.data.buckets import batch_by_length
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
@@ -157,7 +157,7 @@ def probabilities_of(
     model: Classifier, lengths: NDArray[np.integer], logits: Callable[[NDArray[np.int64]], Tensor]
 ) -> NDArray[np.float32]:
     """Return the probability of each label (N, K). `logits` is called with batches of rows of similar length."""
-    batches = list(by_length(lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS))
+    batches = list(batch_by_length(lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS))
     results = sharded_map(lambda rows: model.probabilities(logits(rows)).cpu().numpy(), batches)
     by_batch: NDArray[np.float32] = np.concatenate(list(results))
     return by_batch[np.argsort(np.concatenate(batches))]
@@ -199,7 +199,7 @@ def weigh_ngrams(
 
 def iterate_keys(texts: ClassifiedTexts) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
     """Yield batches of similar length: the indices (B,) of texts, and for each text of a pair the word keys (B, T)."""
-    for rows in by_length(texts.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
+    for rows in batch_by_length(texts.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
         yield torch.from_numpy(rows), tuple(encoded.keys(rows) for encoded in texts.texts)
 
 

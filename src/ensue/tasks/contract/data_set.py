@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ensue.data.cached_columns import CachedColumns, cache_large_columns
 from ensue.data.compact_texts import Columns
 from ensue.data.detection.locations import aligned_paths
-from ensue.data.division import Division, fold_of_rows, split_rows
+from ensue.data.division import Division, assign_folds, split_rows
 from ensue.data.files import all_files
 from ensue.data.parallel import use_processes
 from ensue.data.sources import digest_of
@@ -263,7 +263,7 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
     def folds(self, num_folds: int, *, classes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return the fold of each training example (N,). Raise DataError for fewer than two folds."""
-        folds = fold_of_rows(self.split.train.group_keys, num_folds, seed=self.recipe.train.seed, classes=classes)
+        folds = assign_folds(self.split.train.group_keys, num_folds, seed=self.recipe.train.seed, classes=classes)
         if not folds.any():
             raise DataError("cross-validation needs at least two different texts or groups", self.recipe.data.train)
         return folds

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.buckets import by_length
+from ensue.data.buckets import batch_by_length
 from ensue.data.cached_columns import CachedColumns, cache_columns
 from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts, padded_indices
 from ensue.data.parallel import batched
@@ -145,7 +145,7 @@ def tag_rows(
         posteriors_of_batch = model.head.posteriors(emissions, lengths) if with_posteriors else []
         return sentences, model.head.best(emissions, mask).cpu().numpy(), posteriors_of_batch
 
-    batches = by_length(words.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS)
+    batches = batch_by_length(words.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS)
     nonempty = (rows for rows in batches if words.lengths[rows].max())
     for sentences, tags, posteriors_of_batch in sharded_map(tag_batch, nonempty):
         for row, sentence in enumerate(sentences):

@@ -15,7 +15,7 @@ from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.decode.search import BeamSearch
-from ensue.errors import DataError, EnsueError, by_option_names, check_text_list, pluralize
+from ensue.errors import DataError, EnsueError, check_text_list, fields_by_option, pluralize
 from ensue.extension import with_options
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import Inspection
@@ -299,7 +299,7 @@ def _settings(writer: Writer[Any], coder: PairCoder, origins: export_inputs.Orig
         "between_names": BETWEEN_NAMES.pattern, "source_tokens": coder.source_tokens, "copies": coder.copies,
         "ratio": writer.ratio, "more": sequences.EXTRA_TOKENS + search.min_tokens,
         "most": min(search.max_tokens, sequences.max_output_tokens(writer.recipe.decoder) or search.max_tokens),
-        **{name: getattr(search, field) for name, field in by_option_names(BeamSearch).items()},
+        **{name: getattr(search, field) for name, field in fields_by_option(BeamSearch).items()},
         "forbidden": [phrase[0] for phrase in search.forbidden], "window": sequences.CHUNK_SOURCES,
         "rows": sequences.max_rows(search), "tokens": sequences.MAX_SEARCH_TOKENS,
         "readers": [reading.settings for reading in origins.encoders],

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.buckets import by_length
+from ensue.data.buckets import batch_by_length
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair
 from ensue.decode.beam import beam_search
@@ -18,7 +18,7 @@ from ensue.decode.candidates import Candidate
 from ensue.decode.generation import Ensemble
 from ensue.decode.search import BeamSearch, Hypothesis, Phrase
 from ensue.engine import caching
-from ensue.errors import by_option_names
+from ensue.errors import fields_by_option
 from ensue.models.compiled_decoder import compile_decoder
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
@@ -189,7 +189,7 @@ def length_ratio(train: EncodedPairs) -> float:
 
 
 def _batches(pairs: EncodedPairs) -> Iterator[NDArray[np.int64]]:
-    return by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS)
+    return batch_by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS)
 
 
 def _nats(model: TextModel, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int) -> Tensor:
@@ -216,7 +216,7 @@ def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any)
     EnsueError for settings that are out of range or contradict each other.
     """
     special = tuple((id,) for id in target.special_ids if id != target.end_id)
-    names = by_option_names(BeamSearch)
+    names = fields_by_option(BeamSearch)
     search = BeamSearch(**{names[name]: value for name, value in table.model_dump().items()}, forbidden=special)
     return replace(search, **changes)
 
@@ -241,7 +241,7 @@ def find_outputs(
     """
     best_of: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     with caching():
-        for rows in by_length(sources.rows.lengths, batch_size=max_rows(search), batch_tokens=MAX_SEARCH_TOKENS):
+        for rows in batch_by_length(sources.rows.lengths, batch_size=max_rows(search), batch_tokens=MAX_SEARCH_TOKENS):
             model, state = init_decoding(models, sources, rows, is_compiled=not search.coverage_penalty)
             starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
             batch_constraints = [constraints[row] for row in rows.tolist()] if constraints else []

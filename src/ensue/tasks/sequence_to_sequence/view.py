@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.buckets import by_length
+from ensue.data.buckets import batch_by_length
 from ensue.data.compact_texts import Ragged
 from ensue.data.examples import Pair
 from ensue.decode.beam import attention_taps
@@ -41,7 +41,7 @@ def align(
         return alignments
     targets = Ragged.of(np.array([*output.ids, coder.target.end_id]) for _, output in answers)
     pairs = EncodedPairs(sources.rows, targets, sources.contextual[0])
-    for rows in by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
+    for rows in batch_by_length(pairs.lengths, batch_size=MAX_BATCH_ROWS, batch_tokens=MAX_BATCH_TOKENS):
         positions_of_rows = _find_aligned_positions(model, tap, pairs, rows, coder.target.begin_id)
         for row, positions in zip(rows.tolist(), positions_of_rows, strict=True):
             (pair, output), (source,) = answers[row], sources.rows.padded(np.array([row])).tolist()

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.data.buckets import by_length
+from ensue.data.buckets import batch_by_length
 from ensue.errors import pluralize
 from ensue.extensions.frames.data.series import FrameRows, Vectors
 from ensue.extensions.frames.recipe import FramePredictionRecipe, LatentSpecification
@@ -309,7 +309,7 @@ def compute_nats(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> l
         ]
 
     with evaluating(model):
-        batches = by_length(rows.lengths, batch_size=MAX_BATCH_SERIES, batch_tokens=MAX_BATCH_FRAMES)
+        batches = batch_by_length(rows.lengths, batch_size=MAX_BATCH_SERIES, batch_tokens=MAX_BATCH_FRAMES)
         for results in sharded_map(score_batch, batches):
             nats_by_row.update({row: SeriesNats(*values) for row, *values in results})
     return [nats_by_row[row] for row in range(len(rows))]
@@ -403,7 +403,7 @@ def predict_moments(model: FramePredictor, rows: FrameRows) -> Moments:
     shape = len(rows), rows.values.shape[1]
     means, deviations = np.empty(shape), np.empty(shape)
     with evaluating(model):
-        for batch in by_length(rows.lengths, batch_size=MAX_BATCH_SERIES, batch_tokens=MAX_BATCH_FRAMES):
+        for batch in batch_by_length(rows.lengths, batch_size=MAX_BATCH_SERIES, batch_tokens=MAX_BATCH_FRAMES):
             state = _read_frames(model, rows, batch.tolist())
             noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in batch], axis=1)
             moments = [model.next(torch.from_numpy(sample).to(device), state)[0].moments() for sample in noise]

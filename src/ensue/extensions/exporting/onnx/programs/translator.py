@@ -15,7 +15,7 @@ import onnxruntime
 from subwords import make_reader
 from tokenizers import Tokenizer
 
-from ensue.data.buckets import by_length
+from ensue.data.buckets import batch_by_length
 from ensue.decode.frontier import Frontier
 from ensue.decode.search import BeamSearch
 from ensue.text.tokenizer import join_words
@@ -105,7 +105,7 @@ def decode(ids, copied):
 def outputs(sources):
     """Return the outputs for sources, in order. A batch has sources of similar length."""
     ids_of_outputs, lengths = {}, np.array([len(ids) for ids, _, _ in sources])
-    for batch in by_length(lengths, batch_size=config["rows"], batch_tokens=config["tokens"]):
+    for batch in batch_by_length(lengths, batch_size=config["rows"], batch_tokens=config["tokens"]):
         ids_of_outputs |= zip(batch.tolist(), search([sources[number] for number in batch]), strict=True)
     return [decode(ids_of_outputs[number], copied) for number, (_, _, copied) in enumerate(sources)]
 
