@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.notices import warn_once
 
-if TYPE_CHECKING:  # importing it takes longer than `ensue --help`
+if TYPE_CHECKING:  # this import takes longer than `ensue --help`
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")

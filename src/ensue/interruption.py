@@ -6,7 +6,7 @@ from threading import local
 
 
 class Interrupted(Exception):
-    """The computation was canceled."""
+    """A cancellation of the computation."""
 
 
 _state = local()

@@ -132,7 +132,7 @@ def atomic_output(out: Location) -> Iterator[Path]:
 
 
 def write_text(out: Location, text: str) -> None:
-    """Write a text file like `written`. Lone surrogates are escaped as in JSON."""
+    """Write a text file by `atomic_output`. Lone surrogates are escaped as in JSON."""
     with atomic_output(out) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 

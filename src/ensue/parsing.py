@@ -45,7 +45,7 @@ def parse_json(text: str | bytes, decoder: json.JSONDecoder | None = None) -> An
     """
     text = _decode(text)
     value = _parse(json.loads if decoder is None else decoder.decode, text, "JSON")
-    if text.count("[") + text.count("{") > MAX_DEPTH:  # fewer cannot be nested so deeply
+    if text.count("[") + text.count("{") > MAX_DEPTH:  # fewer brackets cannot be nested so deeply
         _check_depth(value, "JSON")
     return value
 
@@ -144,7 +144,7 @@ def _check_is_plain(path: Path) -> None:
 def is_too_deep(error: json.JSONDecodeError, start: int = 0) -> bool:
     """Return whether the JSON text from `start` to the error has more than `MAX_DEPTH` levels.
 
-    For a text that is too deep and invalid, some versions of Python report the depth, others the error.
+    For a text that is too deep and invalid, some versions of Python report the depth, and others report the error.
     """
     depth = 0
     for match in _NESTING.finditer(error.doc, start, error.pos):

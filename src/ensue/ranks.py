@@ -60,7 +60,7 @@ class ProcessGroup:
         return numbers
 
     def full_tensor(self, tensor: Tensor) -> Tensor:
-        """Return the full tensor; if it is sharded, all ranks must call this."""
+        """Return the full tensor. All ranks must call this method if the tensor is sharded."""
         return tensor
 
     def copy_shard(self, tensor: Tensor, full: Tensor) -> None:

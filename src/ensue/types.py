@@ -121,7 +121,7 @@ class Shared(SharedFields):
 def map_state(
     function: Callable[..., Tensor], state: State, *others: State, shared: Callable[..., Shared] | None = None
 ) -> State:
-    """Apply `function` to each leaf of `state`, together with the same leaf of the `others`, and return the results.
+    """Apply `function` to each leaf of `state`, together with the same leaf of `others`, and return the results.
 
     `shared` is applied to each `Shared`. Without `shared`, `function` is applied to the leaves of a `Shared`, too.
     """

@@ -105,7 +105,7 @@ def train(
             recipe, needed, description = propose(as_location(train or []), settings or [])
             if out is None:
                 raise EnsueError(f"{description}; --out RUN trains it")
-            if "WORLD_SIZE" not in os.environ:  # printed by the process that starts the others
+            if "WORLD_SIZE" not in os.environ:  # otherwise, the launcher has printed it
                 cli.notify(description)
             settings = [*needed, *(settings or [])]
     if out is None:

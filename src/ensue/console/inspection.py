@@ -29,7 +29,7 @@ def write_inspection(
 ) -> Path:  # fmt: skip
     """Write the page of one or more models side by side. Each of `texts` is a text, the name of a file, or "-" (stdin).
 
-    Raises EnsueError unless each model reads as many texts as there are in `texts`.
+    Raises EnsueError if the number of `texts` differs from the number of texts that a model reads.
     """
     reads_vectors = any(pipeline.reads_vectors for pipeline in pipelines)
     contents = list(texts) if reads_vectors else [_read_text(text, pipelines[0], encoding) for text in texts]

@@ -1,1 +1,1 @@
-"""Data: from files to batches. Nothing here imports torch."""
+"""Reading of data, from files to batches. These modules do not import torch."""

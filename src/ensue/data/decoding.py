@@ -21,7 +21,7 @@ from ensue.version import package_text
 
 BLOCK_BYTES = 1 << 20
 MAX_CHARACTERS = 1 << 24
-"""The maximum length of a line, a record or a text. So a file without line ends cannot fill the memory."""
+"""The maximum length of a line, a record or a text. It bounds the memory for a file without line ends."""
 MAX_COLUMNS = 1 << 14
 """The maximum number of columns in a row, as in spreadsheets."""
 MAX_RATIO, RATIO_BYTES = 100, 1 << 21

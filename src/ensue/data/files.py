@@ -1,7 +1,7 @@
 """Locations of data: a file, a folder, a glob, an address of a data set, or a JSON list of several locations.
 
-Folders and globs yield regular files only, because opening a pipe waits for a writer. Links to files are followed;
-links to folders are not, because they may be circular.
+Folders and globs yield regular files only, because opening a pipe waits for a writer. Links to files are followed.
+Links to folders are not followed, because they may be circular.
 """
 
 import glob
@@ -86,7 +86,7 @@ def files_of(location: str | Path) -> tuple[Path, ...]:
 
 
 def all_files(location: str | Path) -> tuple[Path, ...]:
-    """Return all files at a location. The order is that of the locations; files of a location are sorted.
+    """Return all files at a location, or at each of several locations in order. The files of a location are sorted.
 
     Raises DataError if there is no file, if a file is unreadable, and if two locations have the same file.
     """

@@ -230,7 +230,7 @@ def _are_examples(items: Any) -> bool:
 
 
 def _convert_list(values: list[Any], name: str, text: str, numbers: deque[int]) -> Iterable[Row] | None:
-    """Return the examples in a list of values of a text; None if they are not objects and have no layout."""
+    """Return the examples in a list of values of a text; None if the values are not objects and have no layout."""
     lines = _find_lines(values, text, name)
     if layout := _element_layout(_first_value(values), name):
         return _convert_values(layout, zip(lines, values, strict=True), name, numbers)
@@ -268,7 +268,7 @@ def _convert_values(
     layout: JsonLayout, values: Iterable[tuple[int, Any]], name: str, numbers: deque[int]
 ) -> Iterator[Row]:
     """Yield the examples of values with their lines, and append the line of each example to `numbers`."""
-    lines = list[int]()  # of the values since the last example
+    lines = list[int]()  # lines of the values since the last example
     try:
         number = 1
         for number, value in values:

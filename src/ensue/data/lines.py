@@ -27,7 +27,7 @@ class Lines:
     is_array = False
     """Whether iteration yields the values of a JSON array (`array_chunks`) instead of lines."""
     mark = ""
-    """The byte order mark before the first line. It is known after the first line has been read."""
+    """The byte order mark before the first line, which is set when the first line is read."""
 
     def __init__(self, chunks: Iterable[str], name: str, numbers: deque[int] | None = None) -> None:
         """Number the lines from 1, or by `numbers`, to which `chunks` appends the line numbers of a converted file."""

@@ -127,7 +127,7 @@ _HEADER = struct.Struct("<8sIIQQQ")
 _MAGIC = b"ensueids"
 _READ_BYTES = 1 << 20
 _PAGE_BYTES = 1 << 12
-"""The number of bytes of a checksummed page. Reading an id maps its page anyway, so verifying reads nothing more."""
+"""The number of bytes of a checksummed page. Reading an id maps its page, so verification reads no other pages."""
 
 
 class TokenFile:

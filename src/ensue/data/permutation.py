@@ -14,7 +14,7 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Permutation:
-    """A permutation of 0..size-1, chosen by `key`. Calling it with `indices` returns the numbers at these indices."""
+    """A permutation of 0..size-1, chosen by `key`. A call with `indices` returns the numbers at these indices."""
 
     def __init__(self, size: int, key: int) -> None:
         assert size >= 1

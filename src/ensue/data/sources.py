@@ -28,15 +28,15 @@ CHUNK_CHARACTERS = 1 << 20
 MIN_CACHED_BYTES = 16 << 20
 """The minimum size of a file whose digest is cached. The cache key includes the inode, size and times of the file."""
 MIN_AGE_SECONDS = 2.0
-"""The minimum age of a file whose digest is cached. A newer file may change within the resolution of its times."""
+"""The minimum age of a file whose digest is cached. A newer file may change within the resolution of file times."""
 
 
 class TextSource:
     """The concatenated text of a file, a folder (recursive, sorted, without hidden files) or a glob.
 
     `.xz` and `.gz` files are decompressed while reading. A line end is added between two files if the first file does
-    not end with one. Raises DataError for a missing path, a folder or glob without files, an unknown encoding, and text
-    that is empty, damaged or in another encoding.
+    not end with a line end. Raises DataError for a missing path, a folder or glob without files, an unknown encoding,
+    and text that is empty, damaged or in another encoding.
     """
 
     def __init__(self, location: Data, *, encoding: str = "utf-8") -> None:

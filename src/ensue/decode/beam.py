@@ -2,8 +2,9 @@
 
 score = Σ ln P / length^α + coverage penalty (Wu et al. 2016). After each token the search keeps the `width` best
 continuations of the hypotheses of an input, and moves complete hypotheses to the n-best list. An input is done when it
-has `n_best` complete hypotheses and no live hypothesis can exceed the worst complete one. Log-probabilities only
-decrease, so a live hypothesis scores at most ln P / (largest length)^α (Huang et al. 2017). See `docs/beam-search.md`.
+has `n_best` complete hypotheses and no live hypothesis can exceed the worst complete hypothesis. Log-probabilities
+only decrease, so a live hypothesis scores at most ln P / (largest length)^α (Huang et al. 2017). See
+`docs/beam-search.md`.
 """
 
 import math

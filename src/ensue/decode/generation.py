@@ -192,7 +192,7 @@ def generate_ids(
     model: Any, prompts: Sequence[ArrayLike], *, max_tokens: int, start_id: int, sampling: Sampling | None = None,
     seed: int | None = None, end_id: int | None = None, state: State = None,
 ) -> Iterator[Int[Tensor, " B"]]:  # fmt: skip
-    """Yield the next sampled token of each of B prompts; after `end_id`, only `end_id`. A seed makes it repeatable."""
+    """Yield the next token of each of B prompts; after `end_id`, only `end_id`. `seed` determines the samples."""
     assert len(prompts) > 0, "no prompt"
     check_integer("max_tokens", max_tokens, 0, MAX_TOKENS)
     if seed is not None:

@@ -45,7 +45,7 @@ def _check_encoding(name: str) -> str:
 
 
 DataPath = Annotated[Path, BeforeValidator(_join_paths), PlainSerializer(_split_paths)]
-"""A path of data, or a list of them."""
+"""A path of data, or a list of paths."""
 
 
 class DataRecipe(Table):
@@ -152,7 +152,7 @@ class TrainRecipe(Table):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
     """The seed of weights, batches, dropout and samples."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """The type of matrix products; auto: the faster one on this machine, by its profile."""
+    """The type of matrix products; auto: the faster type on this machine, by its profile."""
     deterministic: bool = False
     """Whether 1, 2, 4 or 8 processes train the same model bit for bit, by 8 micro-batches, which is slower."""
     sharded: bool = False

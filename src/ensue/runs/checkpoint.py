@@ -1,9 +1,9 @@
 """Checkpoints of training, complete or absent.
 
-`checkpoints/step-N/` has the weights, the averaged weights if the run averages, the optimizer's moments, the state
-carried between segments, the counters and the best weights so far. The directory is written under a temporary name,
-flushed and renamed, so that `step-N` is complete even after a crash or a power failure. Only the two newest checkpoints
-stay. No random state is saved, since the random stream of a step is derived from the seed and the step's number.
+`checkpoints/step-N/` has the weights, the averaged weights if any, the optimizer's moments, the state carried between
+segments, the counters and the best weights so far. The directory is written under a temporary name, flushed and
+renamed, so that `step-N` is complete even after a crash or a power failure. Only the two newest checkpoints stay. No
+random state is saved, since the random stream of a step is derived from the seed and the step's number.
 """
 
 import json
@@ -173,7 +173,7 @@ def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], 
 
 
 def _take_empty_step(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> None:
-    """Let the optimizer create the moments of `parameters`. The caller then overwrites their values."""
+    """Let the optimizer create the moments of `parameters`. The caller then overwrites these moments."""
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = 0.0

@@ -298,7 +298,7 @@ def evaluation_is_deterministic(subject: Subject) -> None:
 
 
 def memory_padding_reaches_nothing(subject: Subject) -> None:
-    """Values at padding of the memory, NaN too, change no output and no gradient, and get no gradient."""
+    """Values at padding of the memory, including NaN, change no output and no gradient, and get no gradient."""
     layer, x = subject.layer, inputs(subject.layer)
     results = []
     for number in (0.0, 3.0, torch.nan):

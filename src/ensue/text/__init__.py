@@ -1,1 +1,1 @@
-"""Strings to ids and back: vocabularies, tokenizers and subwords. Nothing here imports torch."""
+"""Conversion of strings to ids and back: vocabularies, tokenizers, subwords. These modules do not import torch."""

@@ -2,8 +2,8 @@
 
 A blank is one of the six ASCII white-space characters. Characters such as `\\x85` and `\\u2028` do not end a line.
 
-The implemented rules of grapheme clusters (UAX 29) are those for combining marks, joiners, variation selectors, skin
-tones, tags and flags. Hangul syllables need no rule, because no splitter cuts inside them.
+Grapheme clusters (UAX 29) are implemented for combining marks, joiners, variation selectors, skin tones, tags and
+flags. Hangul syllables need no rule, because no splitter cuts inside them.
 """
 
 import re

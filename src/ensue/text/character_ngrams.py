@@ -15,7 +15,7 @@ def ngram_hashes(words: Sequence[str], min_n: int, max_n: int) -> tuple[NDArray[
     """Return the hashes (N,) of the n-grams of all words, and the index of the first hash of each word, (W + 1,).
 
     N-grams have `min_n` to `max_n` characters. `<` and `>` are added around each word; a lone `<` or `>` is not an
-    n-gram. The hash function is that of fastText: 32-bit FNV-1a over the UTF-8 bytes, each sign-extended.
+    n-gram. As in fastText, the hash function is 32-bit FNV-1a over the UTF-8 bytes, each sign-extended.
     """
     starts = range(0, len(words), _WORDS_PER_CHUNK)
     chunks = [_hash_ngrams(words[start : start + _WORDS_PER_CHUNK], min_n, max_n) for start in starts]

@@ -38,8 +38,8 @@ class CompactLabels(Protocol):
 class Classes(Stored):
     """The labels `names` of a classifier, in the order of the model's outputs.
 
-    With `multiple`, the prediction is all labels with a probability of at least `threshold`; without, the most probable
-    label. Logits are divided by `temperature`, which calibrates the probabilities (Guo et al. 2017).
+    With `multiple`, the prediction is all labels with a probability of at least `threshold`; otherwise, the most
+    probable label. Logits are divided by `temperature`, which calibrates the probabilities (Guo et al. 2017).
     """
 
     kind = "classes"

@@ -223,7 +223,7 @@ def _ids(vocabulary: Vocabulary | None, symbols: Iterable[str], count: int) -> N
 
 MAX_UNKNOWN_FRACTION, MAX_NEW_FRACTION = 0.05, 0.4
 """The fractions of unknown words above which they are reported. The limit is higher for words that are not in the
-training data, since every text has some of these."""
+training data, since every text has some new words."""
 
 
 class UnknownCounts(Copyable):

@@ -53,9 +53,9 @@ class ExtendedTokenizer:
 class TokenizerWithSpecials(ExtendedTokenizer, Stored):
     """A tokenizer that adds five special tokens and control tokens (`names`) to `tokenizer`.
 
-    A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last one. If two texts
-    are read as one sequence, `separator_id` separates them. Unknown names have the id `unknown_name_id`. A name that
-    is spelled like a special token has an id different from that token.
+    A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last token. If two
+    texts are read as one sequence, `separator_id` separates them. Unknown names have the id `unknown_name_id`. A name
+    that is spelled like a special token has an id different from that token.
     """
 
     def __init__(self, tokenizer: Tokenizer, names: Iterable[str] = ()) -> None:

@@ -24,7 +24,7 @@ DEFAULT_SIZE, MIN_SIZE = 2048, 256
 MAX_CHUNK_CHARACTERS = 1 << 16
 """The maximum size of a chunk in training. Small chunks save memory, since the library reads hundreds at once."""
 FIRST_CODE = 0x10000
-"""The code point that represents token 0 when a vocabulary is extended. From here on no character is white space."""
+"""The code point that represents token 0 when a vocabulary is extended. Later code points are not white space."""
 _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
 """Matches a piece of text that ends at a boundary (`boundaries.py`), and can therefore be encoded separately."""
 
@@ -87,7 +87,8 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
         """Return a tokenizer with additional merges of frequent pairs of tokens. `max_size` in `settings` is ignored.
 
         A pair is frequent if it occurs at least `MIN_NEW_COUNT` times in the text, and at least a quarter as often as a
-        token on average. New merges are applied last, so a text has the same tokens as before, except for joined ones.
+        token on average. New merges are applied last, so a text has the same tokens as before, except where new merges
+        join tokens.
         """
         library, tokens = pieces.import_library(), sorted(self.library.get_vocab().items(), key=lambda item: item[1])
         splitter, model, content = self.library.pre_tokenizer, self.library.model, self.tokenizer
@@ -156,7 +157,7 @@ def is_byte_level(content: Mapping[str, Any]) -> bool:
 def byte_characters() -> list[str]:
     """Return the character that represents each byte in the vocabulary of the library.
 
-    A printable byte is represented by its Latin-1 character, others by the next unused code points from 256 on.
+    A printable byte is represented by its Latin-1 character, and another byte by the next code point from 256 on.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))

@@ -33,7 +33,7 @@ def train_tokenizer(
         max_size: The maximum size of the vocabulary. Ignored for bytes.
         splitter: The splitter of the kind "words".
         lowercase: Whether to lowercase texts first.
-        base: A tokenizer of this kind to which new symbols of the text are added (`Tokenizer.extend`); None: none.
+        base: A tokenizer of this kind to which new symbols of the text are added (`Tokenizer.extend`), if any.
 
     Raises:
         RecipeError: The kind or the splitter is unknown, or tokenizers of this kind cannot be trained.

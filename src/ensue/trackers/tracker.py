@@ -27,7 +27,7 @@ class Tracker(ABC):
 
     @abstractmethod
     def record(self, record: Record) -> None:
-        """Write a record. The records come in order."""
+        """Write a record. Records are written in order."""
 
     @abstractmethod
     def flush(self) -> None:

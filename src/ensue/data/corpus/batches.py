@@ -18,7 +18,7 @@ _OFFSET, _ORDER = 0, 1  # stream ids, for different random numbers in the same e
 
 
 class TokenBatch(NamedTuple):
-    """`inputs` and `targets` (B, T), the ids after the inputs. `first` is whether the carried state is reset."""
+    """Ids `inputs` (B, T), and `targets` (B, T), the id after each. `first` is whether the carried state is reset."""
 
     inputs: NDArray[np.int64]
     targets: NDArray[np.int64]
@@ -28,7 +28,7 @@ class TokenBatch(NamedTuple):
 class Batches(ABC):
     """Batches of segments of `segment_length` ids.
 
-    `batch_size` is at most the number of segments. Raises TrainingError for less than `segment_length` + 1 ids.
+    `batch_size` is at most the number of segments. Raises TrainingError for fewer than `segment_length` + 1 ids.
     """
 
     def __init__(self, tokens: TokenFile, *, batch_size: int, segment_length: int, seed: int) -> None:

@@ -98,7 +98,7 @@ class Frame(NamedTuple):
 class ExampleRows(NamedTuple):
     """Rows of ids (B, T), padded on the right, with lengths (B,) and keys (B,).
 
-    For pairs, `segments` (B, T) are segment ids, and `follows` (B,) is whether the second one follows the first.
+    For pairs, `segments` (B, T) are segment ids, and `follows` (B,) is whether the second follows the first.
     """
 
     ids: NDArray[np.int64]
@@ -163,7 +163,7 @@ class FramedExamples(ABC):
 class FramedBlocks(FramedExamples):
     """Examples `[CLS] block [SEP]` with blocks of `length` ids, which may span documents.
 
-    The offset of the first block is random in each epoch, and less than two blocks of ids are left out. With
+    The offset of the first block is random in each epoch, and fewer ids than two blocks are left out. With
     `covers_all`, the offset is 0, and all ids are in a block; the last block may be shorter.
     """
 
@@ -190,7 +190,7 @@ class FramedPairs(FramedExamples):
     Each document is divided into chunks of sentences that fill an example. A is the beginning of a chunk, with a random
     number of sentences. In half of the examples, B is the remainder of the chunk. In the other half, and if the chunk
     is one sentence, B is text of the same length from a random position in another document. If the segments together
-    exceed `length`, the longer one is truncated first. Raises ValueError for fewer than two documents.
+    exceed `length`, the longer segment is truncated first. Raises ValueError for fewer than two documents.
     """
 
     def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int) -> None:

@@ -2,9 +2,9 @@
 
 - `.jsonl` (BLiMP, Warstadt et al. 2020): `sentence_good` and `sentence_bad`. A line end is added to each sentence.
 - `.text` with `.gold` (Gulordava et al. 2018; Linzen et al. 2016): a sentence, and the index, the correct and the wrong
-  form of a word; `.tab`: the words before it, and a form. As published, the two forms are compared given the words
-  before them: each text consists of these words, a form, and a blank. The blank marks the end of the form, so that a
-  tokenizer does not treat "represent" as the beginning of "represents".
+  form of a word; `.tab`: the words before a form, and the form. As published, the two forms are compared given the
+  words before them: each text consists of these words, a form, and a blank. The blank marks the end of the form, so
+  that a tokenizer does not treat "represent" as the beginning of "represents".
 """
 
 import re

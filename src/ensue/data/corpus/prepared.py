@@ -323,7 +323,7 @@ class _ShardWriter:
     shard_tokens: int
 
     def verify(self, texts: dict[str, tuple[TextSource, int, int | None]], notify: Callable[[str], object]) -> None:
-        """Verify the existing shards, and replace damaged ones. Raises DataError if the text has changed."""
+        """Verify the existing shards, and replace damaged shards. Raises DataError if the text has changed."""
         if count := sum(map(len, self.index["parts"].values())):
             notify(f"reading the {count:,} existing shards")
         for split, (source, first, _) in texts.items():
@@ -354,7 +354,7 @@ class _ShardWriter:
 
     def _encode(self, source: TextSource, start: int, stop: int | None) -> Iterator[tuple[Any, int]]:
         """Yield the ids of each chunk of a text, and the number of its characters."""
-        lengths = deque[int]()  # of the chunks that `encode` has read ahead
+        lengths = deque[int]()  # lengths of the chunks that `encode` has read ahead
 
         def read() -> Iterator[str]:
             for chunk in source.chunks(start, stop):

@@ -1,4 +1,4 @@
-"""The table of the formats of labeled data, and their detection from the name or the first lines of a file."""
+"""The table of the formats of labeled data, and the detection of formats from names and first lines of files."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -151,10 +151,14 @@ def text_format(
 ) -> str:  # fmt: skip
     """Detect the format of texts; "" if the file should have labels, but none is recognized.
 
-    The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
-    a first `{` is JSON, and `__label__` is fastText; a header with the `names` of a run's columns, or tabs in all
-    lines, is a table; repeated first words of lines are labels. Unless `is_labeled`, the last rule also requires
-    the `run_format` "first-word", and that the words are among the run's `labels`.
+    The first rule that applies determines the format:
+
+    1. An array of objects is JSON.
+    2. The suffix is known (before `.xz` or `.gz`).
+    3. A table has a header with the `names` of a run's columns.
+    4. The first lines are JSON (`{`), fastText (`__label__`) or a table (tabs in all lines).
+    5. Repeated first words of lines are labels. Unless `is_labeled`, this rule also requires the `run_format`
+       "first-word", and that the words are among the run's `labels`.
     """
     run_format = run_format if run_format != FOLDERS else ""
     if named := _detect_by_lines(TEXTS, lines, names, run_format):
@@ -168,9 +172,13 @@ def text_format(
 def pair_format(lines: Lines, *, is_labeled: bool, run_format: str = "", names: Collection[str] = ()) -> str:
     """Detect the format of pairs; "" if the file should have targets, but none is recognized.
 
-    The first rule that applies determines the format: an array of objects is JSON; the suffix (before `.xz` or `.gz`);
-    the first lines, which may be JSON, a format of an extension, SCAN, CMUdict, SIGMORPHON, or have tabs. A header with
-    the `names` of a run's source columns begins a table. Other files without targets are plain lines.
+    The first rule that applies determines the format:
+
+    1. An array of objects is JSON.
+    2. The suffix is known (before `.xz` or `.gz`).
+    3. A table has a header with the `names` of a run's source columns.
+    4. The first lines are JSON, SCAN, CMUdict, SIGMORPHON, the format of an extension, or have tabs.
+    5. Without targets, the lines are plain texts.
     """
     named = _detect_by_lines(PAIRS, lines, names, run_format)
     rows = _sample_rows(lines)

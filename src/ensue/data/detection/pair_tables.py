@@ -28,7 +28,7 @@ _REGION = re.compile(r"(?<=^[A-Za-z]{2})[-_]([A-Z]{2}|[A-Z][a-z]{3})$|(?<=^[a-z]
 _CREDIT = "CC-BY"
 """The beginning of the third column of ManyThings, which credits the authors."""
 _MAX_SHORT_CHARACTERS = 3
-"""If the mean length of cells is not above this, names of languages may be words of a text, such as "it" and "es"."""
+"""Up to this mean length of cells, names of languages may be words of a text, such as "it" and "es"."""
 _LABELS, _TEXTS = ({*HEADER_WORDS[key]} for key in ("labels_alone", "texts_alone"))
 """Usual names of labels, which tables of pairs do not have, and of texts."""
 _MIN_ROWS_OF_WORDS = 20

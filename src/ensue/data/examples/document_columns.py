@@ -7,7 +7,7 @@ The first rule that applies determines a column. It is an error if several colum
    If two columns have names in `PAIRS`, they are a pair of texts. A title (`TITLES`) is joined with the text.
 3. The content of the first rows decides. The label is the only column of short values with at most a quarter of
    distinct values, or in a table of two columns the only column of single words. The text is the only column with at
-   least three words on average, or a column whose values are twice as long as those of any other.
+   least three words on average, or a column whose values are twice as long as the values of any other column.
 
 The first row is a header if the user declares a header or chooses a column by name. Otherwise, the first row is a
 header if none of its values is repeated in the same column, and if it has a usual name of a text, two usual names of
@@ -87,7 +87,7 @@ class FlagsError(DataError):
 
 
 class _Table:
-    """A table with these `columns`. `others`, the columns except that of groups, may be labels or texts."""
+    """A table with these `columns`. `others`, all columns except the groups, may be labels or texts."""
 
     def __init__(self, columns: Sequence[Column], others: Sequence[Column], rows: Rows, name: str) -> None:
         self.columns, self.name, candidates = list(others), name, {*others}
@@ -230,7 +230,7 @@ def is_header_of_sources(rows: Rows) -> bool:
 
 
 def _split_header(rows: Rows) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """Return the first row and the columns below; nothing if a cell of the row is repeated or too long for a name."""
+    """Return the first row and the columns below, or nothing if the row has equal cells or one too long for a name."""
     header = rows[0] if rows else [""]
     columns = list(zip(*(row for row in rows[1:] if len(row) == len(header)), strict=True))
     is_repeated = any(name and name in column for name, column in zip(header, columns, strict=False))

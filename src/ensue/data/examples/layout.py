@@ -28,7 +28,7 @@ class Document:
     """A text or a pair of texts, with any number of labels.
 
     `source` is the record in the file, with its line end. `before` is the text between the previous record and this
-    one, such as a header or empty lines. Writing a document changes only its labels.
+    record, such as a header or empty lines. Writing a document changes only its labels.
     """
 
     texts: tuple[str, ...]

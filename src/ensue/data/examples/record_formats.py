@@ -2,10 +2,10 @@
 
 The columns of sources and targets are determined by the first rule that applies:
 
-1. The user chooses them (`PairChoice`) by names in the header or numbers (from 1).
-2. They have usual names; case and punctuation are ignored. These are the names in the first matching line of
-   `USUAL_NAMES` (`detection/pair_tables.py`), or two languages (`en`, `german`). Names of targets may be
-   numbered: summary1 and summary2 are references.
+1. The user chooses columns (`PairChoice`) by names in the header or numbers (from 1).
+2. Columns have usual names, which are the names in the first matching line of `USUAL_NAMES`
+   (`detection/pair_tables.py`), or two languages (`en`, `german`). Case and punctuation are ignored. Names of targets
+   may be numbered: summary1 and summary2 are references.
 3. The first column is the source, and the second is the target. If columns have names, there must be only two.
 """
 
@@ -28,7 +28,7 @@ from ensue.errors import DataError
 
 
 class RecordDocuments(layouts.DocumentFormat):
-    """A format of labeled texts in records. A label is a string; in JSON also a number, a boolean or a list of them."""
+    """A format of labeled texts in records. A label is a string. In JSON, it may be a number, a boolean or a list."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader, self.name = reader, reader.name
@@ -74,7 +74,7 @@ class RecordDocuments(layouts.DocumentFormat):
         """Return the record with other labels. New columns are named "label" and "probability"."""
         record = records.Record(document.line, document.source, document.before)
         if layout.flags:
-            # 1 in the columns of the labels and 0 in the others, written as in the record (such as yes and no)
+            # 1 in the columns of the labels and 0 in other columns, written as in the record (such as yes and no)
             row = next(iter(self.reader.read(Lines([record.text], ""), header=False, needed=())))
             old, text = self._flag_values(row.values, layout), record.text
             forms = next((forms for forms in BOOLEAN_VALUES if {*old} <= {*forms}), BOOLEAN_VALUES[0])
@@ -191,7 +191,7 @@ def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Colum
 
 
 def _choose_texts(columns: Sequence[Column]) -> Iterator[Sides]:
-    """Yield the source column of data without targets: the first one without names, or the only one with texts."""
+    """Yield the source column of data without targets: the only column of texts, or the first unnamed column."""
     texts = [column for column in columns if records.simplify(column.name) in TEXT_NAMES]
     if len(columns) == 1 or not columns[0].name or len(texts) == 1:
         yield tuple(texts or columns[:1]), ()

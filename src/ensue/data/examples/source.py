@@ -279,7 +279,8 @@ _MAX_SEARCHED_LINES = 1 << 21
 def read_aligned(open_files: Callable[[], Sequence[Lines]], *, skips: bool = False) -> Iterator[layouts.Pair]:
     """Yield a pair for each line of both files, except lines that are empty in both files.
 
-    `open_files` opens both files. Raises DataError if one is longer, and unless `skips`, for a line empty in only one.
+    `open_files` opens both files. Raises DataError if the files differ in length. Unless `skips`, raises DataError for
+    a line that is empty in only one file.
     """
     source, target = open_files()
     number, is_checked = 0, False
@@ -289,7 +290,7 @@ def read_aligned(open_files: Callable[[], Sequence[Lines]], *, skips: bool = Fal
         if not left.strip() and not right.strip():
             continue
         if not left.strip() or not right.strip():
-            # with different numbers of lines, the error is a missing line, not the empty one
+            # with different numbers of lines, the error is a missing line, not an empty line
             if not is_checked and len({sum(1 for _ in lines) for lines in open_files()}) > 1:
                 raise _unequal_lengths(open_files)
             is_checked = True

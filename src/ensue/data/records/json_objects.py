@@ -19,7 +19,7 @@ from ensue.parsing import EXACT, NumberText, ParseError, parse_json
 TOKEN_KEYS = ("tokens", "words")
 LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
 SPAN_KEYS = ("labels", "spans", "entities", "label", "annotation")
-"""The usual keys of a sentence: of its words, of the labels of its words, and of the spans in its text."""
+"""The usual keys of words, of the labels of words, and of spans in a text."""
 REJECTED = {
     "answer": ({"reject", "ignore"}, {"label", "spans", "options", "accept", "_input_hash", "_task_hash", "_view_id"}),
     "status": ({"Discarded"}, {"annotation_agent", "prediction_agent"}),
@@ -90,7 +90,7 @@ def is_list_of_spans(value: Any) -> bool:
 
 
 def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = False) -> list[TextSpan]:
-    """Parse and sort spans. Raises ValueError for one outside `text`, OverlapError for an overlap unless `nested`."""
+    """Parse and sort spans. Raises ValueError for a span outside `text`, and OverlapError unless `nested`."""
     result = []
     for item in value:
         span = _parse_span(item)
@@ -264,7 +264,7 @@ class JsonObjects(Reader):
         return str(value) if numbers and type(value) is NumberText else text_at_key(values, column, name, line)
 
     def write(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
-        """Return the text of the record with an answer. Equal labels keep their form."""
+        """Return the text of the record with an answer. Unchanged labels keep their form."""
         name = answer.column.name if answer.column else records.LABEL
         member_spans = members(record.text)
         old = record.text[slice(*member_spans[name])] if name in member_spans else ""

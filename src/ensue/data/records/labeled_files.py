@@ -16,7 +16,7 @@ from ensue.notices import warn_once
 
 FormatT = TypeVar("FormatT")
 _ARRAY_BORDER = re.compile(r"\A\s*\]\s*\[")
-"""Matches the end of an array and the beginning of the next one."""
+"""Matches the end of an array and the beginning of the next array."""
 
 
 class LabeledFiles:
@@ -141,7 +141,7 @@ LEAVE_OUT = "--set data.incomplete=skip leaves such rows out"
 
 
 class SkippedRows:
-    """Counts of rows that `data.incomplete = "skip"` leaves out, by missing value, and the place of the first one."""
+    """Counts of rows that `data.incomplete = "skip"` leaves out, by missing value, and the place of the first row."""
 
     def __init__(self, unit: str = "row") -> None:
         self.unit, self.first = unit, ""

@@ -94,7 +94,7 @@ class Column(NamedTuple):
 
 
 def first_columns(rows: Sequence[Sequence[str]], file: str, *, header: bool, has_keys: bool) -> list[Column]:
-    """Return the columns of a table from its first rows, a header or keys first. Raises DataError without rows."""
+    """Return the columns of a table whose first row may be a header or keys. Raises DataError without rows."""
     if not rows:
         raise DataError("no rows", file)
     if has_keys:

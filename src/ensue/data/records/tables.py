@@ -54,7 +54,7 @@ class Dialect(Reader):
     def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
         """Yield the rows below the header.
 
-        Raises DataError (file:line) if a column in `needed` is missing, or if a row has another width than the first.
+        Raises DataError (file:line) if a column in `needed` is missing, or if rows have different numbers of columns.
         """
         rows = self.rows_of_file(lines, lines.name, titles=header)
         first = next(rows, None)

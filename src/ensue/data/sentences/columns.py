@@ -60,9 +60,10 @@ class Columns(Format):
         return fields
 
     def write_columns(self, sentence: Sentence, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> str:
-        """Return the text with other values in `columns`. A missing column is appended, as is "last" after only words.
+        """Return the text with other values in `columns`.
 
-        Raises DataError for a label that is empty or has a separator.
+        A missing column is appended. If the words are the only column, "last" is appended, too. Raises DataError for a
+        label that is empty or has a separator.
         """
         source = sentence.source
         assert isinstance(source, ColumnLines)

@@ -1,7 +1,8 @@
 """The format CoNLL-U: ten columns, with comments, multiword tokens (`3-4`) and empty nodes (`8.1`).
 
 https://universaldependencies.org/format.html. Columns are named "form" to "misc". The column "feats.Case" has the
-values of the key Case in FEATS ("_" without this key), and "misc.NER" those of NER in MISC. Trees are not checked.
+values of the key Case in FEATS ("_" without this key), and "misc.NER" has the values of NER in MISC. Trees are not
+checked.
 """
 
 import re
@@ -89,8 +90,8 @@ class Conllu(Format):
     def surface(self, sentence: Sentence) -> Surface:
         """Return the text, which is determined by the forms and `SpaceAfter=No`.
 
-        If the words of a multiword token spell it (`do|n't`), they divide its offsets. Otherwise all words of the token
-        (`du`: de, le) have the offsets of the token.
+        If the words of a multiword token spell the token (`do|n't`), each word has its own offsets. Otherwise, all
+        words of the token (`du`: de, le) have the offsets of the token.
         """
         tokens = list(pieces(sentence.source.sentence_text))
         text, offsets = Surface.of([token.form for token in tokens], [token.blank for token in tokens])

@@ -41,7 +41,7 @@ def place_spans(spans: Sequence[objects.TextSpan], words: Sequence[Token], *, ne
     """Return the words of each span.
 
     Unless `nested`, a word can be labeled by only one span. Spans that begin and end with words have priority over
-    other spans, and earlier spans have priority over later ones. Raises ValueError for a span of blanks.
+    other spans, and earlier spans have priority over later spans. Raises ValueError for a span of blanks.
     """
     placed = [_overlapping_words(span, words) for span in spans]
     if all(span.is_aligned for span in placed):

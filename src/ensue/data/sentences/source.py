@@ -61,7 +61,7 @@ class SentenceSource:
     Args:
         location: The file, folder, glob or stream.
         format: A key of `FORMATS`; None detects the format.
-        like: The format to use if detection finds plain text, because a single sentence in columns looks like it.
+        like: The format to use if plain text is detected, because a single sentence in columns may look like text.
         encoding: The encoding of the text.
         make_format: A function from the name of a format to the format; by default, its options are `words`,
             `splitter`, `scheme` and `nested`.

@@ -136,13 +136,13 @@ class SpanBorders:
         return reason([*others, *misaligned], misaligned)
 
     def note(self) -> str:
-        """Describe the share of misaligned spans, the first one, the reason and the remedy; "" for a small share."""
+        """Describe the share of misaligned spans, the first span, the reason and the remedy; "" for a small share."""
         count = misaligned_spans(self.num_misaligned, self.num_spans, self.first) if self.reason else ""
         return f"{count}: {self.reason}" if count else ""
 
 
 def misaligned_spans(count: int, total: int, first: str) -> str:
-    """Describe the number of misaligned spans and the place of the first one."""
+    """Describe the number of misaligned spans and the place of the first misaligned span."""
     return f"{count:,} of {total:,} spans ({count / total:.1%}) begin or end inside of a word, the first at {first}"
 
 
