@@ -27,7 +27,7 @@ SMALL = [
 ]
 WORKS = ""
 OVERLAP = "the recipe tag-nested learns overlapping spans"
-KEEP_LABELS = "without it, ensue train learns old and new labels"
+KEEP_LABELS = "without tuning.keep_labels, ensue train learns old and new labels"
 OF_TAGGERS = "the model is a tagger, for predict, evaluate"
 COMMANDS: dict[str, dict[str, str]] = {
     "data": {"data {data}": WORKS, "data {columns}": WORKS},

@@ -1,4 +1,4 @@
-"""Active learning: choose the texts to label next. They are uncertain and differ from each other.
+"""Active learning: choose the next texts to label, which are uncertain and differ from each other.
 
 BADGE represents a text by the gradient of the loss with respect to the last weights, with the prediction as the label:
 the outer product of a residual and a text vector. Texts are drawn like the centers of k-means++, with a probability

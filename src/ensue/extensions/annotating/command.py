@@ -33,7 +33,7 @@ def distill(
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
     device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
 ) -> None:  # fmt: skip
-    """Train a small model on the predictions of larger ones. Resume with: ensue train --resume --out OUT"""
+    """Train a small model on the predictions of larger models. Resume with: ensue train --resume --out OUT"""
     from ensue.recipe import read_recipe
 
     student_recipe = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)

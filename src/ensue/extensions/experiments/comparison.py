@@ -117,7 +117,7 @@ class Comparison(Shown):
 
         Args:
             score: The name of a score; default: the first score that all runs have.
-            ax: Axes of matplotlib; default: new ones.
+            ax: Axes of matplotlib; default: new axes.
 
         Returns:
             The axes.

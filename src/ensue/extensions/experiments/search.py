@@ -159,7 +159,7 @@ def run_trial(
     if outcome.reason == "interrupted":
         return "interrupted", None
     if not trial_reporter.reported:
-        raise EnsueError("no validation data to compare trials; --valid names them")
+        raise EnsueError("no validation data to compare trials; --valid names validation data")
     is_pruned = trial_reporter.pruned and outcome.reason == "stopped early"
     return "pruned" if is_pruned else "complete", min(trial_reporter.reported.values())
 

@@ -87,7 +87,7 @@ def card_of(run: RunDirectory) -> str:
 
 
 def final_records(run: RunDirectory) -> list[dict[str, Any]]:
-    """Return the records of the best validation, without its sample, and of the test, as far as they exist."""
+    """Return the records of the best validation, without its sample, and of the test; a missing record is left out."""
     best = {record["kind"]: record for record in MetricsLog(run.metrics).records() if record.get("best", True)}
     return [best[kind] | ({"sample": ""} if kind == "valid" else {}) for kind in ("valid", "test") if kind in best]
 

@@ -94,8 +94,8 @@ class Pipeline(Shown, ABC):
 
         Args:
             columns: The names or numbers of columns, or keys of JSON: `words` (for classifiers: the text) and
-                `labels`, or for pairs `sources` and `targets`. Several names have commas between them. Columns that are
-                not chosen are those of the training data.
+                `labels`, or for pairs `sources` and `targets`. Several names have commas between them. The default is
+                the columns of the training data.
         """
         if unknown := sorted(columns.keys() - {*self.column_options}):
             expected = " or ".join(self.column_options) or "no columns"

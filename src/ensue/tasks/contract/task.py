@@ -104,7 +104,7 @@ class LazyBatch(Generic[BatchT]):
 
     @property
     def all_rows(self) -> BatchT:
-        """The batch with all its rows, read now."""
+        """The batch with all rows, which are read immediately."""
         return self.read(ALL_ROWS)
 
     @classmethod
@@ -198,7 +198,7 @@ class BucketedTask(Task[ModelT, BatchT]):
         return LazyBatch(len(rows), self.count(rows), lambda row_slice: self.batch_of(rows, device, row_slice))
 
     def count(self, rows: NDArray[np.int64]) -> int:
-        """Return the number of predictions in the batch of the examples `rows`; by default their number."""
+        """Return the number of predictions in the batch of the examples `rows`; by default the number of examples."""
         return len(rows)
 
     @abstractmethod

@@ -254,7 +254,8 @@ class SentenceData(WordsData[Sentences]):
             raise RecipeError(f"data.context_words is {data.context_words:,}; {model}")
         if recipe.tuning.keep_labels and (data.label_columns or data.nested):
             problem = "tuning.keep_labels is for a tagger of one column, of spans that do not overlap"
-            raise RecipeError(f"{problem}; without it, ensue train learns old and new labels from data that have both")
+            remedy = "without tuning.keep_labels, ensue train learns old and new labels from data that have both"
+            raise RecipeError(f"{problem}; {remedy}")
         source = sentence_source(recipe, data.train)
         self.format, self.format_name = source.format, source.format.name
         self.columns = data.label_columns

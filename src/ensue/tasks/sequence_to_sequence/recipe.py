@@ -79,7 +79,7 @@ class SequenceToSequenceRecipe(Recipe):
     tokens: specification.PairTokens = specification.PairTokens()
     features: ContextualSpecification = ContextualSpecification()
     encoder: specification.EncoderSpecification | None = None
-    """The encoder; without it the decoder reads the source before the target."""
+    """The encoder; without an encoder the decoder reads the source before the target."""
     directions: specification.Directions = specification.Directions()
     decoder: specification.EncoderSpecification
     attention: specification.Attention = specification.Attention()

@@ -159,7 +159,7 @@ class DecoderValues(NamedTuple):
     copying: tuple[NDArray[np.float32], NDArray[np.float64]] | None
     """The fields `weights` and `generates` of `Copying`."""
     gates: NDArray[np.float64] | None
-    """The gates β of attention (T,); None for a model without them."""
+    """The gates β of attention (T,); None for a model without gates."""
 
 
 def _read_decoder(decoder: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> DecoderValues:

@@ -231,11 +231,11 @@ class WordParts(ModelParts):
         return {"lexicon": lexicon, "pretrained": vectors, "contextual": layers_shapes(run), "tuned": tuned}
 
     def tuned_encoder(self) -> SubwordEncoder | None:
-        """Return the fine-tuned layers; None for a model without them."""
+        """Return the fine-tuned layers; None for a model without fine-tuned layers."""
         return None if self.tuned is None else self.tuned.build()
 
     def subwords(self, recipe: Any) -> SubwordReader | None:
-        """Return the reader of fine-tuned layers; None for a model without them."""
+        """Return the reader of fine-tuned layers; None for a model without fine-tuned layers."""
         return None if self.tuned is None else self.tuned.reader(has_text_vector=False)
 
     def files(self) -> dict[str, Any]:

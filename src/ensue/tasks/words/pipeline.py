@@ -151,7 +151,7 @@ class ContextualFeatures:
         return cls.of(recipe.features, origins_in(run), device)
 
     def lazy_vectors(self, words: Ragged, forms: Sequence[str]) -> tuple[WordLayers, ...]:
-        """Return the vectors of a data set, whose texts are indices into word forms. `precompute` computes them."""
+        """Return the vectors of a data set with texts as indices into word forms, for `precompute` to compute."""
         vectors = tuple(LazyVectors(origin, words, forms) for origin in self.origins)
         self._lazy += vectors
         return vectors
