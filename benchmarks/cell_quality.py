@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import torch
 from json_lines import append_json_line, best_validation, last_training, read_json_lines, read_metrics
 from machine import describe_machine
+from settings import merge_settings
 
 from ensue.errors import EnsueError
 from ensue.models.build_text import build_language_model
@@ -114,7 +115,7 @@ def power_of_two(number: int) -> int:
 def cell_settings(cell: str, arguments: argparse.Namespace, vocabulary_size: int) -> tuple[list[str], Size]:
     """Return the settings of a cell without the seed, and its size."""
     budget = f"train.seconds={arguments.seconds:g}"
-    settings = [*COMMON_SETTINGS, *CELL_SETTINGS.get(cell, ()), budget, *arguments.settings]
+    settings = merge_settings(COMMON_SETTINGS, CELL_SETTINGS.get(cell, ()), [budget], arguments.settings)
     recipe: Any = read_recipe(f"char-{cell}", settings)
     size = choose_size(recipe, vocabulary_size, arguments.parameters)
     d_cell = [f"encoder.d_cell={2 * size.d_model}"] if hasattr(recipe.encoder, "d_cell") else []

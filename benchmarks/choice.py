@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from machine import describe_machine
+from settings import merge_settings
 
 import ensue
 from ensue.tasks.classification.pipeline import ClassificationPipeline
@@ -57,7 +58,8 @@ def main() -> None:
             return folder / file
 
         def train(texts: list[str], seed: int) -> ClassificationPipeline:
-            settings = [*SETTINGS, f"features.vectors={folder / 'vectors.txt'}", f"train.seed={seed}", *arguments.set]
+            run_settings = [f"features.vectors={folder / 'vectors.txt'}", f"train.seed={seed}"]
+            settings = merge_settings(SETTINGS, run_settings, arguments.set)
             file = write_texts(texts, "train.jsonl")
             model = ensue.train(
                 "classify-lstm", train=file, out=folder / "run", overwrite=True, settings=settings, threads=1

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from json_lines import training_seconds
 from machine import describe_machine
+from settings import merge_settings
 from text_sets import SPLIT_SEED, Example, Split, ag_news, cola, imdb, mrpc, sms, sst2
 
 import ensue
@@ -146,14 +147,14 @@ def labels_of(examples: Iterable[Example]) -> list[str]:
 def measure(name: str, arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
     """Yield the rows of a data set: ensue and the baseline."""
     data_set = DATA_SETS[name]
-    recipe, settings = arguments.recipe or data_set.recipe, [*data_set.settings, *arguments.settings]
+    recipe, settings = arguments.recipe or data_set.recipe, merge_settings(data_set.settings, arguments.settings)
     splits = [truncate(split, arguments.limit) for split in data_set.splits(arguments.data)]
     scored = [split.dev if arguments.dev else split.test for split in splits]
     gold = [label for part in scored for label in labels_of(part)]
     ours = []
     for seed in range(arguments.seeds):
         print(f"{name}: {recipe}, seed {seed} ...", file=sys.stderr)
-        seed_settings = [*settings, f"train.seed={seed}"]
+        seed_settings = merge_settings(settings, [f"train.seed={seed}"])
         runs = [folder / name / f"fold-{number}" / f"seed-{seed}" for number in range(len(splits))]
         folds = zip(splits, scored, runs, strict=True)
         ours.append([by_ensue(recipe, seed_settings, split, part, run) for split, part, run in folds])

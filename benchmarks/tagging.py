@@ -34,6 +34,7 @@ from typing import Any
 import torch
 from json_lines import training_seconds
 from machine import describe_machine
+from settings import merge_settings
 from spacy_process import SpacyTagger
 from timing import elapsed, ratios, take_turns
 
@@ -102,7 +103,7 @@ def train(arguments: argparse.Namespace, treebank: Mapping[str, Path], folder: P
     runs = [folder / f"{arguments.recipe}-{seed}" for seed in range(arguments.seeds)]
     for seed, run in enumerate(runs):
         print(f"training {arguments.recipe}, seed {seed} ...", file=sys.stderr)
-        settings = [*arguments.settings, f"train.seed={seed}"]
+        settings = merge_settings(arguments.settings, [f"train.seed={seed}"])
         data = {"train": treebank["train"], "valid": treebank["dev"]}
         ensue.train(arguments.recipe, **data, out=run, settings=settings, device="cpu", threads=1, resume=run.exists())
     return runs

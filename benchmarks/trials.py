@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from json_lines import training_seconds
 from machine import describe_machine
+from settings import merge_settings
 
 import ensue
 
@@ -34,7 +35,7 @@ class Trial:
         """Train the recipe, or resume its run. Return the scores and the seconds of training."""
         model = ensue.train(
             self.recipe, train=self.train, valid=self.valid, out=out, threads=1,
-            settings=self.settings, resume=out.exists(),
+            settings=merge_settings(self.settings), resume=out.exists(),
         )  # fmt: skip
         if not (out / "README.md").exists():  # the card comes last
             raise SystemExit(f"{out}: interrupted before the scores; with --keep the same command resumes the run")
