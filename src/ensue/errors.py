@@ -40,7 +40,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Matches line ends, control characters of terminals, and characters that change the direction of text."""
 
 
-def in_one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """Escape line ends and control characters, and leave out the middle of a text above MAX_MESSAGE_CHARACTERS."""
     line = _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
     half = MAX_MESSAGE_CHARACTERS // 2 - 2
@@ -68,7 +68,7 @@ class UserMessage:
             if path in message:
                 pattern = rf"{re.escape(path)}(?::(\d+))?"
                 message = re.sub(pattern, lambda row: name_row(int(row[1]) if row[1] else None), message)  # noqa: B023
-        return in_one_line(in_python(message))
+        return to_one_line(in_python(message))
 
     def in_options(self) -> str:
         """Return the message with options of the command line."""

@@ -13,7 +13,7 @@ import typer
 from command_fixtures import contents
 from ensue.cli import command_line
 from ensue.cli.generating import embed
-from ensue.cli.options import accesses, with_checked_outputs
+from ensue.cli.options import accesses, add_checks
 from ensue.cli.program import commands
 from ensue.cli.training import train
 from ensue.cli.using import predict, score
@@ -125,7 +125,7 @@ def check_pair(command: Callable[..., Any], output: str, read: str, folder: Path
                 "overwrite": True,
             }
             with pytest.raises(EnsueError) as caught:
-                with_checked_outputs(command)(**given)
+                add_checks(command)(**given)
             message = str(caught.value)
         assert message.startswith(f"{place}: "), (place, location)
         assert "which is read" in message
@@ -196,10 +196,10 @@ def test_results_are_not_written_to_what_is_read(command: Callable[..., Any], tm
         value = [location if location == "-" else f"{tmp_path}/{location}"]
         with redirected(number, tmp_path / "a.txt", os.O_WRONLY), redirected(0, tmp_path / "a.txt", os.O_RDONLY):
             with pytest.raises(EnsueError, match=r"^std(out|err): is written to .*, which is read"):
-                with_checked_outputs(command)(**{**dict.fromkeys(known), read: value})
+                add_checks(command)(**{**dict.fromkeys(known), read: value})
             if known[read] is Access.TEXTS:
                 with pytest.raises(EnsueError, match=r"^std(out|err): is written to stdin, which is read"):
-                    with_checked_outputs(command)(**dict.fromkeys(known))
+                    add_checks(command)(**dict.fromkeys(known))
 
 
 def test_the_files_of_a_recipe_are_inputs(refused: Callable[..., str], tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_stdout_is_utf8_unless_it_is_a_terminal(encoding: str, monkeypatch: pyte
     written = {}
     for kind in (io.TextIOWrapper, Terminal):
         monkeypatch.setattr(sys, "stdout", kind(io.BytesIO(), encoding=encoding))
-        with output.streams():
+        with output.replace_streams():
             print(TEXT, end="", flush=True)
             written[kind] = sys.stdout.buffer.getvalue()  # type: ignore[attr-defined]
     assert written[io.TextIOWrapper] == TEXT.encode()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_fixtures import Ensue
-from ensue.console.output import streams, user_message
+from ensue.console.output import replace_streams, user_message
 from ensue.errors import EnsueError
 
 ENTRY = [sys.executable, "-c", "import ensue.cli; ensue.cli.main()"]
@@ -79,7 +79,7 @@ class Refusing(io.StringIO):
 def test_what_cannot_be_printed_ends_the_command_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a library has passed over the first time."""
     monkeypatch.setattr(sys, "stdout", Refusing(OSError(28, "No space left on device")))
-    with streams():
+    with replace_streams():
         for _ in range(2):
             with pytest.raises(EnsueError, match=r"^stdout cannot be written to \(No space"):
                 print("x")
@@ -89,7 +89,7 @@ def test_what_cannot_be_printed_ends_the_command_each_time(monkeypatch: pytest.M
 
 def test_a_reader_that_has_gone_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Refusing(BrokenPipeError(32, "Broken pipe")))
-    with streams(), pytest.raises(SystemExit) as ended:
+    with replace_streams(), pytest.raises(SystemExit) as ended:
         print("x")
     assert not ended.value.code
 

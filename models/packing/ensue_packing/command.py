@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from ensue.cli import options as cli
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 from ensue.outputs import Access
 
 
@@ -26,7 +26,7 @@ def pack(
     from ensue.runs.schema import existing_run
 
     run = existing_run(run)  # before torch is imported, which takes seconds
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue_packing.packing import pack as packed
     file = packed(
         run, wheel, out, license=license, license_file=license_file, tagger=tagger, precision=precision, test=test,

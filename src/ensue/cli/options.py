@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 from typer.core import TyperCommand
 
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 from ensue.data.files import as_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import DataError, EnsueError, NumericSetting, RunError, fields_by_option, numeric_settings
@@ -139,7 +139,7 @@ def accesses(command: Callable[..., Any]) -> dict[str, Access]:
     return {name: item for name, items in metadata.items() for item in items if isinstance(item, Access)}
 
 
-def with_checked_outputs(command: Command) -> Command:
+def add_checks(command: Command) -> Command:
     """Return the command with checks of its paths, and with `DATA_OPTIONS` added to its settings or columns."""
     uses, declared = accesses(command), inspect.signature(command).parameters
 
@@ -235,7 +235,7 @@ def load_for(
     from ensue.runs.schema import existing_run
 
     path = existing_run(run)  # before torch is imported, which takes seconds
-    with importing_torch():
+    with pause_garbage_collection():
         import torch
 
         from ensue.library import load

@@ -13,11 +13,11 @@ import typer
 from typer import Option
 
 from ensue.cli.generating import embed, generate, neighbors
-from ensue.cli.options import StrictCommand, notify, with_checked_outputs
+from ensue.cli.options import StrictCommand, add_checks, notify
 from ensue.cli.training import cache, machine, prepare, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
-from ensue.console.output import drop_notices, show_notices_as_lines, streams, user_message
-from ensue.errors import ReportedError, in_one_line
+from ensue.console.output import drop_notices, replace_streams, show_notices_as_lines, user_message
+from ensue.errors import ReportedError, to_one_line
 from ensue.extension import loadable_entries
 from ensue.version import VERSION
 
@@ -31,7 +31,7 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 
 def main() -> None:
     """Run the `ensue` command and exit."""
-    with streams(), show_notices_as_lines():
+    with replace_streams(), show_notices_as_lines():
         sys.exit(_run_command())
 
 
@@ -55,7 +55,7 @@ def _run_command() -> int:
             raise
         message = user_error
     drop_notices()
-    notify(f"ensue: {in_one_line(message)}")
+    notify(f"ensue: {to_one_line(message)}")
     return 2
 
 
@@ -90,6 +90,6 @@ def command_line(name: str | None = None) -> typer.Typer:
     )  # fmt: skip
     program.callback()(_accept_global_options)
     for key, command in commands().items():
-        checked = with_checked_outputs(command) if name in (None, key) else lambda: None
+        checked = add_checks(command) if name in (None, key) else lambda: None
         program.command(key, cls=StrictCommand, help=command.__doc__)(checked)
     return program

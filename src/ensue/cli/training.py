@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 from ensue.data.files import as_location
 from ensue.errors import EnsueError, pluralize
 from ensue.outputs import Access
@@ -117,7 +117,7 @@ def train(
     with join_processes(processes, timeout) as is_first:
         chosen = None if recipe is None or from_run else read_recipe(recipe, settings or [], **paths)
         if from_run is not None:
-            with importing_torch():
+            with pause_garbage_collection():
                 from ensue.runs.directory import continuing_recipe
             chosen = continuing_recipe(from_run, recipe, settings or [], **paths)
         outcome = train_recipe(chosen, out, track=track or (), **options)
@@ -177,7 +177,7 @@ def recipes(
 
 def train_recipe(recipe: "Recipe | None", out: Path, *, track: Sequence[str] = (), **options: Any) -> "Outcome":
     """Train by a recipe, or resume the run if the recipe is None, with reports to the terminal and to trackers."""
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.console.reporter import ConsoleReporter
         from ensue.trackers import trackers_of
         from ensue.trackers.tracker import TrackedReporter
@@ -217,7 +217,7 @@ def join_processes(count: int | None, timeout: float) -> Iterator[bool]:
     if size in (None, "1"):
         yield True
         return
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.training.processes import join_process_group
     with join_process_group(timeout=timeout) as group:
         yield group.is_first
@@ -225,7 +225,7 @@ def join_processes(count: int | None, timeout: float) -> Iterator[bool]:
 
 def _run_processes(count: int) -> int:
     """Run this command in several processes, and return their exit status."""
-    with importing_torch():
+    with pause_garbage_collection():
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -274,7 +274,7 @@ def prepare(
     from ensue.recipe import read_recipe
 
     chosen = read_recipe(recipe, settings or [], train=train, valid=valid)
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.tasks.contract.data_set import prepare_examples
         from ensue.tasks.texts.corpus import prepare_corpus
 

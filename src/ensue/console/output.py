@@ -17,7 +17,7 @@ from ensue.notices import Notice
 
 
 @contextmanager
-def streams() -> Iterator[None]:
+def replace_streams() -> Iterator[None]:
     """Replace `sys.stdout` and `sys.stderr` by `Results` and `Diagnostics` in a `with` block."""
     # otherwise the next opened files would get the numbers of closed descriptors
     for descriptor in range(3):
@@ -177,7 +177,7 @@ def _is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
 
 
 @contextmanager
-def importing_torch() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Disable garbage collection in a `with` block that imports torch.
 
     The import creates a million permanent objects. Collections would take a third of the import's time. Afterwards the

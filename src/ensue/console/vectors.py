@@ -58,7 +58,7 @@ def to_float16(text: str, vector: Vector) -> NDArray[np.float16]:
 
 
 class TextTable:
-    """The texts of a location, one on a line, with their vectors from the pipeline or from a file, memory-mapped.
+    """The lines of a file, a folder or a glob as texts, with vectors from the pipeline or a memory-mapped file.
 
     Raises DataError if the file does not have a vector for each line.
     """
@@ -87,7 +87,7 @@ class TextTable:
         return {row: text for row, text in enumerate(_read_texts(self.location, self.encoding)) if row in rows}
 
     def neighbors(self, text: str, count: int) -> list[tuple[str, float]]:
-        """Return the texts of the highest cosine with a text. Raises DataError for vectors of another size."""
+        """Return the `count` texts with the highest cosines to a text. Raises DataError for vectors of another size."""
         query = self.pipeline.embed([text])
         if len(self.vectors) and query.shape[1] != self.vectors.shape[1]:
             size = self.vectors.shape[1]
@@ -97,7 +97,7 @@ class TextTable:
         return [(texts[row], cosine) for row, cosine in zip(rows.tolist(), cosines.tolist(), strict=True)]
 
     def near_duplicates(self, threshold: float) -> Iterator[tuple[str, str, float]]:
-        """Yield the pairs of texts with a cosine of at least `threshold`, ordered from the highest cosine."""
+        """Yield the pairs of texts with a cosine of at least `threshold`, in descending order of cosines."""
         pairs = sorted(near_duplicates(self.vectors, threshold), key=lambda pair: -pair[2])
         texts = self._texts_of({row for pair in pairs for row in pair[:2]})
         for first, second, cosine in pairs:

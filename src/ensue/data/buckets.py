@@ -57,7 +57,7 @@ class Buckets:
         state |= {"state": state["state"] | {"state": pcg_state}, "has_uint32": has_half, "uinteger": half}
         self._generator.bit_generator.state = state
         batches = np.array_split(self._generator.permutation(self._texts.read(texts)), num_batches)
-        return batches[batch - int(self._ends[pool])].astype(np.int64)  # a negative index
+        return batches[batch - int(self._ends[pool])].astype(np.int64)  # the index is negative
 
     def _shuffle_epoch(self, epoch: int) -> None:
         self._generator = generator = np.random.default_rng(mix(self.seed, epoch, 0))

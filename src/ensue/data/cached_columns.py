@@ -108,8 +108,8 @@ def _write(result: CachedColumns, path: Path) -> None:
         splits[split] = columns
     content = json.dumps({"facts": result.metadata, "parts": splits}).encode()
     with path.open("wb") as file:
-        begin, sums = _aligned(_HEAD.size + len(content)), Checksums()
-        length = sum(_aligned(array.nbytes) for _, array in arrays)
+        begin, sums = _align(_HEAD.size + len(content)), Checksums()
+        length = sum(_align(array.nbytes) for _, array in arrays)
         size = begin + length + 4 * (length // BLOCK_BYTES + 1)
         file.write((_HEAD.pack(_MAGIC, zlib.crc32(content), len(content), size) + content).ljust(begin, b"\0"))
         for column, array in arrays:
@@ -117,7 +117,7 @@ def _write(result: CachedColumns, path: Path) -> None:
                 sums.add(data := array[block].tobytes())
                 file.write(data)
                 column.release()
-            sums.add(padding := bytes(_aligned(array.nbytes) - array.nbytes))
+            sums.add(padding := bytes(_align(array.nbytes) - array.nbytes))
             file.write(padding)
         file.write(sums.of_blocks())
 
@@ -134,9 +134,9 @@ def _open_cached(path: Path, digest: str) -> CachedColumns | None:
             mapped = MappedFile(file, path)
         mark_used(path)
         index = parse_json(content)
-        offset, splits = _aligned(_HEAD.size + length), {}
+        offset, splits = _align(_HEAD.size + length), {}
         numbers = [array for columns in index["parts"].values() for _, arrays in columns.values() for array in arrays]
-        end = offset + sum(_aligned(np.dtype(code).itemsize * count) for _, code, count in numbers)
+        end = offset + sum(_align(np.dtype(code).itemsize * count) for _, code, count in numbers)
         mapped.set_checksums(mapped.array("<u4", (end - offset) // BLOCK_BYTES + 1, end), offset)
         for split, columns in index["parts"].items():
             result: dict[str, Any] = {}
@@ -146,7 +146,7 @@ def _open_cached(path: Path, digest: str) -> CachedColumns | None:
                     arrays[key] = mapped.array(code, count, offset)
                     if arrays[key].nbytes < MAX_CHECKED_BYTES or key not in ("ids", "numbers"):
                         mapped.check(arrays[key])
-                    offset += _aligned(arrays[key].nbytes)
+                    offset += _align(arrays[key].nbytes)
                 result[name] = KINDS[kind].of(arrays, mapped)
             splits[split] = Columns(result) if result else None
             mapped.release()
@@ -160,5 +160,5 @@ def _open_cached(path: Path, digest: str) -> CachedColumns | None:
     return CachedColumns(splits, index["facts"], digest)
 
 
-def _aligned(size: int) -> int:
+def _align(size: int) -> int:
     return -(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

@@ -13,7 +13,7 @@ from typing import Any
 
 from ensue.cache import atomic_file, cache_directory, make_room, mark_used, temporary_directory
 from ensue.data.row_files import class_namer, to_json_lines
-from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, in_one_line, list_names, pluralize, quote
+from ensue.errors import FILES_OF_ROWS, DataError, EnsueError, list_names, pluralize, quote, to_one_line
 from ensue.notices import warn_once
 
 MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
@@ -100,7 +100,7 @@ def _iterate_rows(data: Any, name: str) -> Iterator[Any]:
         advice = "its rows by .collect()" if hasattr(data, "collect") else EXPECTED
         if isinstance(data, Mapping) and any(map(column_names, data.values())):
             advice = f"one of its parts, such as data[{next(iter(data))!r}]"
-        raise TypeError(f"{name} is {in_one_line(quote(data))}; expected {advice}")
+        raise TypeError(f"{name} is {to_one_line(quote(data))}; expected {advice}")
     if isinstance(data, tuple) and len(data) == 2 and not any(isinstance(part, str | tuple | Mapping) for part in data):
         raise TypeError(f"{name} is a tuple of two lists; expected {EXPECTED}")
     for number, row in enumerate(data):
@@ -143,4 +143,4 @@ def _to_dict(row: Any, row_name: str) -> dict[str, Any] | list[Any]:
             return UnnamedRow(text=text, label=label)
         case [str() as first, str() as second, label]:
             return UnnamedRow(text1=first, text2=second, label=label)
-    raise TypeError(f"{row_name}: found {in_one_line(quote(row))}; expected {EXPECTED}")
+    raise TypeError(f"{row_name}: found {to_one_line(quote(row))}; expected {EXPECTED}")

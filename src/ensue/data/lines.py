@@ -32,7 +32,7 @@ class Lines:
     def __init__(self, chunks: Iterable[str], name: str, numbers: deque[int] | None = None) -> None:
         """Number the lines from 1, or by `numbers`, to which `chunks` appends the line numbers of a converted file."""
         self.name, self._numbers = name, deque[int]() if numbers is None else numbers
-        self._chunks = self._without_mark(iter(chunks))
+        self._chunks = self._remove_mark(iter(chunks))
         self._lines: Iterator[tuple[int, str]] | None = None
         self._head: list[tuple[int, str]] = []
 
@@ -52,7 +52,7 @@ class Lines:
         result._lines = iter(lines)
         return result
 
-    def _without_mark(self, chunks: Iterator[str]) -> Iterator[str]:
+    def _remove_mark(self, chunks: Iterator[str]) -> Iterator[str]:
         first = next(chunks, "")
         self.mark = MARK if first.startswith(MARK) else ""
         yield from chain(filter(None, [first.removeprefix(MARK)]), chunks)
@@ -124,7 +124,7 @@ class RecordingLines(Lines):
         """Drop the recorded lines."""
         self._recorded.clear()
 
-    def recorded(self) -> str:
+    def recorded_text(self) -> str:
         """Return the concatenated lines that were read since the last `clear`."""
         return "".join(self._recorded)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ensue.errors import DataError, EnsueError, in_one_line
+from ensue.errors import DataError, EnsueError, to_one_line
 from ensue.extension import is_address, scheme_of, unknown_scheme
 from ensue.parsing import MAX_DEPTH, ParseError, parse_json, to_json
 
@@ -103,7 +103,7 @@ def _open_parquet(path: Path) -> Iterator[Any]:
         with ParquetFile(path) as file:
             yield file
     except (ArrowException, OSError) as error:
-        raise DataError(f"not Parquet: {in_one_line(str(error))}", path) from None
+        raise DataError(f"not Parquet: {to_one_line(str(error))}", path) from None
 
 
 def _named_rows(path: Path) -> Iterator[Rows]:

@@ -26,7 +26,7 @@ def suffix(name: str) -> str:
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def files_read(path: Path) -> tuple[Path, ...]:
+def input_files(path: Path) -> tuple[Path, ...]:
     """Return the files that are read for `path`: the file and, for annotations of brat, the `.txt` file beside it."""
     text = path.with_suffix(".txt")
     return (path, text) if suffix(path.name) == BRAT and text.is_file() else (path,)
@@ -64,7 +64,7 @@ def extension_format(name: str) -> Entry | None:
 
 
 def _extension_rows(path: Path, entry: Entry, encoding: str) -> Iterator[Rows]:
-    reader: Any = entry.load(Callable)  # type: ignore[arg-type]  # an abstract class, which isinstance takes
+    reader: Any = entry.load(Callable)  # type: ignore[arg-type]  # isinstance accepts this abstract class
     try:
         rows = map(dict, reader(path, encoding) if "encoding" in signature(reader).parameters else reader(path))
         yield from split_blocks(rows)

@@ -17,7 +17,7 @@ from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, check_encoding, decode,
 from ensue.data.files import Data, all_files, as_location, expanduser, files_of, join_locations, locations_in, os_errors
 from ensue.data.lines import Lines
 from ensue.data.row_files import dataset_files, find_dataset
-from ensue.data.row_formats import files_read
+from ensue.data.row_formats import input_files
 from ensue.errors import FILES_OF_ROWS, DataError
 from ensue.extension import is_address
 from ensue.notices import warn_once
@@ -50,7 +50,7 @@ class TextSource:
             raise DataError("the text is empty", self.location)
 
     @classmethod
-    def joined(cls, sources: Sequence[Self]) -> Self:
+    def concatenate(cls, sources: Sequence[Self]) -> Self:
         """Return a source of the concatenated text of several sources that have the same encoding."""
         result = cls.__new__(cls)
         result.location, result.encoding = ", ".join(source.location for source in sources), sources[0].encoding
@@ -111,7 +111,7 @@ def digest_of_each(paths: Sequence[Path]) -> str:
 def digest_of(paths: Iterable[Path]) -> str:
     """Return a digest of the bytes of files, in order, including the texts beside annotations of brat."""
     digest = hashlib.sha256()
-    for path in chain.from_iterable(map(files_read, paths)):
+    for path in chain.from_iterable(map(input_files, paths)):
         suffix = path.suffix.lower()
         digest.update((suffix if suffix in COMPRESSED else "").encode())  # the suffix determines decompression
         digest.update(_file_digest(path))

@@ -140,13 +140,13 @@ def _block_tokens(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
     """Set the scores of blocked tokens to -∞, in place."""
     if frontier.length == 1:
         check_ids(frontier.constraints, log_p.shape[1], frontier.end_id)
-    forced, forced_values = frontier.forced(), None
+    forced, forced_values = frontier.forced_tokens(), None
     if forced is not None:
         forced_cells = _to_device(forced, log_p)
         forced_values = log_p[forced_cells]
     if len(always := frontier.forbidden.always):
         log_p.index_fill_(1, torch.from_numpy(always).to(log_p.device), -math.inf)
-    for blocked in frontier.blocked():
+    for blocked in frontier.blocked_tokens():
         log_p[_to_device(blocked, log_p)] = -math.inf
     if forced_values is not None:
         log_p[forced_cells[0]] = -math.inf

@@ -29,7 +29,7 @@ class Live(NamedTuple):
     """The states (B, S, C) of the automata of required phrases."""
 
 
-class Chosen(NamedTuple):
+class Continuations(NamedTuple):
     """The best continuations of each input (B, K), the best first."""
 
     parents: Ids
@@ -59,21 +59,21 @@ class Candidate(NamedTuple):
 
 
 def candidates_of(
-    live: Live, ids: Ids, totals: NDArray[np.float64], chosen: Chosen, ended: NDArray[np.bool_],
-    goes_on: NDArray[np.bool_], inputs_after: Ids,
+    live: Live, ids: Ids, totals: NDArray[np.float64], best: Continuations, ended: NDArray[np.bool_],
+    is_live: NDArray[np.bool_], inputs_after: Ids,
 ) -> Iterator[Candidate]:  # fmt: skip
     """Yield the candidates of a step from `ids` and `totals` (B, S, M) with their outcomes.
 
-    The masks `ended` and `goes_on` (B, K) mark the complete and the live hypotheses of `chosen`. `inputs_after` are the
+    The masks `ended` and `is_live` (B, K) mark the complete and the live hypotheses of `best`. `inputs_after` are the
     inputs that are not done after the step.
     """
     fates: dict[tuple[int, int, int], Fate] = {}
     is_done = ~np.isin(live.inputs, inputs_after)
-    for row, slot in zip(*np.nonzero(chosen.totals > -math.inf), strict=True):
+    for row, slot in zip(*np.nonzero(best.totals > -math.inf), strict=True):
         fate: Fate = "comes too late" if is_done[row] else "goes on"
-        if not goes_on[row, slot]:
+        if not is_live[row, slot]:
             fate = "ends" if ended[row, slot] else "is too long"
-        fates[int(row), int(chosen.parents[row, slot]), int(chosen.ids[row, slot])] = fate
+        fates[int(row), int(best.parents[row, slot]), int(best.ids[row, slot])] = fate
     for row, slot, column in zip(*np.nonzero(totals > -math.inf), strict=True):
         id = int(ids[row, slot, column])
         all_ids = (*live.history[row, slot].tolist(), id)
@@ -82,7 +82,7 @@ def candidates_of(
 
 
 def select_best(totals: NDArray[np.float64], k: int, banks: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """Return the indices (B, k) of the `k` largest `totals` (B, M) of each input, the best first; ties stay in order.
+    """Return the indices (B, k) of the `k` largest `totals` (B, M) of each input, sorted stably in descending order.
 
     `banks` (B, M) are the numbers of required tokens that candidates have (dynamic beam allocation, Post & Vilar 2018).
     The result then has the best candidate of each bank, in descending order of banks, then the second-best candidates.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ensue.decode.candidates import Candidate, Chosen, Ids, Live, candidates_of, select_best
+from ensue.decode.candidates import Candidate, Continuations, Ids, Live, candidates_of, select_best
 from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints, NBest, Phrase
 
 
@@ -79,7 +79,7 @@ class Forbidden:
         ]
         """For each length L: the phrases (P, L), and a mask (B, P) of the inputs that forbid them."""
 
-    def blocked(self, inputs: NDArray[np.int64], history: NDArray[np.int64]) -> list[Blocked]:
+    def blocked_tokens(self, inputs: NDArray[np.int64], history: NDArray[np.int64]) -> list[Blocked]:
         """Return the tokens that would complete a forbidden phrase after `history` (R, t) of `inputs` (R,)."""
         completions = []
         for group, are_forbidden in self.groups:
@@ -131,7 +131,7 @@ class Frontier:
         pairs = zip(self.complete, self.incomplete, strict=True)
         return [(best.hypotheses + incomplete.hypotheses)[: self.search.n_best] for best, incomplete in pairs]
 
-    def forced(self) -> Blocked | None:
+    def forced_tokens(self) -> Blocked | None:
         """Return the rows whose next token belongs to the prefix, and these tokens; None without such rows."""
         if self.length > self.prefixes.shape[1]:
             return None
@@ -139,10 +139,10 @@ class Frontier:
         rows = np.flatnonzero(ids >= 0)
         return (rows, ids[rows]) if len(rows) else None
 
-    def blocked(self) -> list[Blocked]:
+    def blocked_tokens(self) -> list[Blocked]:
         """Return the tokens that may not follow, with their rows."""
         history = self.live.history.reshape(self.live.totals.size, -1)
-        blocked = self.forbidden.blocked(self._repeat_for_slots(self.live.inputs), history)
+        blocked = self.forbidden.blocked_tokens(self._repeat_for_slots(self.live.inputs), history)
         if self.search.no_repeat_ngram:
             blocked.append(find_repeats(history, self.search.no_repeat_ngram))
         if self.end_id is not None and (self.required.count or self.length <= self.search.min_tokens):
@@ -170,21 +170,21 @@ class Frontier:
         ids, values = ids.reshape(*shape, -1), values.reshape(*shape, -1)
         is_blocked = (values.max(2) == -math.inf) & (self.live.totals > -math.inf)
         live, totals = self.live, self.live.totals[:, :, None] + values
-        chosen = self._choose(ids, totals)
-        exists, limits = chosen.totals > -math.inf, self.limits[self.live.inputs, None]
-        ended = exists & (self.length == limits if self.end_id is None else chosen.ids == self.end_id)
-        self._add_complete(chosen, ended, coverage)
+        best = self._choose(ids, totals)
+        exists, limits = best.totals > -math.inf, self.limits[self.live.inputs, None]
+        ended = exists & (self.length == limits if self.end_id is None else best.ids == self.end_id)
+        self._add_complete(best, ended, coverage)
         too_long = (self.length > limits) & (self.live.totals > -math.inf)
         rows, slots = np.nonzero(ended)
-        too_long[rows, chosen.parents[rows, slots]] = False
+        too_long[rows, best.parents[rows, slots]] = False
         self._add_incomplete(is_blocked | too_long, coverage)
-        goes_on = exists & ~ended & (self.length <= limits)
-        parents_and_ids = self._continue(chosen, goes_on)
+        is_live = exists & ~ended & (self.length <= limits)
+        parents_and_ids = self._continue(best, is_live)
         if self.record is not None:
-            self.record += candidates_of(live, ids, totals, chosen, ended, goes_on, self.live.inputs)
+            self.record += candidates_of(live, ids, totals, best, ended, is_live, self.live.inputs)
         return parents_and_ids
 
-    def _choose(self, ids: Ids, totals: NDArray[np.float64]) -> Chosen:
+    def _choose(self, ids: Ids, totals: NDArray[np.float64]) -> Continuations:
         count, _, options = ids.shape
         progress = banks = None
         if self.required.count:
@@ -194,14 +194,14 @@ class Frontier:
         parents, columns = best // options, best % options
         index = np.arange(count)[:, None], parents, columns
         progress = self.live.progress[index[:2]] if progress is None else progress[index]
-        return Chosen(parents, ids[index], totals[index], progress)
+        return Continuations(parents, ids[index], totals[index], progress)
 
-    def _add_complete(self, chosen: Chosen, ended: NDArray[np.bool_], coverage: NDArray[np.float64]) -> None:
+    def _add_complete(self, best: Continuations, ended: NDArray[np.bool_], coverage: NDArray[np.float64]) -> None:
         for row, slot in zip(*np.nonzero(ended), strict=True):
-            number, parent = self.live.inputs[row], chosen.parents[row, slot]
-            ids = (*self.live.history[row, parent].tolist(), int(chosen.ids[row, slot]))
-            lacks = self.required.missing_phrases(number, chosen.progress[row, slot])
-            total = float(chosen.totals[row, slot])
+            number, parent = self.live.inputs[row], best.parents[row, slot]
+            ids = (*self.live.history[row, parent].tolist(), int(best.ids[row, slot]))
+            lacks = self.required.missing_phrases(number, best.progress[row, slot])
+            total = float(best.totals[row, slot])
             score = total / self._length_penalty(self.length) + float(coverage[row, parent])
             hypothesis = Hypothesis(ids if self.end_id is None else ids[:-1], score, total, not lacks, lacks)
             (self.incomplete if lacks else self.complete)[number].add(hypothesis)
@@ -214,16 +214,16 @@ class Frontier:
             lacks = self.required.missing_phrases(number, self.live.progress[row, slot])
             self.incomplete[number].add(Hypothesis(ids, score, total, False, lacks))
 
-    def _continue(self, chosen: Chosen, goes_on: NDArray[np.bool_]) -> tuple[Ids, Ids]:
-        """Make the chosen hypotheses live, without inputs that are done and without empty slots."""
-        totals = np.where(goes_on, chosen.totals, -math.inf)
+    def _continue(self, best: Continuations, is_live: NDArray[np.bool_]) -> tuple[Ids, Ids]:
+        """Make the hypotheses `is_live` of `best` live, without inputs that are done and without empty slots."""
+        totals = np.where(is_live, best.totals, -math.inf)
         last_scores = np.array([self.complete[number].last_score for number in self.live.inputs])
         unfinished = np.flatnonzero(totals.max(1) / self.penalties[self.live.inputs] > last_scores)
-        order = (~goes_on[unfinished]).argsort(1, kind="stable")[:, : goes_on[unfinished].sum(1).max(initial=0)]
+        order = (~is_live[unfinished]).argsort(1, kind="stable")[:, : is_live[unfinished].sum(1).max(initial=0)]
         index = unfinished[:, None], order
-        parents, ids = chosen.parents[index], chosen.ids[index]
+        parents, ids = best.parents[index], best.ids[index]
         rows = (unfinished[:, None] * self.live.totals.shape[1] + parents).ravel()
         history = np.concatenate((self.live.history[unfinished[:, None], parents], ids[:, :, None]), 2)
-        self.live = Live(self.live.inputs[unfinished], totals[index], history, chosen.progress[index])
+        self.live = Live(self.live.inputs[unfinished], totals[index], history, best.progress[index])
         self.length += 1
         return rows, ids.ravel()

@@ -197,7 +197,7 @@ def generate_ids(
     check_integer("max_tokens", max_tokens, 0, MAX_TOKENS)
     if seed is not None:
         check_integer("seed", seed, 0, (1 << 63) - 1)
-    rows = with_start(model, prompts, start_id)
+    rows = prepend_start(model, prompts, start_id)
     seen = None
     if sampling is not None and sampling.repetition_penalty != 1:
         seen = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
@@ -213,13 +213,13 @@ def search_ids(
     model: Any, prompts: Sequence[ArrayLike], *, search: BeamSearch, start_id: int
 ) -> list[list[Hypothesis]]:
     """Return the best continuations of prompts by beam search, with the arguments of `generate_ids`."""
-    rows = with_start(model, prompts, start_id)
+    rows = prepend_start(model, prompts, start_id)
     reader = Reader(model)
     with torch.inference_mode(), evaluating(model):
         return beam_search(reader, *reader.begin(rows), end_id=None, search=search)
 
 
-def with_start(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> list[NDArray[np.int64]]:
+def prepend_start(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> list[NDArray[np.int64]]:
     """Return the prompts with `start_id` before each prompt that is shorter than the context.
 
     Raises ContextError for a prompt that is longer than the context.

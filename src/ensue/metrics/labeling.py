@@ -76,7 +76,8 @@ class LabelingTally(Tally[LabelingScores]):
 
     With `spans`, precision, recall and F1 are those of conlleval: a predicted span is correct if a gold span has the
     same class, start and end. `read` reads spans from labels, without correcting invalid labels. Accuracy compares the
-    labels of tokens, with the same scheme for gold and predicted labels (`Labels.in_scheme`). `known` are the model's.
+    labels of tokens, with the same scheme for gold and predicted labels (`Labels.convert_scheme`). `known` are the
+    labels of the model.
     """
 
     def __init__(self, *, spans: bool, read: Reading = spans, known: Iterable[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ensue.ranks import is_sharded, process_group
 from ensue.runs.manifest import Manifest, entry_of
-from ensue.runs.schema import DamagedError, FileEntry, ManifestContent, Progress, read_validated
+from ensue.runs.schema import DamagedError, FileEntry, ManifestContent, Progress, read_and_validate
 from ensue.runs.weights import flush, load_parameters, read_tensors, serialize, write_tensors, write_text
 from ensue.types import State, leaves, map_state
 
@@ -99,7 +99,7 @@ def load_checkpoint(
     `initial_state` has the structure of the carried state. Raises RunError if a file is damaged or does not match.
     """
     manifest = Manifest(path)
-    progress: Progress = read_validated(Progress, path / "progress.json", lambda: manifest.read("progress.json"))
+    progress: Progress = read_and_validate(Progress, path / "progress.json", lambda: manifest.read("progress.json"))
     weights, moments, carried = (
         manifest.check(name) for name in ("model.safetensors", "optimizer.safetensors", "state.safetensors")
     )

@@ -175,10 +175,10 @@ def parse_strictly(content: bytes) -> Any:
 
 def read_manifest(path: Path) -> ManifestContent:
     """Return the content of a manifest. Raises RunError if the file cannot be read."""
-    return read_validated(ManifestContent, path, lambda: read_bounded(path, MAX_MANIFEST_BYTES))
+    return read_and_validate(ManifestContent, path, lambda: read_bounded(path, MAX_MANIFEST_BYTES))
 
 
-def read_validated(schema: type[BaseModel] | TypeAdapter[Any], path: Path, read: Callable[[], bytes]) -> Any:
+def read_and_validate(schema: type[BaseModel] | TypeAdapter[Any], path: Path, read: Callable[[], bytes]) -> Any:
     """Return the JSON value of a file whose bytes `read` returns, validated by the schema. Raises RunError."""
     with convert_read_errors(path):
         value = parse_strictly(read())

@@ -12,7 +12,8 @@ CASES = {
     "lower": str.lower, "keep": lambda form: form, "title": lambda form: form[:1].upper() + form[1:].lower(),
     "upper": str.upper,
 }  # fmt: skip
-"""Changes of case before the edits. Among equally short scripts, the script with the first case in this table wins."""
+"""Changes of case before the edits. Among equally short scripts, the script with the first case in this table is used.
+"""
 _SCRIPT = re.compile(rf"({'|'.join(CASES)})-([0-9]{{1,4}})\+(?:(.*)-)?([0-9]{{1,4}})(?:\+([^-]*))?", re.DOTALL)
 RESULT_PREFIX = "="
 """The prefix of a script that contains the entire result."""
@@ -25,8 +26,8 @@ def edit_script(form: str, result: str) -> str:
     """Return the script that turns a form into a result.
 
     `lower-2+a-3+y` lowercases the form, replaces its first two characters by "a" and its last three by "y". If form and
-    result have no common substring, or if one is longer than `MAX_CHARACTERS` and they differ in more than case, the
-    script is `=result`.
+    result have no common substring, the script is `=result`. If the form or the result is longer than `MAX_CHARACTERS`,
+    the script either changes only the case or is `=result`.
     """
     scripts: list[tuple[int, str]] = []
     if max(len(form), len(result)) <= MAX_CHARACTERS:

@@ -47,10 +47,10 @@ class LabelColumns(Stored):
         self.names = tuple(columns)
         self.learned = [head for heads in columns.values() for head in heads]
 
-    def in_scheme(self, rows: Sequence[Row]) -> list[Row]:
+    def convert_scheme(self, rows: Sequence[Row]) -> list[Row]:
         """Convert the values of each word in another file to the label scheme of the training file."""
         columns = zip(_transpose(rows, len(self.columns)), self.columns.values(), strict=True)
-        converted = [heads[0].labels.in_scheme(values) if heads[0].kind == "label" else values
+        converted = [heads[0].labels.convert_scheme(values) if heads[0].kind == "label" else values
                      for values, heads in columns]  # fmt: skip
         return list(zip(*converted, strict=True))
 
@@ -129,7 +129,7 @@ class NestedLabels(Stored):
         """Return the spans of a sentence, outer spans first."""
         return overlapping_spans(labels)
 
-    def in_scheme(self, labels: Sequence[str]) -> Sequence[str]:
+    def convert_scheme(self, labels: Sequence[str]) -> Sequence[str]:
         """Convert the labels of a sentence in another file to the label scheme of the training file."""
         assert self.scheme is not None
         return encode_overlapping(overlapping_spans(labels), len(labels), self.scheme)

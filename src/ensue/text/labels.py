@@ -153,7 +153,7 @@ class Labels(Stored):
         ids = self.tags.ids
         return [ids.get(label, -1) for label in labels]
 
-    def in_scheme(self, labels: Sequence[str]) -> Sequence[str]:
+    def convert_scheme(self, labels: Sequence[str]) -> Sequence[str]:
         """Convert the labels of another file's sentence to the scheme of the training file, unless they are plain."""
         if self.scheme is None:
             return labels

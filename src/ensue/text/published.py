@@ -94,7 +94,7 @@ class NumberedTokenizer(LibraryBacked, VocabularyTokenizer):
         return np.array(token_ids, np.uint32), offsets
 
     def words(self, text: str) -> list[str]:
-        """Return the known pieces of a text."""
+        """Return the pieces of a text without unknown pieces."""
         return [self.symbols[id] for id in self.encode(text) if id != self.unknown_id]
 
     def decoder(self) -> Decoder:

@@ -305,7 +305,7 @@ class SchemeDetector:
         self._num_tagged = 0
         self._counts: Counter[str] = Counter()
         self._first_sentence_of: dict[str, SentenceNumber] = {}
-        self._without_prefix: tuple[str, SentenceNumber] | None = None
+        self._unprefixed: tuple[str, SentenceNumber] | None = None
         self.num_violating: Counter[Scheme] = Counter()
         """The number of sentences that violate a scheme."""
         self._first_violation: dict[Scheme, tuple[SentenceNumber, str | None, str | None]] = {}
@@ -318,8 +318,8 @@ class SchemeDetector:
             if label not in self._counts and _has_prefix(label):
                 prefix = label if TAG_SEPARATOR in label and len(tags_of(label)) > 1 else label.partition("-")[0]
                 self._first_sentence_of.setdefault(prefix, place)
-            elif label not in self._counts and label != OUTSIDE and self._without_prefix is None:
-                self._without_prefix = (label, place)
+            elif label not in self._counts and label != OUTSIDE and self._unprefixed is None:
+                self._unprefixed = (label, place)
         self._counts.update(labels)
         self._num_tagged += any(position(label).kind != OUTSIDE for label in labels)
         violated: set[Scheme] = set()
@@ -333,16 +333,16 @@ class SchemeDetector:
     def add(self, other: "SchemeDetector") -> None:
         """Add the counts of a detector whose sentences follow the sentences of this detector."""
 
-        def shifted(place: SentenceNumber) -> SentenceNumber:
+        def shift(place: SentenceNumber) -> SentenceNumber:
             return place._replace(sentence=place.sentence + self._sentences)
 
         for prefix, place in other._first_sentence_of.items():
-            self._first_sentence_of.setdefault(prefix, shifted(place))
-        if other._without_prefix and self._without_prefix is None:
-            label, place = other._without_prefix
-            self._without_prefix = (label, shifted(place))
+            self._first_sentence_of.setdefault(prefix, shift(place))
+        if other._unprefixed and self._unprefixed is None:
+            label, place = other._unprefixed
+            self._unprefixed = (label, shift(place))
         for scheme, (place, before, after) in other._first_violation.items():
-            self._first_violation.setdefault(scheme, (shifted(place), before, after))
+            self._first_violation.setdefault(scheme, (shift(place), before, after))
         self.num_violating.update(other.num_violating)
         self._counts.update(other._counts)
         self._num_tagged += other._num_tagged
@@ -375,8 +375,8 @@ class SchemeDetector:
         if label := next((prefix for prefix in self._first_sentence_of if TAG_SEPARATOR in prefix), ""):
             line = self._first_sentence_of[label].line
             raise OverlapError(f'the label "{label}" has several spans; {NESTED_REMEDY}', path, line)
-        if self._without_prefix:
-            label, place = self._without_prefix
+        if self._unprefixed:
+            label, place = self._unprefixed
             prefix, other = next(iter(self._first_sentence_of.items()))
             at = f" ({place})" if path is None or place.line is None else ""
             message = f'the label "{label}"{at} has no prefix, but {other} has {prefix}-; {_EXPECTED}'

@@ -87,12 +87,12 @@ class _TextDecoder(Decoder):
         self._inner, self._special_ids, self._before = tokenizer.decoder(), special_ids, before
 
     def feed(self, id: int) -> str:
-        return "" if id in self._special_ids else self._without_prefix(self._inner.feed(id))
+        return "" if id in self._special_ids else self._strip_prefix(self._inner.feed(id))
 
     def flush(self) -> str:
-        return self._without_prefix(self._inner.flush())
+        return self._strip_prefix(self._inner.flush())
 
-    def _without_prefix(self, piece: str) -> str:
+    def _strip_prefix(self, piece: str) -> str:
         if piece:
             piece, self._before = piece.removeprefix(self._before), ""
         return piece

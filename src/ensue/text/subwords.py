@@ -32,8 +32,8 @@ _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
 class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
     """A tokenizer of byte-level byte-pair encoding. No text is unknown, and every text is decoded exactly.
 
-    Each byte has an id. Published vocabularies have special tokens, which `special` has by their keys, and add no
-    blank before a text. Raises ValueError for ids with gaps, and for special tokens and bytes without an id.
+    Each byte has an id. `special` maps keys to the special tokens of a published vocabulary, which adds no blank before
+    a text. Raises ValueError for ids with gaps, and for special tokens and bytes without an id.
 
     References:
         Sennrich et al. 2016; over bytes, Radford et al. 2019.
@@ -68,9 +68,10 @@ class SubwordTokenizer(pieces.LibraryBacked, Tokenizer):
     def train(
         cls, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
     ) -> Self:
-        """Return a tokenizer trained by merging the most frequent pairs of pieces, of at least `min_count`.
+        """Return a tokenizer trained by merging the most frequent pairs of pieces.
 
-        `max_size` is the size of the vocabulary, at least 256; by default 2,048.
+        `min_count` is the minimum frequency of a pair. `max_size` is the size of the vocabulary, at least 256; by
+        default 2,048.
         """
         library = pieces.import_library()
         trainer = library.trainers.BpeTrainer(

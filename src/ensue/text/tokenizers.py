@@ -41,7 +41,7 @@ def train_tokenizer(
     if kind == "bytes":
         return ByteTokenizer(lowercase=lowercase)
     if kind == "published" and base is None:
-        raise RecipeError('a tokenizer of the kind "published" is not trained: it comes with an imported model')
+        raise RecipeError('a tokenizer of the kind "published" cannot be trained; it is imported with a model')
     tokenizer_class: Any = look_up(KINDS, kind, "tokenizer")
     options: dict[str, Any] = {"min_count": min_count, "max_size": max_size, "lowercase": lowercase}
     options |= {"splitter": splitter} if kind == "words" else {}

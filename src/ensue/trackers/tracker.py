@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ensue.errors import in_one_line
+from ensue.errors import to_one_line
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Facts, MetricsLog, Outcome, Reporter, StepReport, Validation
 
@@ -94,5 +94,5 @@ class TrackedReporter(Reporter):
                 call(tracker)
             except Exception as error:  # an error of another program does not end the run
                 self.trackers.remove(tracker)
-                reason = in_one_line(str(error)) or type(error).__name__
+                reason = to_one_line(str(error)) or type(error).__name__
                 self.reporter.noted(f"the tracker {tracker.name} has failed and is disabled: {reason}")

@@ -26,8 +26,9 @@ class Masking:
     """Masking of tokens (Devlin et al. 2019).
 
     Of the tokens that can be hidden, the fraction `share` is hidden, but at least one token. Of the hidden tokens,
-    the fraction `masked` is replaced by the mask, the fraction `random` is replaced by random tokens, and the others do
-    not change. With `begins_word`, the hidden tokens are complete words in random order, and at least one word.
+    the fraction `masked` is replaced by the mask, the fraction `random` is replaced by random tokens, and the other
+    hidden tokens do not change. With `begins_word`, the hidden tokens are complete words in random order, and at least
+    one word.
     """
 
     mask_id: int

@@ -191,10 +191,10 @@ def pair_format(lines: Lines, *, is_labeled: bool, run_format: str = "", names: 
 
 def csv_format(lines: Lines) -> str:
     """Return the name of the format of a CSV file, which may have commas, semicolons or tabs."""
-    return _with_quotes(_BY_DELIMITER[detect_delimiter(sample(lines), lines.name)], lines)
+    return _detect_quotes(_BY_DELIMITER[detect_delimiter(sample(lines), lines.name)], lines)
 
 
-def _with_quotes(name: str, lines: Lines) -> str:
+def _detect_quotes(name: str, lines: Lines) -> str:
     is_quoted = name == _TAB.name and has_quoted_tabs(sample(lines, _QUOTED_TAB.sample_lines), lines.name)
     return _QUOTED_TAB.name if is_quoted else name
 
@@ -216,7 +216,7 @@ def _detect_by_lines(kind: str, lines: Lines, names: Collection[str], run_format
         return "json"
     rows = _sample_rows(lines)
     name = format_by_suffix(kind, lines.name) or _named_table(rows, names, run_format) or format_by_sign(kind, rows)
-    return csv_format(lines) if name == "csv" else _with_quotes(name, lines)
+    return csv_format(lines) if name == "csv" else _detect_quotes(name, lines)
 
 
 def _named_table(rows: Sequence[str], names: Collection[str], run_format: str) -> str:

@@ -45,7 +45,7 @@ def detect_documents(
     """
     choice = choice or layouts.DocumentChoice()
     run_format, names = (like.format, like.names) if like else ("", choice.texts)
-    name = _checked_format(format, [*DOCUMENT_FORMATS, format_table.FOLDERS]) or format_table.text_format(
+    name = _check_format(format, [*DOCUMENT_FORMATS, format_table.FOLDERS]) or format_table.text_format(
         lines, is_labeled=choice.is_labeled, run_format=run_format, labels=labels, names=names
     )
     if name == "first-word" and not format and lines.name in FILES_OF_ROWS:
@@ -70,7 +70,7 @@ def detect_pairs(
     run_format, names = (like.format if like.format in formats else "", like.names) if like else ("", [])
     if like and not run_format and like.format == format_table.suffix(lines.name).removeprefix("."):
         raise DataError(f"the run reads the format {like.format}, whose extension is not installed", lines.name)
-    name = _checked_format(format, formats) or format_table.pair_format(
+    name = _check_format(format, formats) or format_table.pair_format(
         lines, is_labeled=choice.is_labeled, run_format=run_format, names=names
     )
     if not name and run_format and not formats[run_format].has_columns:
@@ -84,7 +84,7 @@ def detect_pairs(
     return _detect_layout(formats, name, lines, choice, like)
 
 
-def _checked_format(name: str, names: Collection[str]) -> str:
+def _check_format(name: str, names: Collection[str]) -> str:
     if name and name not in names:
         raise DataError(f'unknown format "{name}"' + (nearest(name, names) or f"; expected {', '.join(names)}"))
     return name
@@ -103,7 +103,7 @@ def _detect_layout(
     else:
         layout = format.layout(lines, choice)
     if choice.group and not layout.group:
-        raise no_groups(name, lines.name)
+        raise groups_error(name, lines.name)
     return layout
 
 
@@ -124,7 +124,7 @@ def _adapt_layout(
     return format.layout(lines, like.with_options(choice))
 
 
-def no_groups(format: str, path: str) -> DataError:
+def groups_error(format: str, path: str) -> DataError:
     """Return the error for a column of groups in a format without columns."""
     return DataError(f"{format} has no columns; data.group is for tables and JSON", path)
 
@@ -156,8 +156,9 @@ def write_document(
 def rows_with_texts(lines: Lines, *, text: str = "") -> Lines:
     """Return the rows of a table with a header as JSON lines for taggers. Other files are returned unchanged.
 
-    The text is at the key "text", or at the key `text`, the name or number of the column that the user has chosen. Each
-    object has the line number of its row. Raises DataError for a table in which the column of the text is ambiguous.
+    `text` is the name or number of the column of the text, and becomes its key; by default, the column is detected and
+    the key is "text". Each object has the line number of its row. Raises DataError if the column is
+    ambiguous.
     """
     if format_table.suffix(lines.name) not in TABLE_SUFFIXES:
         return lines

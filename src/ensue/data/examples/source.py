@@ -114,7 +114,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         if format == FOLDERS and not isinstance(location, Lines):
             self.layout = layouts.DocumentLayout(FOLDERS)
             if self.choice.group:
-                raise formats.no_groups(FOLDERS, self.location)
+                raise formats.groups_error(FOLDERS, self.location)
             return
         self.files.check_text()
         self._detect(partial(self._detect_file, labels), format, like)
@@ -151,7 +151,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
                     continue
                 yield document if before == document.before else replace(document, before=before)
                 self.rest = ""
-            self.rest += lines.recorded() if last or not repeats_header else ""
+            self.rest += lines.recorded_text() if last or not repeats_header else ""
             header = header or (self._rows.get(lines.name) if layout.header else None)
             missing = missing_end(self.rest or last)
 

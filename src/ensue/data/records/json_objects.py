@@ -11,7 +11,7 @@ from ensue.data.annotation_files import CLIPPED
 from ensue.data.json_layouts import parse_or_none
 from ensue.data.lines import Lines, check_width
 from ensue.data.records import record as records
-from ensue.data.records.record import Answer, Column, Reader, Record, Row, json_records, no_column, sample
+from ensue.data.records.record import Answer, Column, Reader, Record, Row, describe_missing_column, json_records, sample
 from ensue.errors import NESTED_REMEDY, DataError, IncompleteError, OverlapError, letters_and_digits, quote
 from ensue.notices import warn_once
 from ensue.parsing import EXACT, NumberText, ParseError, parse_json
@@ -130,7 +130,7 @@ def span_list(spans: Sequence[TextSpan], like: Any, name: str) -> list[Any]:
     return [dict(zip(names, (*span[:2], [span.label] if is_list else span.label), strict=True)) for span in spans]
 
 
-def with_old_keys(written: list[Any], old: Any) -> list[Any]:
+def restore_keys(written: list[Any], old: Any) -> list[Any]:
     """Return the spans `written`, each with the other keys of the span in the list `old` that has the same offsets.
 
     If `old` is not sorted, its spans come first, in the order of `old`.
@@ -306,7 +306,7 @@ def text_at_key(content: dict[str, Any], column: Column, name: str, line: int) -
     """Return the text at the key `column.name`. Raises DataError if the value is missing or not a string."""
     text = content.get(column.name)
     if text is None:
-        message = f"{column} is null" if column.name in content else no_column(column.name, [*content])
+        message = f"{column} is null" if column.name in content else describe_missing_column(column.name, [*content])
         raise IncompleteError(message, name, line, missing="text")
     if type(text) is not str:
         raise DataError(f"{column} must be a string", name, line)

@@ -122,11 +122,11 @@ def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
         if name in identifiers:
             return columns[identifiers.index(name)]
     if any(names):
-        raise DataError(no_column(name, names), file, 1)
+        raise DataError(describe_missing_column(name, names), file, 1)
     raise DataError(f"no column {name}; there are {len(columns)}, without names", file, 1)
 
 
-def no_column(name: str, known: Sequence[str]) -> str:
+def describe_missing_column(name: str, known: Sequence[str]) -> str:
     """Return the error message for a missing column, with a similar name or all names."""
     shown = [shorten(other, MAX_NAME_CHARACTERS, placeholder="...") for other in known]
     listed_names = ", ".join(f'"{other}"' for other in shown[:_MAX_NAMES_SHOWN])

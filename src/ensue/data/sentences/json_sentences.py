@@ -96,7 +96,7 @@ class JsonSentences(Format):
             previous = record
             recording.clear()
         if previous:
-            yield self._sentence(previous, lines.name, following=recording.recorded())
+            yield self._sentence(previous, lines.name, following=recording.recorded_text())
 
     def _sentence(self, record: Record, name: str, *, following: str = "") -> Sentence:
         line, source = record.line, SourceText(name, record.before + record.text + following, len(record.before))
@@ -226,7 +226,7 @@ class JsonSentences(Format):
             return text
         like = record.get(name)
         written = objects.shift_spans(objects.span_list(new, like, name), _offset(record, record[key]))
-        return _replace_values(text, {name: objects.with_old_keys(written, like) if corrects else written})
+        return _replace_values(text, {name: objects.restore_keys(written, like) if corrects else written})
 
     def missing_end(self, text: str) -> str:
         return "" if text.endswith("\n") else "\n"

@@ -124,7 +124,7 @@ class SentenceSource:
                 source = replace(sentence.source, text=self.rest + last, start=start)
                 yield replace(sentence, source=source) if self.rest else sentence
                 self.rest = ""
-            self.rest += lines.recorded() if last is None else ""
+            self.rest += lines.recorded_text() if last is None else ""
             missing = missing_end(self.rest) if last is None else self.format.missing_end(last)
         if self.incomplete == "skip":
             self.skipped.warn(str(self.location))

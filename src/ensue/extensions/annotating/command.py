@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from ensue.cli import options as cli
 from ensue.cli.training import exit_if_interrupted, first_use, train_recipe
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 from ensue.data.files import as_location
 from ensue.errors import EnsueError, nearest, pluralize
 from ensue.outputs import ROW_FORMATS, Access, check_outputs, row_format, row_lines, write_text
@@ -56,7 +56,7 @@ def begin(
     from ensue.recipe import read_recipe
 
     example_recipe = read_recipe(recipe, settings or [], train=[examples])
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.extensions.annotating.beginning import propagate_labels
         from ensue.extensions.annotating.teachers import path_beside, write_lines
     path = path_beside(out, "begun")
@@ -71,7 +71,7 @@ def _train_student(
     teachers: Sequence[str], recipe: "Recipe", out: Path, options: Mapping[str, Any], *, overwrite: bool, device: str,
     threads: int | None,
 ) -> None:  # fmt: skip
-    with importing_torch():
+    with pause_garbage_collection():
         import torch
 
         from ensue.console.reporter import ConsoleReporter
@@ -106,7 +106,7 @@ def doubt(
 ) -> None:
     """Rank labels that are likely wrong, by cross-validation."""
     format = "" if out is None else row_format(out)
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.console.reporter import ConsoleReporter
         from ensue.console.tables import show_rows
         from ensue.extensions.annotating.doubts import doubt as rank_doubts

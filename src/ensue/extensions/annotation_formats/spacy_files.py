@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.data.json_layouts import JsonLayout, Row
-from ensue.errors import DataError, EnsueError, in_one_line
+from ensue.errors import DataError, EnsueError, to_one_line
 
 
 class SpacyTuple(JsonLayout):
@@ -56,4 +56,4 @@ def docbin_rows(path: Path) -> Iterator[Row]:
                 if words:
                     yield row
     except Exception as error:
-        raise DataError(f"cannot be read by spacy: {in_one_line(str(error))}", path) from None
+        raise DataError(f"cannot be read by spacy: {to_one_line(str(error))}", path) from None

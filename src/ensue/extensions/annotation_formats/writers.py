@@ -26,7 +26,7 @@ from ensue.data.records.tables import TABLES
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.sentence import Sentence, SourceText
 from ensue.data.sources import is_stream, stream_lines
-from ensue.errors import EnsueError, in_one_line, quote
+from ensue.errors import EnsueError, quote, to_one_line
 from ensue.extension import run_name
 from ensue.outputs import atomic_output, check_outputs, delimited_line, row_lines
 from ensue.parsing import EXACT, to_json
@@ -348,7 +348,7 @@ def _write_docbin(pipeline: Any, source: Any, predicted: Iterable[Prediction], o
                 doc = Doc(language.vocab, words=[*answer.sentence.words], spaces=spaces)
             except ValueError as error:
                 place = f"{prediction.origin['document']}:{prediction.origin['line']}"
-                raise EnsueError(f"{place}: not a document of spacy: {in_one_line(str(error))}") from None
+                raise EnsueError(f"{place}: not a document of spacy: {to_one_line(str(error))}") from None
             if pipeline.labels.has_spans:
                 spans = [Span(doc, a, b, label=label) for label, a, b in pipeline.labels.spans(answer.labels)]
                 if pipeline.nested:

@@ -371,7 +371,7 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         """Return a tokenizer of all words in the texts, including words that the softmax cannot predict."""
         data = self.recipe.data
         sources = [TextSource(path, encoding=data.encoding) for path in (data.train, data.valid, data.test) if path]
-        self.words = distinct_words(TextSource.joined(sources), tokenizer)
+        self.words = distinct_words(TextSource.concatenate(sources), tokenizer)
         return self.words
 
     @property

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 
@@ -37,7 +37,7 @@ def search(
     check_optuna()
     base_recipe = read_recipe(recipe, settings or [], train=train, valid=valid, test=test)
     ranges = read_space(space, base_recipe)
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.extensions.experiments.search import SearchReporter, trial_line
         from ensue.extensions.experiments.search import search as run_search
     keep_freed_memory()
@@ -78,7 +78,7 @@ def compare(
 
     for run in runs:
         existing_run(run)
-    with importing_torch():
+    with pause_garbage_collection():
         import torch
 
         from ensue.extensions.experiments.comparison import compare as compare_runs

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from ensue.cli import options as cli
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 from ensue.errors import EnsueError
 from ensue.extension import entries
 from ensue.outputs import Access
@@ -31,7 +31,7 @@ def export(
     from ensue.runs.schema import existing_run
 
     run = existing_run(run)  # before torch is imported, which takes seconds
-    with importing_torch():
+    with pause_garbage_collection():
         import torch
 
         from ensue.extensions.exporting.exporting import export_run

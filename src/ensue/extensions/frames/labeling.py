@@ -219,7 +219,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def _score(self, location: Data, encoding: str) -> Iterator[LabelPair]:
         for item, answer in self.label(self._read_labeled(location, encoding)):
-            yield LabelPair(self.labels.in_scheme(frame_labels(item)), list(answer.labels))
+            yield LabelPair(self.labels.convert_scheme(frame_labels(item)), list(answer.labels))
 
     def describe(self) -> ModelDescription:
         settings, output = tag_settings(self.model.head, self.labels), TagOutput(self.labels)

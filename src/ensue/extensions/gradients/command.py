@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 from ensue.outputs import Access
 
 
@@ -24,7 +24,7 @@ def gradients(
     as_json: Annotated[bool, Option("--json", help="One JSON object on stdout, with every norm.")] = False,
 ) -> None:
     """Measure gradients through time in recurrent encoders."""
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.extensions.gradients.gradients import show_gradients
 
     show_gradients(

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ensue.errors import DataError, EnsueError, RunError, in_one_line, nearest
+from ensue.errors import DataError, EnsueError, RunError, nearest, to_one_line
 from ensue.extension import Scheme
 from ensue.extensions.hub.repository import NOT_CACHED, PREFIX, Repository, stay_offline
 from ensue.runs.schema import MANIFEST, MAX_MANIFEST_BYTES, DamagedError, FileEntry, file_names, read_manifest
@@ -67,7 +67,7 @@ class HubScheme(Scheme):
         except ConnectionError:
             raise DataError(NOT_CACHED, address) from None
         except (OSError, ValueError, KeyError, TypeError, ArrowException, datasets.exceptions.DatasetsError) as error:
-            raise DataError(f"cannot be read: {in_one_line(str(error))}", address) from None
+            raise DataError(f"cannot be read: {to_one_line(str(error))}", address) from None
         if not isinstance(splits, dict):
             splits = {split: splits}
         split = split or ("train" if len(splits) > 1 else next(iter(splits)))

@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 
 
 def push(
@@ -22,7 +22,7 @@ def push(
     from ensue.runs.schema import existing_run
 
     run = existing_run(run)  # before torch is imported, which takes seconds
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.extensions.hub.pushing import license_of
         from ensue.extensions.hub.pushing import push as pushed
         from ensue.runs.directory import RunDirectory
@@ -41,7 +41,7 @@ def models(as_json: Annotated[bool, Option("--json", help="A JSON line for each 
     from ensue.console.tables import show_rows
     from ensue.extension import installed_models
 
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.extensions.hub.pushing import final_records, license_of
         from ensue.runs.directory import RunDirectory
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from ensue.errors import EnsueError, MissingFileError, RunError, in_one_line
+from ensue.errors import EnsueError, MissingFileError, RunError, to_one_line
 from ensue.notices import warn_once
 
 PREFIX = "hf:"
@@ -128,4 +128,4 @@ def _describe_error(error: BaseException) -> str:
     if status is not None:
         return f"the hub answered with status {status}"
     message = " ".join(str(error).split()) or type(error).__name__
-    return f"the hub cannot be used ({in_one_line(message)[:200]})"
+    return f"the hub cannot be used ({to_one_line(message)[:200]})"

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.console.output import importing_torch
+from ensue.console.output import pause_garbage_collection
 from ensue.outputs import Access
 
 
@@ -23,7 +23,7 @@ def import_(
     overwrite: Annotated[bool, Option("--overwrite", help="Replace an existing run.")] = False,
 ) -> None:
     """Import a published model as a run."""
-    with importing_torch():
+    with pause_garbage_collection():
         from ensue.extensions.importing.importing import import_run
 
     imported = import_run(path, out, overwrite=overwrite)

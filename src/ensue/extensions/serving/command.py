@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from ensue.cli import options as cli
 from ensue.console.output import user_message
-from ensue.errors import EnsueError, in_one_line
+from ensue.errors import EnsueError, to_one_line
 from ensue.models.adaptation import Adaptation
 from ensue.notices import warn_once
 from ensue.outputs import Access
@@ -88,7 +88,7 @@ def _exit_status(function: Callable[[], None]) -> int:
         message = user_message(error)
         if message is None:
             raise
-        print(f"ensue: {in_one_line(message)}", file=sys.stderr)
+        print(f"ensue: {to_one_line(message)}", file=sys.stderr)
         return 2
     finally:
         sys.stdout.flush()

@@ -252,7 +252,7 @@ class LabelingPipeline(WordPipeline):
             words += len(gold)
             misaligned = {name: source.format.misaligned(sentence, column) for name, column in columns.items()}
             place = f"{sentence.source.name}:{sentence.line}"
-            yield answer, LabelPair(self.labels.in_scheme(gold), predicted, misaligned, place)
+            yield answer, LabelPair(self.labels.convert_scheme(gold), predicted, misaligned, place)
         if not words:
             raise EnsueError(f"{source.location}: no labeled words")
 
@@ -388,7 +388,8 @@ class LabelingPipeline(WordPipeline):
             return probable(labels, confidence.labels)
         pairs = zip(self.labels.spans(labels), confidence.spans, strict=True)
         write = encode_overlapping if self.nested else encode
-        return [*self.labels.in_scheme(write([span for span, p in pairs if p >= self.at_least], len(labels), "bio"))]
+        spans = [span for span, p in pairs if p >= self.at_least]
+        return [*self.labels.convert_scheme(write(spans, len(labels), "bio"))]
 
     @torch.inference_mode()
     def _compute_emissions(

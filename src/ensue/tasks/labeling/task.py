@@ -295,7 +295,7 @@ def label_pairs(paths: Sequence[NDArray[np.int64]], data: Any, labels: TaggerLab
     """Return the correct labels, and the labels of tags (T,), of labeled sentences."""
     predicted = (list(labels.decode(path.tolist(), words)) for path, words in zip(paths, data.words, strict=True))
     misaligned: Iterable[Mapping[str, Sequence[Span]]] = data.misaligned or repeat({})
-    return map(LabelPair, map(labels.in_scheme, data.labels), predicted, misaligned)
+    return map(LabelPair, map(labels.convert_scheme, data.labels), predicted, misaligned)
 
 
 INVERSE_STRENGTHS = (10.0, 100.0)

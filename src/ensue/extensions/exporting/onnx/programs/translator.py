@@ -83,7 +83,7 @@ def search(sources):
     while len(ids):
         scores, *leaves = decoder.run(OUTPUTS, {"ids": np.asarray(ids, np.int64), **state})
         scores[:, frontier.forbidden.always] = -math.inf
-        for blocked in frontier.blocked():
+        for blocked in frontier.blocked_tokens():
             scores[blocked] = -math.inf
         rows, ids = frontier.advance(*best_ids(scores, SEARCH.width), None)
         state |= {name.replace("next", "state", 1): leaf for name, leaf in zip(OUTPUTS[1:], leaves, strict=True)}
