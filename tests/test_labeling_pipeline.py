@@ -13,7 +13,7 @@ import torch
 
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError, EnsueError, RecipeError
-from ensue.library import load, train
+from ensue.library import load
 from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.labeling import pipeline as module
 from ensue.tasks.labeling.job import LabelingJob
@@ -473,34 +473,6 @@ def test_spans_that_overlap_are_learned_scored_and_written(tmp_path: Path) -> No
     assert all(0.5 < span["probability"] <= 1 for span in told["spans"])
     assert [word["label"] for word in told["words"]] == ["B-ORG", "I-ORG", "B-LOC|I-ORG", "O"]
     assert tagger.scored_items(gold).compute()["f1"] == 1.0
-
-
-@pytest.mark.slow
-def test_tag_nested_learns_a_folder_of_brat(tmp_path: Path) -> None:
-    """The second annotation goes across a line end: it is learned in its first line, and counts as a miss."""
-    (tmp_path / "data").mkdir()
-    for name in ("a", "b"):
-        text = "Bank of Lima\ngrew\nLima grew\n" * 10
-        (tmp_path / "data" / f"{name}.txt").write_text(text)
-        found = [
-            span for n in range(0, 280, 28) for span in ((n, n + 12, "ORG"), (n, n + 17, "CL"), (n + 8, n + 12, "LOC"))
-        ]
-        words = [text[start:end].replace("\n", " ") for start, end, _ in found]
-        lines = (f"T{n}\t{span[2]} {span[0]} {span[1]}\t{words[n]}\n" for n, span in enumerate(found))
-        (tmp_path / "data" / f"{name}.ann").write_text("".join(lines))
-    settings = {"encoder.d_model": 16, "features.d_words": 16, "train.epochs": 40, "train.batch_tokens": 40}
-    data = tmp_path / "data"
-    tagger = train("tag-nested", train=data, valid=data, out=tmp_path / "run", settings=settings, threads=1)
-    assert isinstance(tagger, LabelingPipeline)
-    scores = tagger.evaluate(data)
-    assert {name: score.support for name, score in scores.per_label.items()} == {"CL": 20, "LOC": 20, "ORG": 20}
-    assert {name: score.f1 for name, score in scores.per_label.items()} == {"CL": 0.0, "LOC": 1.0, "ORG": 1.0}
-    assert scores.misaligned == 20
-    assert "".join(tagger.prediction_lines(str(data))).count("Bank of Lima") == 20
-    (answer,) = tagger.predict(["Bank of Lima"])
-    assert {(span.text, span.label) for span in answer.spans} == {
-        ("Bank of Lima", "ORG"), ("Bank of Lima", "CL"), ("Lima", "LOC"),
-    }  # fmt: skip
 
 
 def test_layers_that_are_not_learned_are_counted(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.tasks.masked_language_modeling import token_windows
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.texts.framing import text_windows
-from training.resuming import assert_resumes
-from training.tiny import assert_refused, run_tiny, some_slow
+from training.tiny import assert_refused, run_tiny
 from training.tiny_masked import PAIRS, masked_recipe, paragraphs
 from training.tiny_texts import Listener
 
@@ -153,23 +152,6 @@ def test_windows_keep_each_token_once_and_far_from_edges(size: int, most: int) -
             assert window.size == most
             assert window.begin == 0 or window.first - window.begin >= most // 4
             assert window.end == size or window.end - window.last >= most // 4
-
-
-RESUMED: dict[str, dict[str, Any]] = {
-    "blocks": {"encoder": {"dropout": 0.1}, "train": {"accumulate": 2, "average": 0.9}},
-    "pairs": {**PAIRS, "encoder": {"dropout": 0.1}, "masking": {"whole_words": True}},
-    "bpe": {"tokenizer": {"kind": "bpe"}, "encoder": {"norm": "pre", "positions": "rotary"}},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", some_slow(RESUMED, "pairs"))
-def test_interrupted_killed_and_resumed_is_bit_identical(kind: str, text: Path, tmp_path: Path) -> None:
-    tables = dict(RESUMED[kind])
-    recipe = masked_recipe(text, train={"checkpoint_every": 5} | tables.pop("train", {}), **tables)
-    assert_resumes(recipe, tmp_path)
-    scores = ensue.load(tmp_path / "parts", device="cpu").evaluate(text).as_json()
-    assert ("next_sentence_accuracy" in scores) == (kind == "pairs")
 
 
 def test_parts_of_a_batch_are_the_batch(text: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import ensue
 from ensue import outputs
 from ensue.data.files import all_files
-from ensue.errors import DataError, EnsueError, RunError
+from ensue.errors import DataError, EnsueError
 from ensue.extensions.error_analysis.report import report
 from ensue.extensions.estimators.sklearn import Tagger, TextClassifier
 from ensue.extensions.frames.drawing.pipeline import DrawingPipeline
@@ -187,14 +187,6 @@ def test_a_page_replaces_no_file_of_others(tmp_path: Path) -> None:
         page.save(tmp_path / "a.html")
     for overwrite in (True, False):
         page.save(tmp_path / "a.html", overwrite=overwrite)
-
-
-def test_messages_speak_of_arguments_in_python_and_of_options_on_the_command_line() -> None:
-    error = RunError("a--out: --resume goes on, --overwrite removes it; choose another --out; --set data.x=y skips")
-    assert str(error) == (
-        'a--out: resume=True goes on, overwrite=True removes it; choose another out; settings={"data.x": "y"} skips'
-    )
-    assert error.in_options().startswith("a--out: --resume goes on, --overwrite")
 
 
 @pytest.mark.parametrize("pattern", ["**", "**/*.txt", "*/a.txt", "b/*/a.txt", "none/*", ".*/*"])

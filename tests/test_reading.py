@@ -2,24 +2,19 @@
 
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from ensue.data.corpus.batches import Segments
 from ensue.data.mapped_file import TokenFile
-from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.tasks.texts import scoring as reading
 from ensue.tasks.texts.scoring import TextScorer, default_parts, describe_protocol, score_text
-from ensue.text.tokenizers import train_tokenizer
-from ensue.types import detach
 from layer_tables import layers
 from training.tiny import some_slow
 
@@ -117,16 +112,6 @@ def test_a_text_may_come_in_any_pieces(specification: dict[str, Any], sizes: lis
     assert close(np.concatenate(nats), naive(model, tokens))
 
 
-@pytest.mark.slow
-def test_windows_of_a_long_text_are_read_side_by_side() -> None:
-    model, tokens = model_of(attention(6)), text_of(240)
-    calls = []
-    model.layers.register_forward_hook(lambda *_: calls.append(1))
-    nats = TextScorer(model, start_id=START).feed(tokens.read(0, 240))
-    assert len(calls) < 5, "there are 80 windows"
-    assert close(nats, naive(model, tokens))
-
-
 @pytest.mark.parametrize("parts", [2, 3, 7, 16])
 def test_parts_with_the_whole_text_before_them_are_exact(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_CALL_TOKENS", 64)
@@ -146,35 +131,6 @@ def test_warmed_up_parts_agree_to_four_digits(name: str) -> None:
     cold = score_text(model, tokens, start_id=START, parts=10, warm_up=0).nats_per_token
     assert abs(parallel / sequential - 1) < 5e-5
     assert abs(parallel - sequential) < abs(cold - sequential) / 20  # it is the warm-up that does it
-
-
-@pytest.mark.slow
-def test_a_trained_models_parts_agree_to_four_digits(shared_data: Path) -> None:
-    """The default warm-up, on a model that has learned to remember."""
-    source = TextSource(shared_data / "tinyshakespeare")
-    text = "".join(source.chunks())[:400_000]
-    tokenizer = train_tokenizer("characters", [text])
-    ids = tokenizer.encode(text)
-    train, valid = TokenFile(ids[:-40_000]), TokenFile(ids[-40_000:], characters=40_000)
-    torch.manual_seed(0)
-    model = build_language_model(
-        **layers(kind="lstm", d_embedding=32, d_model=64), vocabulary_size=tokenizer.vocabulary_size
-    )
-    batches = Segments(train, batch_size=32, segment_length=64, seed=0)
-    optimizer, state = torch.optim.AdamW(model.parameters(), lr=5e-3), None
-    for step in range(600):
-        batch = batches.batch(step)
-        loss, state = model.loss(
-            torch.from_numpy(batch.inputs), torch.from_numpy(batch.targets), None if batch.first else detach(state)
-        )
-        optimizer.zero_grad()
-        loss.mean.backward()
-        optimizer.step()
-    start_id = tokenizer.start_id
-    sequential = score_text(model, valid, start_id=start_id, parts=1).nats_per_token
-    assert sequential < 2.2
-    for parts in (default_parts(len(valid)), 64):
-        assert abs(score_text(model, valid, start_id=start_id, parts=parts).nats_per_token / sequential - 1) < 5e-5
 
 
 @pytest.mark.parametrize("parts", [1, 4, 64])

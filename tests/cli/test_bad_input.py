@@ -1,9 +1,6 @@
 """What people get wrong: one line on stderr, exit status 2, nothing made and nothing lost."""
 
-import json
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from command_fixtures import SMALL, Ensue, contents
-from ensue.errors import RunError
-from ensue.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -29,25 +24,6 @@ def train(path: object, out: object = "out", *more: object) -> list[object]:
 
 def batched_two(arguments: list[str]) -> list[tuple[str, str]]:
     return list(zip(arguments[::2], arguments[1::2], strict=True))
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", "bad.txt: the text is empty"),
-        (b"too short", "the text has 8 tokens, but one segment needs 13"),
-        (b"a" * 500, "bad.txt: nothing to learn: the text has 1 distinct symbol"),
-        ("one line\ncaf\u00e9 noir\n".encode("latin-1") * 20, "bad.txt:2: not UTF-8 (byte 0xe9 in column 4);"),
-        ("wide".encode("utf-16") * 20, "bad.txt:1: not UTF-8"),
-        (bytes(range(128, 256)) * 9, "bad.txt:1: not UTF-8"),
-    ],
-    ids=["empty", "short", "one symbol", "latin-1", "utf-16", "binary"],
-)
-def test_texts_that_cannot_be_trained_on(content: bytes, expected: str, refused: Refused) -> None:
-    Path("bad.txt").write_bytes(content)
-    assert expected in refused(*train("bad.txt"))
-    assert os.listdir() == ["bad.txt"]
 
 
 @pytest.mark.slow
@@ -135,59 +111,6 @@ def test_places_where_no_run_can_be(refused: Refused, text: Path) -> None:
         assert "not empty and not a run directory (found photo.jpg)" in refused(*train(text, "folder", *options))
     assert "nowhere: no run to continue" in refused("train", "--resume", "--out", "nowhere")
     assert contents(Path()) == {"file": b"precious", "folder/photo.jpg": b"precious"}
-
-
-@pytest.mark.slow
-def test_two_processes_on_one_run_directory(refused: Refused, run: Path) -> None:
-    """Killed, the other one holds nothing."""
-    hold = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]).acquire(); print('held', flush=True); input()"
-    before = contents(run)
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, run / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        assert "another process is training in this run directory" in refused("train", "--resume", "--out", run)
-        other.kill()
-    assert contents(run) == before
-    with RunDirectory(run).lock(), pytest.raises(RunError, match="another process"), RunDirectory(run).lock():
-        pass
-
-
-def removed_label(labels: bytes) -> bytes:
-    content = json.loads(labels)
-    return json.dumps(content | {"names": [name for name in content["names"] if not name.endswith("LOC")]}).encode()
-
-
-DAMAGES: list[tuple[str, Callable[[bytes], bytes | None], str]] = [
-    *((name, lambda b: None, name) for name in (
-        "model.safetensors", "config.json", "recipe.toml", "tokenizer.json", "manifest.json", "labels.json",
-    )),
-    *((name, lambda b: b[: len(b) // 2], f"{name}: ") for name in (
-        "model.safetensors", "config.json", "recipe.toml", "tokenizer.json", "manifest.json", "labels.json",
-    )),
-    ("model.safetensors", lambda b: b[:-9] + bytes([b[-9] ^ 1]) + b[-8:], "altered since it was written"),
-    ("config.json", lambda b: b.replace(b'"format_version": 3', b'"format_version": 4'), "4 is newer than 3,"),
-    ("config.json", lambda b: b.replace(b'"format_version": 3', b'"format_version": 2'), "2 is older than 3,"),
-    ("config.json", lambda b: b"[1, 2]", "config.json: damaged"),
-    ("config.json", lambda b: b"\xff\xfe\x00", "config.json: damaged"),
-    ("config.json", lambda b: b.replace(b'"labeling"', b'"classification"'), "config.json: altered"),
-    ("recipe.toml", lambda b: b.replace(b"d_words = 8", b"d_words = 9"), "recipe.toml: altered since it was written"),
-    ("manifest.json", lambda b: b'{"files": 3}', "manifest.json: damaged: files: "),
-    ("tokenizer.json", lambda b: b.replace(b'["<unk>"', b'["<unk>", "more"'), "altered since it was written"),
-    ("tokenizer.json", lambda b: b'{"kind": "bytes"}', "tokenizer.json: damaged"),
-    ("labels.json", lambda b: b"[1, 2]", "labels.json: damaged"),
-    ("labels.json", removed_label, "labels.json: damaged"),
-]  # fmt: skip
-
-
-def test_damaged_runs(refused: Refused, runs: Path, tmp_path: Path) -> None:
-    for number, (name, alter, expected) in enumerate(DAMAGES):
-        run = Path(shutil.copytree(runs / "names", f"run{number}"))
-        altered = alter(before := (run / name).read_bytes())
-        assert altered != before, (name, number)
-        (run / name).unlink() if altered is None else (run / name).write_bytes(altered)
-        assert expected in refused("predict", run, stdin=b"Anna\n"), (name, number)
 
 
 @pytest.mark.parametrize("command", ["generate", "score", "evaluate"])

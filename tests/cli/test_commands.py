@@ -125,19 +125,6 @@ def test_runs_of_other_tokens_are_no_table() -> None:
     assert list(csv_lines({"x": pairs})) == ["position,source,target,nats", "1,a,b,1.5"]
 
 
-@pytest.mark.slow
-def test_score_agrees_with_evaluate(ensue: Ensue, trained: Path, text: Path) -> None:
-    lines = ensue("score", trained / "lstm", text, "--json").out.splitlines()
-    tokens = [json.loads(line) for line in lines]
-    assert "".join(t["token"] for t in tokens).replace("\\n", "\n") == text.read_text()
-    mean = sum(t["nats"] for t in tokens) / len(tokens)
-    scores = json.loads(ensue("evaluate", trained / "lstm", text, "--json").out)
-    assert mean == pytest.approx(scores["nats_per_token"], abs=1e-4)
-    plain = ensue("score", trained / "lstm", text).out.splitlines()
-    assert [float(line.split("\t")[0]) for line in plain] == pytest.approx([t["nats"] for t in tokens], abs=1e-4)
-    assert ensue("score", trained / "lstm", stdin=text.read_bytes()).out.splitlines() == plain
-
-
 @pytest.mark.parametrize("model", some_slow(["lstm", "transformer"], "lstm"))
 def test_generate_streams_the_same_text_for_the_same_seed(model: str, ensue: Ensue, trained: Path) -> None:
     options = ["--prompt", "the ", "--max-tokens", 40, "--temperature", 0.8, "--top-p", 0.95]
@@ -148,31 +135,6 @@ def test_generate_streams_the_same_text_for_the_same_seed(model: str, ensue: Ens
     lm = package.load(trained / model, device="cpu")
     assert first == "the " + "".join(lm.generate("the ", max_tokens=40, temperature=0.8, top_p=0.95, seed=1)) + "\n"
     assert ensue("generate", trained / model, *options[2:], "--seed", 1, "--prompt", "-", stdin=b"the ").out == first
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", some_slow(["lstm", "transformer"], "transformer"))
-def test_generate_searches(model: str, ensue: Ensue, trained: Path) -> None:
-    options = ["--prompt", "the ", "--max-tokens", 12]
-    lm = package.load(trained / model, device="cpu")
-    first, second = lm.search("the ", beams=4, n_best=2, max_tokens=12)
-    assert ensue("generate", trained / model, *options, "--beams", 4).out == f"the {first.text}\n"
-    several = ensue("generate", trained / model, *options, "--beams", 4, "--n-best", 2).out
-    assert several == (
-        f"--- 1 ({first.nats:.2f} nats)\nthe {first.text}\n\n--- 2 ({second.nats:.2f} nats)\nthe {second.text}\n"
-    )
-    greedy = ensue("generate", trained / model, *options, "--temperature", 0).out
-    assert ensue("generate", trained / model, *options, "--beams", 1).out == greedy
-
-
-@pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_traceback(trained: Path, text: Path) -> None:
-    run = shlex.quote(str(trained / "lstm"))
-    python = f"{shlex.quote(sys.executable)} -c {shlex.quote(ENTRY)}"
-    script = f"{python} score {run} {shlex.quote(str(text))} | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert done.stdout.splitlines()[-1] == "0"
 
 
 def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
@@ -203,24 +165,6 @@ def test_quickstart_ends_with_samples_and_three_commands_that_work(encoding: str
 
 
 @pytest.mark.slow
-def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue) -> None:
-    Path("quickstart").mkdir()
-    said = ensue("quickstart", "--seconds", 1, "--threads", 1).succeeded()
-    assert "English text that comes with Python" in said.err
-    assert Path("quickstart-2/model.safetensors").is_file()
-    assert os.listdir("quickstart") == []
-    assert "ensue generate quickstart-2 " in said.err
-
-
-@pytest.mark.slow
-def test_resume_needs_no_recipe_and_takes_a_longer_budget(ensue: Ensue, run: Path) -> None:
-    assert "finished at step 12 " in ensue("train", "--resume", "--out", run).err
-    said = ensue("train", "--resume", "--out", run, "--set", "train.steps=15")
-    assert "resumed from step 12" in said.err
-    assert "finished at step 15 " in said.err
-
-
-@pytest.mark.slow
 def test_ctrl_c_before_the_first_validation_of_quickstart(
     ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,28 +189,3 @@ def test_what_is_worked_out_first_is_shown(is_terminal: bool, monkeypatch: pytes
     assert "layers of [a] run" in shown.getvalue()
     assert ("25%" in shown.getvalue()) == (not is_terminal)
     assert "50 %" in shown.getvalue() or not is_terminal
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(b"word " * 200_000, marks=pytest.mark.slow),
-        ("a story in one line, without an end " * 60).encode(),
-        b"the cat\r\nsat on\r\na mat\r\n" * 60,
-        b"null \x00 bytes\x00 and \x07 bells\n" * 60,
-        "emoji \U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 and \u00e9t\u00e9 \u4e2d\u6587\n".encode() * 60,
-        b"\xef\xbb\xbf" + b"after a byte order mark\n" * 60,
-    ],
-    ids=["1 MB line", "one line", "CRLF", "NUL", "emoji", "BOM"],
-)
-def test_unusual_texts_work(content: bytes, ensue: Ensue) -> None:
-    path = written(Path("na\u00efve \U0001f600 text.txt"), content)
-    text = content.decode().removeprefix("\ufeff")
-    assert ensue("train", "char-lstm", "--train", path, "--out", "out", *SMALL).status == 0
-    assert json.loads(Path("out/tokenizer.json").read_text())
-    short = written(Path("short.txt"), content[:1000] if content.isascii() else content)
-    scored = [json.loads(line)["token"] for line in ensue("score", "out", short, "--json").out.splitlines()]
-    assert len(scored) == len(short.read_bytes().decode().removeprefix("\ufeff"))
-    assert json.loads(ensue("evaluate", "out", path, "--json").out)["characters"] == len(text)
-    assert len(ensue("generate", "out", "--max-tokens", 30, "--seed", 0).out) >= 30

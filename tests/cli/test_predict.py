@@ -22,44 +22,9 @@ from training.tiny_texts import columns, conllu, documents, json_lines, quoted_c
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
-SMALL = [
-    part
-    for setting in (
-        "features.d_words=8", "features.min_count=1", "encoder.d_model=8", "train.steps=8", "train.validations=1",
-        "train.precision=float32", "train.batch_tokens=80",
-    )
-    for part in ("--set", setting)
-] + ["--threads", "1", "--device", "cpu"]  # fmt: skip
-
 
 def tags(run: Path, texts: list[list[str]]) -> list[list[str]]:
     return [answer.labels for answer in package.load(run, device="cpu").predict(texts)]
-
-
-@pytest.mark.slow
-def test_a_tagger_is_trained_and_asked(ensue: Ensue, runs: Path) -> None:
-    paths = ["--train", runs / "names.txt", "--test", runs / "names.txt", "--out", "my pos"]
-    said = ensue("train", "tag-lstm-crf", *paths, *SMALL)
-    assert (said.status, said.out) == (0, "")
-    assert '; 5 labels in column "last" (bio)' in said.err
-    assert re.search(r"best weights \(step 8\), test: accuracy \d+\.\d\d %, F1 \d+\.\d\d\n", said.err)
-    table = said.err[said.err.index("label ") :].splitlines()
-    assert {line.split()[0] for line in table[1:3]} == {"LOC", "PER"}
-    assert said.err.endswith("try\n  ensue predict 'my pos'\n")
-    answer = ensue("predict", "my pos", stdin=b"Anna sees Lima\n").out.splitlines()
-    assert [line.split("\t")[0] for line in answer] == ["Anna", "sees", "Lima", ""]
-
-
-@pytest.mark.slow
-def test_a_classifier_is_trained_and_asked(ensue: Ensue, runs: Path) -> None:
-    bag = ["--set", "train.steps=8", "--set", "head.ngram_buckets=512", "--threads", "1"]
-    for recipe, settings in (("classify-lstm", SMALL), ("classify-bag", bag)):
-        said = ensue("train", recipe, "--train", runs / "topics.tsv", "--out", recipe, *settings)
-        assert (said.status, said.out) == (0, ""), said.err
-        assert '3 labels (tsv with a header, label: column 1 "label", text: column 2 "text")' in said.err
-        assert said.err.endswith(f"try\n  ensue predict {recipe}\n")
-        answer = ensue("predict", recipe, stdin=b"salt and butter\na choir\n").out.splitlines()
-        assert [line.split("\t")[2] for line in answer] == ["salt and butter", "a choir"]
 
 
 def test_raw_text_from_stdin_is_words_with_labels(ensue: Ensue, runs: Path) -> None:

@@ -2,9 +2,6 @@
 
 import inspect
 import io
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +11,6 @@ from command_fixtures import Ensue
 from ensue.cli.program import commands
 from ensue.console import output
 
-ENTRY = "import ensue.cli; ensue.cli.main()"
 TEXT = "schön Ω\n"
 
 
@@ -66,16 +62,3 @@ def test_a_locale_without_umlauts_changes_no_result(
     assert out.buffer.getvalue().decode() == expected  # type: ignore[attr-defined]
     if name in ("predict", "score"):
         assert "Ω" in expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "locale", [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
-)
-def test_a_process_in_another_locale(locale: dict[str, str], trained: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENTRY, "score", trained / "lstm", "-", "--json"], input=TEXT.encode(),
-        capture_output=True, check=True, env=os.environ | locale,
-    )  # fmt: skip
-    rows = [json.loads(line) for line in done.stdout.decode().splitlines()]
-    assert "Ω" in json.dumps(rows, ensure_ascii=False)

@@ -1,6 +1,5 @@
 """What a person waits for: a trained model at work imports only what it needs."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from typing import Literal
 import pytest
 import torch
 
-import ensue
 from ensue.recipe import TrainRecipe
 from ensue.training.optimizer import build_optimizer
 from forked import FORK
@@ -84,12 +82,6 @@ def asked_for(action: Callable[[], object]) -> list[str]:
     process.join()
     assert process.exitcode == 0
     return asked
-
-
-@pytest.mark.slow
-def test_a_tagger_at_work_asks_for_no_compiler(runs: Path) -> None:
-    assert asked_for(lambda: ensue.load(runs / "names").predict(["Anna sees Lima ."])) == []
-    assert asked_for(lambda: importlib.import_module("sympy"))[:1] == ["sympy"]
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw", "muon"])

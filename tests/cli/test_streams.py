@@ -45,23 +45,6 @@ def test_streams_that_the_system_refuses(arguments: list[str], script: str, expe
     assert run(arguments, script) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_no_command_ends_in_a_traceback_where_stdout_is_full(
-    ensue: Ensue, trained: Path, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lstm = trained / "lstm"
-    for arguments in (
-        ["score", lstm, text], ["generate", lstm, "--samples", 2], ["evaluate", lstm, text, "--json"], ["data", text],
-        ["evaluate", lstm, text], ["generate", lstm], ["cache"],
-    ):  # fmt: skip
-        with open("/dev/full", "w", encoding="utf-8") as full, monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", full)
-            said = ensue(*arguments)
-        assert said.status == 2
-        assert said.err.splitlines()[-1] == "ensue: stdout cannot be written to (No space left on device)"
-
-
 class Refusing(io.StringIO):
     """A stream that nothing can be written to."""
 

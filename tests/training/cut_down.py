@@ -15,6 +15,8 @@ from training.tiny_texts import columns, conllu, sentences, tsv
 
 TRAINED = [name for name in recipe_names() if name != "vectors-static"]
 """All recipes but one, which is not trained."""
+LINEAR = ("classify-linear", "classify-minirocket", "tag-linear")
+"""Those that are solved in one step."""
 IMAGES: dict[str, tuple[int, int, list[str]]] = {
     "read-glimpses": (5, 8, ["a", "b a", "c"] * 4),
     "draw": (5, 4, []),
@@ -78,12 +80,11 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
         settings |= OF_THE_KIND.get(part, {})
     if part == "transformer" and "decoder.d_model" in settings:
         settings["decoder.num_heads"] = 2
-    linear = ("classify-linear", "classify-minirocket", "tag-linear")
-    if name in ("classify-bag", *linear, "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith(
+    if name in ("classify-bag", *LINEAR, "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith(
         "vectors"
     ):
         del settings["encoder.d_model"]
-    if name in linear:
+    if name in LINEAR:
         return read_recipe(name, {"data.train": str(data), "train.precision": "float32"})
     if name.startswith("vectors"):  # an update of their own, in one precision
         del settings["train.precision"]

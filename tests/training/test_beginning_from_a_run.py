@@ -1,21 +1,18 @@
 """Language models that begin from the weights of another run."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-import ensue
 from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.recipe import Recipe, read_recipe
 from ensue.runs.directory import continuing_recipe
 from ensue.runs.reporter import Facts, Reporter
 from ensue.runs.weights import read_tensors
 from ensue.training.run import begin_job
-from training.resuming import assert_resumes
-from training.tiny import run_tiny, some_slow, tiny_recipe, words
+from training.tiny import run_tiny, tiny_recipe, words
 from training.tiny_masked import masked_recipe, paragraphs
 
 LSTM = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
@@ -73,25 +70,6 @@ def test_a_run_begins_with_the_weights_of_another(
     (note,) = [note for note in noted.notes if "begins" in note]
     size = len(before["features.weight"])
     assert note == f"begins from {origin}: {size:,} of {size:,} symbols have vectors of that run"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", some_slow(["causal", "masked"], "masked"))
-def test_it_resumes_and_needs_the_origin_no_more(
-    kind: str, origins: dict[str, Path], texts: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(origins[kind], tmp_path / kind)
-    recipe = second_recipe(
-        tmp_path / kind, texts, **{
-            "train.steps": 12, "tuning.layer_decay": 0.5, "tuning.unfreeze": 0.2, "train.checkpoint_every": 3,
-            "tuning.vocabulary": "own", "tuning.new_first": 0.3 if kind == "causal" else 0.0,
-        },
-    )  # fmt: skip
-    assert_resumes(recipe, tmp_path)
-    shutil.rmtree(tmp_path / kind)
-    run_tiny(read_recipe(recipe, {"train.steps": 14}), tmp_path / "whole", resume=True)
-    scores = ensue.load(tmp_path / "whole", device="cpu").evaluate(recipe.data.train).as_json()
-    assert scores
 
 
 def test_symbols_keep_their_rows_and_new_ones_begin_at_the_mean(

@@ -3,11 +3,9 @@
 import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import ensue
@@ -16,59 +14,10 @@ from ensue.recipe import read_recipe
 from ensue.tasks.contract.data_set import draw_confusion
 from training import tiny_texts
 from training.classifiers import TEXTS, assert_same_scores, load
-from training.resuming import At, Killed, assert_resumes, die, interrupt
+from training.resuming import At, Killed, die
 from training.tiny import kept, run_tiny, seal, some_slow
 
 ONE_WAY = {name: table | {"bidirectional": False} for name, table in tiny_texts.ENCODERS.items() if name != "none"}
-
-
-def written(write: Callable[[list[tiny_texts.Topical]], str], name: str) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        (folder / name).write_text(write(TEXTS), newline="")
-        return folder / name
-
-    return make
-
-
-FORMATS: dict[str, Callable[[Path], Path]] = {
-    "tsv": written(tiny_texts.tsv, "a.tsv"), "csv": written(tiny_texts.quoted_csv, "a.csv"),
-    "json": written(tiny_texts.json_lines, "a.jsonl"),
-    "fasttext": written(tiny_texts.fasttext, "a.txt"), "first-word": written(tiny_texts.first_word, "a.txt"),
-    "class-files": lambda folder: tiny_texts.class_files(TEXTS, folder / "texts"),
-    "folders": lambda folder: tiny_texts.folders(TEXTS, folder / "texts"),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", some_slow(FORMATS, "fasttext", "tsv"))
-def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
-    path = FORMATS[name](tmp_path)
-    listener = tiny_texts.Listener()
-    run_tiny(tiny_texts.classifying(path, encoder="none", steps=15), tmp_path / "run", reporter=listener)
-    pipeline = load(tmp_path / "run")
-    assert pipeline.config is not None
-    assert pipeline.config["layout"]["format"] == name
-    assert pipeline.labels.names == ("cooking", "music", "sports")
-    assert not pipeline.labels.multiple
-    assert listener.facts is not None
-    assert listener.facts.data.startswith("96 texts of ")
-    assert f"24 for validation; 3 labels ({name}" in listener.facts.data
-    scores = pipeline.evaluate(path)
-    assert (scores.examples, scores.accuracy > 0.9) == (120, True)
-
-
-@pytest.mark.slow
-def test_a_run_whose_bag_has_all_rows_goes_on(topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As earlier runs have."""
-    recipe = tiny_texts.classifying(topics, encoder="none", head={"pooling": [], "ngrams": 2, "ngram_buckets": 4096})
-    with monkeypatch.context() as before:
-        before.setattr("ensue.models.ngram_bag.NgramBag.remove_unweighted", lambda bag: None)
-        run_tiny(recipe, tmp_path / "old", reporter=At(4, interrupt))
-    run_tiny(None, tmp_path / "old", resume=True)
-    run_tiny(recipe, tmp_path / "new")
-    old, new = (load(tmp_path / name) for name in ("old", "new"))
-    assert len(old.model.bag.weight) == 4096 > len(new.model.bag.weight)
-    assert_same_scores(old.evaluate(topics).as_json(), new.evaluate(topics).as_json())
 
 
 def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_path: Path) -> None:
@@ -140,16 +89,6 @@ def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> Non
     assert [part.log_odds > 0 for part in first.contributions] == [False, True]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("smoothing", some_slow([0.0, 0.3], 0.3))
-def test_label_smoothing_bounds_the_confidence(smoothing: float, topics: Path, tmp_path: Path) -> None:
-    """The best probabilities on data that can be told apart are 1 - smoothing + smoothing / K."""
-    recipe = tiny_texts.classifying(topics, encoder="none", head={"label_smoothing": smoothing}, steps=120)
-    run_tiny(recipe, tmp_path / "run")
-    mean = np.mean([answer.probability for answer in load(tmp_path / "run").predict([d.text for d in TEXTS])])
-    assert mean == pytest.approx(1 - smoothing + smoothing / 3, abs=0.05)
-
-
 LONG = "salt the and we had a very good today choir again with goal"
 
 
@@ -196,39 +135,6 @@ def test_reading_in_segments_is_reading_whole(encoder: str, topics: Path, tmp_pa
         assert pipeline.model.segment == size
         for one, other in zip(whole, pipeline.predict(texts), strict=True):
             assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_a_model_is_trained_in_segments(topics: Path, tmp_path: Path) -> None:
-    listener = tiny_texts.Listener()
-    recipe = tiny_texts.classifying(topics, encoder=ONE_WAY["lstm"], data={"segment_tokens": 3}, steps=25)
-    run_tiny(recipe, tmp_path / "run", reporter=listener)
-    said = "texts are read whole, in segments of 3 words, state carried"
-    assert listener.facts is not None
-    assert listener.facts.protocol == said
-    pipeline = load(tmp_path / "run")
-    scores = pipeline.evaluate(topics)
-    assert scores.accuracy > 0.9
-    assert pipeline.protocol(scores) == said
-
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "lstm": {
-        "encoder": tiny_texts.ENCODERS["lstm"] | {"dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2},
-        "features": {"dropout_words": 0.2, "characters": "cnn", "d_characters": 4},
-        "head": {"dropout": 0.2, "d_hidden": 4, "class_weights": "balanced"},
-        "accumulate": 2, "weight_decay": 0.1,
-    },
-    "segments": {"encoder": ONE_WAY["gru"], "data": {"segment_tokens": 3}},
-    "ngrams": {"encoder": "none", "head": {"ngrams": 2, "ngram_buckets": 512}},
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", some_slow(VARIANTS, "lstm"))
-def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topics: Path, tmp_path: Path) -> None:
-    recipe = tiny_texts.classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)
-    assert_resumes(recipe, tmp_path)
 
 
 def write_topics(folder: Path) -> tuple[Path, Path, list[str]]:

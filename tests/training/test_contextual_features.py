@@ -1,113 +1,13 @@
 """The layers of other runs as features of taggers and classifiers: kept or worked out, read alone or together."""
 
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
-import ensue
 from ensue.errors import EnsueError, RecipeError, RunError
-from ensue.runs.directory import RunDirectory, origins_in
-from training.classifiers import TEXTS
 from training.contextual import of
-from training.taggers import TAGGED
-from training.tiny import run_tiny, seal, some_slow, tiny_recipe
-from training.tiny import words as running_text
-from training.tiny_pairs import pair_recipe
-from training.tiny_pairs import pairs as source_and_target
-from training.tiny_texts import ENCODERS, classifying, pairs, tagging
-
-PLACES = {
-    "input": of(Path(), at="input"),
-    "behind the only layer": of(Path(), at="first-layer"),
-    "both": of(Path(), at="both", layers=[0, -1], pooling="first"),
-    "side by side": of(Path(), mix="concatenate", pooling="last"),
-    "alone": of(Path()) | {"d_words": 0},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place", some_slow(PLACES, "both"))
-def test_a_tagger_is_whole_without_its_origin(place: str, origin: Path, names: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(origin, tmp_path / "origin"))
-    recipe = tagging(names, features=PLACES[place] | {"contextual": [str(run)]})
-    run_tiny(recipe, tmp_path / "run")
-    sentences = [sentence.words for sentence in TAGGED[:20]]
-    before = [found.labels for found in ensue.load(tmp_path / "run", device="cpu").predict(sentences)]
-    shutil.rmtree(run)
-    model = ensue.load(tmp_path / "run", device="cpu")
-    assert [found.labels for found in model.predict(sentences)] == before
-    assert [model.predict([words])[0].labels for words in sentences] == before
-    assert model.evaluate(names).as_json() == ensue.load(tmp_path / "run", device="cpu").evaluate(names).as_json()
-    (found,) = origins_in(RunDirectory(tmp_path / "run"))
-    assert found.path == str(run)
-    assert found.sha256[:12] in (tmp_path / "run" / "README.md").read_text()
-    page = model.inspect(sentences[0]).page
-    assert f"run {run}" in page
-
-
-@pytest.mark.slow
-def test_a_config_without_the_origin_is_one_line(origin: Path, names: Path, tmp_path: Path) -> None:
-    run_tiny(tagging(names, features=of(origin), steps=2), tmp_path / "run")
-    path = tmp_path / "run" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"origins": []}))
-    seal(tmp_path / "run")
-    with pytest.raises(RunError, match=r"config.json: damaged: no origin .*masked.*, which recipe.toml lists"):
-        ensue.load(tmp_path / "run", device="cpu")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", some_slow(["texts", "pairs", "segments"], "pairs"))
-def test_classifiers_have_them_too(kind: str, origin: Path, topics: Path, tmp_path: Path) -> None:
-    changes: dict[str, Any] = {"features": of(origin, at="both")}
-    data: Any = [document.text for document in TEXTS[:10]]
-    if kind == "pairs":
-        topics.write_text(pairs(40))
-        data = [("salt oven", "piano"), ("the goal", "team team race"), ("", "choir")]
-    if kind == "segments":
-        changes |= {"data": {"segment_tokens": 2}, "encoder": ENCODERS["lstm"] | {"bidirectional": False}}
-    run_tiny(classifying(topics, **changes), tmp_path / "run")
-    model = ensue.load(tmp_path / "run", device="cpu")
-    together = [found.probabilities for found in model.predict(data)]
-    alone = [model.predict([text])[0].probabilities for text in data]
-    assert [list(found.values()) for found in alone] == [
-        pytest.approx(list(found.values()), abs=1e-4) for found in together
-    ]
-    assert model.evaluate(topics).as_json()["examples"]
-    assert model.inspect(data[0])
-
-
-@pytest.mark.slow
-def test_two_runs_are_side_by_side(origin: Path, names: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copytree(origin, tmp_path / "other"))
-    recipe = tagging(names, features=of(origin) | {"contextual": [str(origin), str(other)]})
-    run_tiny(recipe, tmp_path / "run")
-    model = ensue.load(tmp_path / "run", device="cpu").model
-    assert model.layers.d_in == 8 + 8 + 8
-    weights = {name: weight for name, weight in model.named_parameters() if "contextual" in name}
-    assert len(weights) == 2 * 2  # scores and γ; the runs themselves are not parameters
-    for name, weight in weights.items():
-        start = torch.ones(()) if name.endswith("gamma") else torch.zeros(3)
-        assert not torch.equal(weight, start), name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["language model", "translator"])
-def test_layers_of_other_models_are_features_too(kind: str, names: Path, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    if kind == "translator":
-        path.write_text(source_and_target(20))
-        run_tiny(pair_recipe(path, train={"steps": 1, "validations": 1}), tmp_path / "origin")
-    else:
-        path.write_text(running_text(300))
-        run_tiny(tiny_recipe(path, steps=1, validations=1), tmp_path / "origin")
-    outcome = run_tiny(tagging(names, features=of(tmp_path / "origin"), data={"valid": str(names)}), tmp_path / "run")
-    shutil.rmtree(tmp_path / "origin")
-    assert ensue.load(tmp_path / "run", device="cpu").evaluate(names).as_json() == outcome.valid
-
+from training.tiny import run_tiny
+from training.tiny_texts import classifying, tagging
 
 BAD = {
     "no run": ({"contextual": ["nowhere"]}, RunError, "nowhere: no such run directory; an origin in the recipe is the"),

@@ -1,38 +1,21 @@
 """The layers of other runs as features: kept in the cache or worked out, they are the same."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import ensue
 from ensue import cache
 from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.notices import Notice
-from ensue.runs.directory import RunDirectory
 from ensue.tasks.vectors.contextual import POOLINGS, pool_words
 from ensue.tasks.words import pipeline as word_pipelines
 from ensue.tasks.words.pipeline import ContextualFeatures, to_float16
 from training.contextual import CPU, WORDS, features, of, silent, texts_of
-from training.resuming import assert_resumes
 from training.tiny import run_tiny
 from training.tiny_texts import tagging
-
-
-@pytest.mark.slow
-def test_scores_do_not_depend_on_the_cache(
-    origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Validation reads the cache; `evaluate` computes vectors, and so does training whose vectors exceed the cache."""
-    recipe = tagging(names, features=of(origin), data={"valid": str(names), "context_words": 30})
-    cached = run_tiny(recipe, tmp_path / "cached")
-    assert ensue.load(tmp_path / "cached", device="cpu").evaluate(names).as_json() == cached.valid
-    monkeypatch.setattr(word_pipelines, "size_limit", lambda: 10_000)
-    with pytest.warns(Notice, match="are more than the cache holds"):
-        assert run_tiny(recipe, tmp_path / "run").valid == cached.valid
 
 
 def test_kept_is_worked_out(origin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,23 +95,6 @@ def test_layers_are_worked_out_on_the_device_of_the_run(
     assert devices == [CPU]
     with pytest.raises(EnsueError, match='no device "meta"'):
         run_tiny(tagging(names, features=of(origin), steps=1), tmp_path / "other", device="meta")
-
-
-@pytest.mark.slow
-def test_resumed_is_undisturbed_without_cache_and_origin(
-    origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Path(shutil.copytree(origin, tmp_path / "origin"))
-    changes = of(run, at="both") | {"dropout": 0.2}
-    recipe = tagging(names, features=changes, checkpoint_every=4, data={"context_words": 40})
-    assert_resumes(recipe, tmp_path)
-    run_tiny(
-        tagging(names, features=changes, steps=6, checkpoint_every=6, data={"context_words": 40}), tmp_path / "six"
-    )
-    shutil.rmtree(run)
-    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "another cache"))
-    longer = ensue.recipe.read_recipe(RunDirectory(tmp_path / "six").recipe, {"train.steps": 9})
-    assert run_tiny(longer, tmp_path / "six", resume=True).step == 9
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

@@ -3,7 +3,6 @@
 import glob
 import math
 import os
-import random
 import re
 import shlex
 import signal
@@ -17,9 +16,7 @@ from ensue.cli import main
 from ensue.recipe import read_recipe
 from forked import Forked, forked
 from training.command_lines import command, settings_of
-from training.tiny import kept, needs_bfloat16, run_tiny
-
-NUM_WORDS = 3000
+from training.tiny import kept, run_tiny
 
 
 def undisturbed(text: Path, run: Path, settings: list[str]) -> None:
@@ -82,36 +79,3 @@ def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
         main()
     assert not ended.value.code
     assert kept(run) == kept(tmp_path / "whole")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "precision", "kills"), [("lstm", "float32", 5), pytest.param("gru", "bfloat16", 3, marks=needs_bfloat16)]
-)
-def test_killed_again_and_again_at_random_moments(
-    model: str, precision: str, kills: int, text: Path, tmp_path: Path
-) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    settings = settings_of(steps=1200, precision=precision, model=model)
-    undisturbed(text, whole, settings)
-    resume = [*command(text, parts, settings), "--resume"]
-    moments = random.Random(0)
-    cut_short = 0
-    for kill in range(kills):
-        with forked(resume) as running:
-            if kill == 0:  # before there is anything to go on with
-                while not (parts / ".lock").exists():
-                    time.sleep(0.001)
-            else:
-                wait_for(running, f"1 thread, {precision}")
-                if kill % 2:
-                    kill_while_it_writes(running, parts)
-                else:
-                    time.sleep(moments.uniform(0, 0.5))
-            assert running.process.exitcode in (None, -signal.SIGKILL), f"finished before kill {kill}; make it longer"
-        cut_short += any(parts.glob("checkpoints/.step-*"))
-    assert cut_short > 0, "no kill came while a checkpoint was written"
-    with forked(resume) as running:
-        said = running.stderr.read()
-        assert running.ended() == 0, said
-    assert kept(parts) == kept(whole)

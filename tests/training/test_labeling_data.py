@@ -1,10 +1,8 @@
 """Training taggers on what data are like: unknown labels, empty and very long sentences, files of no use."""
 
-import random
 from pathlib import Path
 
 import pytest
-import torch
 
 from ensue.errors import RecipeError
 from ensue.tasks.labeling.job import LabelingJob
@@ -112,40 +110,6 @@ def test_other_columns_must_be_there(names: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="all features are switched off"):
         run_tiny(tagging(names, features={"d_words": 0}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("encoder", ["lstm", "window"])
-def test_a_sentence_of_ten_thousand_words_among_short_ones(encoder: str, tmp_path: Path) -> None:
-    """It is a batch alone, so that it pads nothing; predicted among others it gets the labels that it gets alone."""
-    choose = random.Random(0)
-    pairs = choose.choices([pair for s in TAGGED for pair in zip(s.words, s.pos, strict=True)], k=10_000)
-    words = [word for word, _ in pairs]
-    path = tmp_path / "long.txt"
-    path.write_text(columns([*TAGGED[:40], Tagged(words, [pos for _, pos in pairs], []), *TAGGED[40:]]))
-    options = {"data": {"labels": "2"}, "head": {"kind": "crf" if encoder == "window" else "softmax"}, "validations": 1}
-    task = LabelingJob(tagging(path, **options)).task
-    shapes = [tuple(task.batch(step, torch.device("cpu")).tags.shape) for step in range(task.steps_per_epoch)]
-    assert shapes.count((1, 10_000)) == 1
-    assert all(rows * length <= 80 for rows, length in shapes if length < 10_000)
-    steps = shapes.index((1, 10_000)) + 1
-    run_tiny(tagging(path, encoder=encoder, steps=steps, **options), tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    together = pipeline.predict([["the"], words, ["old", "house"]])
-    assert [len(answer) for answer in together] == [1, 10_000, 2]
-    assert pipeline.predict([words])[0].labels == together[1].labels
-
-
-@pytest.mark.slow
-def test_a_word_of_a_million_characters(tmp_path: Path) -> None:
-    giant = "word" * 250_000
-    path = written(tmp_path / "a.txt", columns(TAGGED[:30]) + f"\n{giant} NOUN O\nthe DET O\n")
-    features = {"characters": "lstm", "d_characters": 4, "affixes": 3, "d_shape": 2}
-    run_tiny(tagging(path, features=features, steps=8), tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    (answer,) = pipeline.predict([f"the {giant} {giant[1:]}"])
-    assert [(w.start, w.end) for w in answer] == [(0, 3), (4, 1_000_004), (1_000_005, 2_000_004)]
-    assert pipeline.evaluate(path).tokens == sum(len(s.words) for s in TAGGED[:30]) + 2
 
 
 def test_words_with_nul_characters(tmp_path: Path) -> None:

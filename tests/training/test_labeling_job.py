@@ -2,72 +2,20 @@
 
 import json
 import random
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from ensue.errors import RecipeError
 from ensue.runs import pictures
 from ensue.tasks.labeling.job import LabelingJob
-from ensue.text.schemes import Scheme, encode, spans
+from ensue.text.schemes import encode, spans
 from training import tiny_texts
-from training.resuming import assert_resumes
-from training.taggers import TAGGED, load, predicted
-from training.tiny import run_tiny, some_slow
+from training.taggers import load
+from training.tiny import run_tiny
 from written_files import written
-
-FORMATS: dict[str, tuple[str, Callable[[list[tiny_texts.Tagged]], str], dict[str, Any], Scheme | None]] = {
-    "iob1": ("a.txt", lambda s: tiny_texts.columns(s, "iob1"), {}, "iob1"),
-    "bio": ("a.conll", tiny_texts.columns, {"labels": "3"}, "bio"),
-    "iobes": ("a.txt", lambda s: tiny_texts.columns(s, "iobes", "\t"), {}, "iobes"),
-    "bmes": ("a.bmes", lambda s: tiny_texts.columns(s, "bmes"), {}, "bmes"),
-    "parts of speech": ("a.txt", tiny_texts.columns, {"labels": "2"}, None),
-    "upos": ("a.conllu", tiny_texts.conllu, {}, None),
-    "xpos": ("a.conllu", tiny_texts.conllu, {"labels": "xpos"}, None),
-    "feats": ("a.conllu", tiny_texts.conllu, {"labels": "feats"}, None),
-    "a key of feats": ("a.conllu", tiny_texts.conllu, {"labels": "feats.Kind"}, None),
-    "a key of misc": ("a.conllu", tiny_texts.conllu, {"labels": "misc.Upper"}, None),
-    "names in misc": (
-        "a.conllu",
-        lambda s: tiny_texts.conllu(s).replace("\t_\n", "\tNER=O\n"),
-        {"labels": "misc.NER"},
-        "bio",
-    ),
-    "json tokens": ("a.jsonl", tiny_texts.json_tokens, {}, "bio"),
-    "json tags": ("a.jsonl", lambda s: tiny_texts.json_tokens(s, "bmes", "ner_tags"), {}, "bmes"),
-    "json spans": ("a.jsonl", tiny_texts.json_spans, {}, "bio"),
-}
-
-
-QUICK = ("iob1", "json spans")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", some_slow(FORMATS, *QUICK))
-def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_path: Path) -> None:
-    file, write, data, scheme = FORMATS[name]
-    path = written(tmp_path / file, write(TAGGED))
-    if name == "a key of misc":  # every second word has it
-        path.write_text(re.sub(r"(\d*[02468]\t\w+.*)\t_$", r"\1\tUpper=No", path.read_text(), flags=re.MULTILINE))
-    recipe = tiny_texts.tagging(path, encoder="none", data=data, head={"kind": "crf"}, steps=25, learning_rate=0.1)
-    run_tiny(recipe, tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    assert pipeline.labels.scheme == scheme
-    assert pipeline.labels.tag_scheme == ("iobes" if scheme else None)
-    scores = pipeline.evaluate(path)
-    assert scores.tokens == sum(len(s.words) for s in TAGGED)
-    assert scores.is_spans == (scheme is not None)
-    assert scores.accuracy > (0.6 if name == "a key of misc" else 0.8)
-    for answer in pipeline.label(pipeline.source(path)):
-        if scheme:
-            assert answer.labels == encode(spans(answer.labels), len(answer.labels), scheme)
-        else:
-            assert set(answer.labels) <= set(pipeline.labels.names)
 
 
 @pytest.mark.parametrize(("wanted", "tags"), [("iobes", 9), ("bio", 5), ("file", 5)])
@@ -76,45 +24,6 @@ def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Pa
     assert len(job.parts.labels) == tags
     assert job.parts.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
     assert job.build_model().head.num_tags == tags
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wanted", some_slow(["iobes", "file"], "iobes"))
-def test_a_slip_of_the_annotators_stops_nothing(wanted: str, tmp_path: Path) -> None:
-    """One sentence of many breaks the scheme; its path is illegal for a CRF."""
-    path = written(tmp_path / "names.txt", "Anna PROPN I-PER\nsees VERB O\n\n" + tiny_texts.columns(TAGGED))
-    listener = tiny_texts.Listener()
-    recipe = tiny_texts.tagging(path, head={"kind": "crf", "scheme": wanted}, epochs=1, data={"valid_fraction": 0.0})
-    run_tiny(recipe, tmp_path / "run", reporter=listener)
-    assert load(tmp_path / "run").labels.scheme == "bio"
-    assert all(0 < report.loss < 5 for report in listener.steps)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "encoder"),
-    [
-        ("crf", "lstm"),
-        *(pytest.param("crf", encoder, marks=pytest.mark.slow) for encoder in tiny_texts.ENCODERS if encoder != "lstm"),
-        *((kind, "none") for kind in ("softmax", "viterbi")),
-        *(pytest.param(kind, "lstm", marks=pytest.mark.slow) for kind in ("softmax", "viterbi")),
-    ],
-)
-def test_every_encoder_and_head_learns(kind: str, encoder: str, names: Path, tmp_path: Path) -> None:
-    """Heads and encoders know nothing of each other: a row and two columns of the table will do."""
-    listener = tiny_texts.Listener()
-    recipe = tiny_texts.tagging(names, encoder=encoder, head={"kind": kind}, steps=25)
-    run_tiny(recipe, tmp_path / "run", reporter=listener)
-    losses = [report.loss for report in listener.steps]
-    assert sum(losses[-3:]) < 0.6 * sum(losses[:3])
-    assert listener.facts is not None
-    assert listener.facts.model == ("no encoder" if encoder == "none" else f"{encoder} 1×8")
-    words = [sum(len(s.words) for s in part) for part in (TAGGED[:96], TAGGED[96:])]
-    assert listener.facts.data == (
-        f'{words[0]} words in 96 sentences, {words[1]} for validation; 5 labels in column "last" (bio)'
-    )
-    for labels in predicted(tmp_path / "run"):  # legal in the file's own scheme, whatever was learned
-        assert labels == encode(spans(labels), len(labels), "bio")
 
 
 def test_illegal_paths_are_never_taken_by_heads_that_know_the_scheme(names: Path, tmp_path: Path) -> None:
@@ -171,27 +80,6 @@ def test_the_average_of_illegal_transitions_is_illegal(names: Path, tmp_path: Pa
     assert weights["head.transitions"].isneginf().any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("characters", some_slow(["lstm", "cnn"], "cnn"))
-def test_characters_affixes_and_shapes_see_words_that_were_never_read(characters: str, tmp_path: Path) -> None:
-    """The label is the ending; the words of use are all new."""
-    choose = random.Random(0)
-
-    def made(count: int, letters: str) -> list[tuple[str, str]]:
-        stems = ["".join(choose.choices(letters, k=5)) for _ in range(count)]
-        return [(stem + ending, ending.upper()) for stem in stems for ending in ("ing", "ed", "ly")]
-
-    rows = made(60, "abcdfg")
-    choose.shuffle(rows)
-    path = tmp_path / "endings.txt"
-    path.write_text("".join(f"{word} {label}\n" + "\n" * (n % 4 == 3) for n, (word, label) in enumerate(rows)))
-    features = {"d_words": 0, "characters": characters, "d_character": 8, "d_characters": 8, "affixes": 3, "d_shape": 2}
-    run_tiny(tiny_texts.tagging(path, encoder="none", features=features, steps=40), tmp_path / "run")
-    new = made(20, "abcdgf"[::-1])
-    (answer,) = load(tmp_path / "run").predict([[word for word, _ in new]])
-    assert np.mean([found == label for found, (_, label) in zip(answer.labels, new, strict=True)]) > 0.9
-
-
 def documents(count: int, *, seed: int) -> str:
     """Two sentences each: the first says of what kind a new name is, the second has the name alone."""
     choose = random.Random(seed)
@@ -246,27 +134,6 @@ def test_a_context_is_no_longer_than_the_encoder_reads(names: Path, tmp_path: Pa
     with pytest.raises(RecipeError, match=r"data.context_words is 65; this model \(transformer\) reads up to 64 words"):
         run_tiny(tiny_texts.tagging(names, encoder=encoder, data={"context_words": 65}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-REGULARIZED: dict[str, Any] = {
-    "encoder": tiny_texts.ENCODERS["lstm"] | {"dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2},
-    "features": {"dropout_words": 0.2, "characters": "lstm", "d_characters": 4, "columns": ["2"], "dropout": 0.1},
-    "accumulate": 2, "weight_decay": 0.1,
-}  # fmt: skip
-CONTEXT: dict[str, Any] = {"data": {"context_words": 30}, "head": {"kind": "crf", "repeats": True}}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "contexts": {**REGULARIZED, **CONTEXT},
-    "crf": {"head": {"kind": "crf"}, **REGULARIZED},
-    "viterbi": {"head": {"kind": "viterbi"}},
-    "softmax, transformer": {"encoder": tiny_texts.ENCODERS["transformer"] | {"dropout": 0.2}},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", some_slow(VARIANTS, "contexts"))
-def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, names: Path, tmp_path: Path) -> None:
-    recipe = tiny_texts.tagging(names, **VARIANTS[variant], checkpoint_every=5, validations=2)
-    assert_resumes(recipe, tmp_path)
 
 
 def test_the_confusions_of_the_best_weights_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

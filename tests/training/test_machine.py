@@ -22,10 +22,9 @@ from ensue.training.machine import (
     Workload,
     machine_profile,
     nearest_workload,
-    training_step,
 )
 from ensue.training.runtime import choose_runtime
-from training.tiny import kept, plain_profile, run_tiny, some_slow, tiny_recipe, words
+from training.tiny import kept, plain_profile, run_tiny, tiny_recipe, words
 
 FAST = ComputeMode(precision="bfloat16", threads=2)
 
@@ -335,27 +334,3 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
     found = {timing.mode: timing.milliseconds for timing in machine._time_modes("narrow")}
     assert found == {way: 1000 * seconds for way, seconds in cost.items()}
     assert [calls.count(way) for way in cost] == [5, 2, 1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workload", some_slow(WORKLOADS, WORKLOADS[0]))
-def test_a_step_trains(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it once, in both types: weights move, and stay finite."""
-    made: list[torch.nn.Module] = []
-    makers = machine.training_step.__globals__["BUILDERS"]
-    maker = makers[workload]
-
-    def keeping() -> Any:
-        model, loss = maker()
-        made.append(model)
-        return model, loss
-
-    monkeypatch.setitem(makers, workload, keeping)
-    step = training_step(workload)
-    before = [parameter.clone() for parameter in made[0].parameters()]
-    with use_mode(DEFAULT_MODE):
-        step("float32")
-        step("bfloat16")
-    after = list(made[0].parameters())
-    assert all(torch.isfinite(parameter).all() for parameter in after)
-    assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))

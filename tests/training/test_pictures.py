@@ -1,7 +1,6 @@
 """Pictures with any names, last of all, and none that costs a run."""
 
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,31 +14,12 @@ from ensue.extensions.frames.frame_prediction.model import draw_series
 from ensue.extensions.gradients.gradients import EncoderGradients, draw_gradients
 from ensue.runs.pictures import HeatMap, LinePlot, draw_curve
 from ensue.tasks.contract.data_set import draw_confusion
-from training.tiny import run_tiny, some_slow, tiny_recipe
+from training.tiny import run_tiny, tiny_recipe
 from training.tiny_texts import Listener
-
-NAMES = ["$1_$2", "$5^$", r"\frac{", "東京", "مرحبا", "a\nb", "😀"]
 
 
 def records(scores: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"kind": "train", "step": 1, "loss": 2.0}, {"kind": "valid", "step": 2, "scores": scores, "best": True}]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("title", some_slow(NAMES, "東京"))
-def test_any_name_can_be_drawn(title: str, tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        draw_curve(records({"accuracy": 0.5}), tmp_path / "curve.png", title=title, score="accuracy")
-        draw_confusion([title, "other"], [[3, 1], [0, 2]], tmp_path / "confusion.png", title=title)
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "confusion.png").stat().st_size > 1000
-
-
-@pytest.mark.slow
-def test_a_score_that_the_validations_do_not_have(tmp_path: Path) -> None:
-    draw_curve(records({"bleu": 0.5}), tmp_path / "curve.png", title="t", score="accuracy")
-    assert (tmp_path / "curve.png").exists()
 
 
 @pytest.mark.parametrize(("what", "file"), [("draw_curve", "curve.png"), ("write_card", "README.md")])

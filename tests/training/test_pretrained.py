@@ -7,12 +7,11 @@ import pytest
 import torch
 
 import ensue
-from ensue.errors import DataError, RunError
+from ensue.errors import DataError
 from ensue.runs.weights import read_tensors
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from training.resuming import At, Killed, die
-from training.tiny import kept, run_tiny
+from training.tiny import run_tiny
 from training.tiny_texts import MEANINGS, tagging, vector_file
 
 
@@ -114,34 +113,3 @@ def test_vectors_for_a_model_without_any(names: Path, tmp_path: Path) -> None:
     run_tiny(tagging(names, steps=1), tmp_path / "run")
     with pytest.raises(ensue.errors.EnsueError, match="trained without pretrained vectors"):
         load(tmp_path / "run", vectors=names)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("features", [{"train_vectors": False}, {"train_vectors": True}, {"kept_vectors": 17}], ids=str)
-def test_killed_before_the_first_checkpoint_the_vectors_are_still_those_of_the_file(
-    features: dict[str, Any], tmp_path: Path
-) -> None:
-    recipe = with_vectors(tmp_path, **features)
-    run_tiny(recipe, tmp_path / "whole")
-    with pytest.raises(Killed):
-        run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
-    run_tiny(None, tmp_path / "parts", resume=True)
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
-
-
-@pytest.mark.slow
-def test_a_file_of_vectors_is_asked_for_again_only_before_the_first_checkpoint(tmp_path: Path) -> None:
-    recipe = with_vectors(tmp_path)
-    vectors = tmp_path / "vectors.txt"
-    for number, name in enumerate(("early", "late")):
-        with pytest.raises(Killed):
-            run_tiny(
-                recipe.model_copy(update={"train": recipe.train.model_copy(update={"checkpoint_every": 2})}),
-                tmp_path / name,
-                reporter=At(1 + 3 * number, die),
-            )
-    vectors.write_text("".join(vectors.read_text().splitlines(keepends=True)[1:]))
-    with pytest.raises(RunError, match=r"early: .*vectors.txt has changed since this run began"):
-        run_tiny(None, tmp_path / "early", resume=True)
-    vectors.unlink()
-    assert run_tiny(None, tmp_path / "late", resume=True).reason == "finished"

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import ensue
 from ensue.errors import DataError, EnsueError, RunError, TrainingError
 from ensue.parsing import MAX_LINE_BYTES
 from ensue.recipe import read_recipe
@@ -48,16 +47,6 @@ def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, mon
     assert f"step {outcome.best_step} of 12" in card
     assert "generate '" in card  # a path with a blank is quoted
     assert str(test_text) in card
-
-
-@pytest.mark.slow
-def test_the_scores_of_the_card_are_those_of_the_saved_weights(text: Path, tmp_path: Path) -> None:
-    valid = written(tmp_path / "valid.txt", words(150, seed=3))
-    outcome = run_tiny(tiny_recipe(text, data={"valid": str(valid)}), tmp_path / "run")
-    again = ensue.load(tmp_path / "run", device="cpu").evaluate(valid).as_json()
-    assert outcome.valid is not None
-    assert again["nats_per_token"] == pytest.approx(outcome.valid["nats_per_token"], rel=1e-9)
-    assert again["tokens"] == len(valid.read_text())
 
 
 def test_metrics_have_a_line_for_each_report(text: Path, tmp_path: Path) -> None:
@@ -255,17 +244,6 @@ def test_weights_of_another_type_are_noticed(text: Path, tmp_path: Path) -> None
     seal(run.path)
     with pytest.raises(RunError, match=r"altered: .* should be torch.float32, is torch.int32"):
         run.model(torch.device("cpu"))
-
-
-@pytest.mark.slow
-def test_a_tokenizer_of_another_model_is_noticed(text: Path, tmp_path: Path) -> None:
-    other = written(tmp_path / "other.txt", "0123456789" + text.read_text())
-    run_tiny(tiny_recipe(text, steps=1), tmp_path / "a")
-    run_tiny(tiny_recipe(other, steps=1), tmp_path / "b")
-    (tmp_path / "a" / "tokenizer.json").write_bytes((tmp_path / "b" / "tokenizer.json").read_bytes())
-    seal(tmp_path / "a")
-    with pytest.raises(RunError, match=r"tokenizer.json: [0-9]+ symbols; the model has"):
-        ensue.load(tmp_path / "a")
 
 
 @pytest.mark.sampled(1)

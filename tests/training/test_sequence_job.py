@@ -14,13 +14,11 @@ from ensue.data.examples import Pair
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.recipe import read_recipe
 from ensue.recipe.tables import TokenizerRecipe
-from ensue.runs.weights import read_tensors
 from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
 from ensue.tasks.sequence_to_sequence.texts import PairCoder, with_other_stems
 from training.divided import job
-from training.resuming import assert_resumes
-from training.tiny import run_tiny, some_slow
-from training.tiny_pairs import DECODERS, LEARNED, LSTM, SMALL, pair_recipe, pairs, sources_of
+from training.tiny import run_tiny
+from training.tiny_pairs import LEARNED, LSTM, SMALL, pair_recipe, pairs
 from training.tiny_texts import Listener
 
 SOON = LEARNED | {"steps": 60, "batch_tokens": 100, "validations": 1}
@@ -34,41 +32,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tied", some_slow(["none", "target", "all"], "all"))
-def test_embeddings_are_tied_three_ways(tied: str, corpus: Path, tmp_path: Path) -> None:
-    tables = {"tokens": SMALL["tokens"] | {"tied": tied}}
-    run_tiny(pair_recipe(corpus, train={"steps": 1, "validations": 1}, **tables), tmp_path / "run")
-    names = set(read_tensors(tmp_path / "run" / "model.safetensors"))
-    tables_left = {name for name in names if name in ("source.weight", "target.weight", "head.weight")}
-    assert len(tables_left) == {"none": 3, "target": 2, "all": 1}[tied]
-
-
 def test_one_table_needs_one_vocabulary(corpus: Path, tmp_path: Path) -> None:
     tables = {"tokens": {"d_embedding": 16, "tied": "all"}, "target_tokenizer": {"kind": "words"}}
     with pytest.raises(RecipeError, match="needs one vocabulary"):
         run_tiny(pair_recipe(corpus, **tables), tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_interrupted_and_resumed_is_bit_identical(corpus: Path, tmp_path: Path) -> None:
-    encoder = SMALL["encoder"] | {"dropout": 0.2}
-    tables = {"encoder": encoder, "decoder": encoder, "head": {"label_smoothing": 0.1}}
-    train = {"average": 0.9, "accumulate": 2, "checkpoint_every": 3}
-    assert_resumes(pair_recipe(corpus, train=train, **tables), tmp_path)
-
-
-@pytest.mark.slow
-def test_columns_of_names_are_tokens(tmp_path: Path) -> None:
-    """A lemma and its features: `V;PST` are two names, wherever they stand."""
-    lines = [f"{verb}\t{verb}ed\tV;PST\n{verb}\t{verb}s\tV;3;SG\n" for verb in ("walk", "talk", "call", "look", "jump")]
-    (tmp_path / "train.tsv").write_text("".join(lines * 3))
-    data = {"sources": ["1", "3"], "targets": ["2"], "names": [2]}
-    recipe = pair_recipe(tmp_path / "train.tsv", data=data, tokenizer={"kind": "characters"}, train=SOON)
-    run_tiny(recipe, tmp_path / "run")
-    model = ensue.load(tmp_path / "run")
-    assert [output.text for output in model.predict([("walk", "V;PST"), ("look", "V;3;SG")])] == ["walked", "looks"]
-    assert set(model.coder.source.names.symbols) >= {"V", "PST", "3", "SG"}
 
 
 @pytest.mark.parametrize("kind", ["characters", "bytes"])
@@ -117,26 +84,6 @@ def test_files_that_are_no_pairs_are_one_clear_line(case: str, tmp_path: Path) -
     with pytest.raises(DataError, match=message) as raised:
         run_tiny(recipe, tmp_path / "run")
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", some_slow(DECODERS, "feeding"))
-def test_recurrent_decoders_agree_with_their_steps(name: str, corpus: Path, tmp_path: Path) -> None:
-    """What a beam search reports, step by step, is what `score` gives in one pass."""
-    attention, head = DECODERS[name]
-    tables: dict[str, Any] = {"encoder": LSTM if name != "dot" else LSTM | {"d_model": 8}}  # two directions make 16
-    if name == "decoder only":
-        tables = {"encoder": None}
-    recipe = pair_recipe(corpus, **tables, decoder=LSTM, attention=attention, head=head, train={"validations": 1})
-    run_tiny(recipe, tmp_path / "run")
-    model = ensue.load(tmp_path / "run")
-    for source, output in zip(
-        sources_of(pairs(4, seed=2)),
-        model.with_search(max_tokens=12).predict(sources_of(pairs(4, seed=2))),
-        strict=True,
-    ):
-        if output.is_complete:
-            assert model.score(source, output.text) == pytest.approx(-output.log_probability, abs=1e-4)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Processes that hold the parameters in parts train the same model as one that has them all."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from training.cut_down import cut_down
 from training.tiny import kept, run_tiny, tiny_recipe, words
 from training.tiny_pairs import pairs
 from training.tiny_texts import tagging
-from training.together import STATUS_OF_A_MISTAKE, losses_of, statuses_with_lost_rank
+from training.together import losses_of
 
 STEPS = 16
 
@@ -84,20 +83,6 @@ def test_a_checkpoint_has_the_bits_of_the_run(text: Path, tmp_path: Path) -> Non
     losses_of(apart, tmp_path / "parts", processes=2, stop_after=7)
     losses_of(apart, tmp_path / "parts", processes=2, resume=True)
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "expected"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "not answered for 5")]
-)
-def test_one_that_is_gone_or_hangs_ends_all(
-    number: int, expected: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, apart = sharded(tiny_recipe(text))
-    statuses, line = statuses_with_lost_rank(apart, 2, number, tmp_path, monkeypatch)
-    assert statuses[0] == STATUS_OF_A_MISTAKE
-    assert line.startswith("process 1 of 2 has ")
-    assert expected in line
 
 
 @pytest.mark.parametrize(

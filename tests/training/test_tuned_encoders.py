@@ -1,6 +1,5 @@
 """Taggers and classifiers whose encoder is another run's, trained with the task."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.nn import MultiHeadAttention
 from ensue.nn.draws import ElementDropout
 from ensue.recipe import Recipe, read_recipe, validate_recipe
-from ensue.runs.directory import RunDirectory, origins_for
+from ensue.runs.directory import origins_for
 from ensue.runs.weights import read_tensors
 from ensue.tasks.words.model import FineTunedEncoder
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.training.optimizer import levels_of
 from ensue.training.run import begin_job
 from training.classifiers import TEXTS, write_files
-from training.resuming import assert_resumes
 from training.taggers import TAGGED
 from training.tiny import run_tiny, small_recipe, some_slow
 from training.tiny_masked import small_origins
@@ -94,7 +91,6 @@ def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[
     assert batch.slots.tolist() == list(range(6))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "attention", "others"),
     [
@@ -122,60 +118,6 @@ def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> N
             part = whole.slice_rows(rows)
             torch.testing.assert_close(encoder(part), h[rows], rtol=0, atol=1e-6)
             assert (part.slot_mask is None) == (whole.slot_mask is None)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", some_slow(["labeling", "classification"], "labeling"))
-@pytest.mark.parametrize("name", some_slow(["masked", "words"], "words"))
-def test_a_tuned_run_resumes_and_is_whole_by_itself(
-    task: str, name: str, origins: dict[str, Path], data: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(origins[name], tmp_path / "origin")
-    train = data / ("names.txt" if task == "labeling" else "topics.tsv")
-    tuning = {"layer_decay": 0.5, "unfreeze": 0.2} if name == "words" else {"new_first": 0.3}
-    recipe = recipe_of(task, tmp_path / "origin", train, tuning=tuning, train={"checkpoint_every": 3})
-    assert_resumes(recipe, tmp_path)
-    shutil.rmtree(tmp_path / "origin")
-    pipeline: Any = ensue.load(tmp_path / "whole", device="cpu")
-    assert str(tmp_path / "origin") in repr(pipeline)
-    texts = [" ".join(s.words) for s in TAGGED[:7]] + ["", "a"]
-    together = [str(answer) for answer in pipeline.predict(texts)]
-    assert [str(pipeline.predict([text])[0]) for text in texts] == together
-    scores = pipeline.evaluate(train).as_json()
-    assert scores["accuracy"] > 0
-    page = pipeline.inspect(texts[0]).page
-    assert "<html" in page
-    assert "nan" not in page
-    weights = read_tensors(tmp_path / "whole" / "model.safetensors")
-    assert {key.split(".")[0] for key in weights} == {"layers", "head"}
-    assert RunDirectory(tmp_path / "whole" / "origins" / "0").parts is not None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", some_slow(["masked", "words"], "words"))
-def test_a_tuned_run_begins_from_a_tuned_run(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
-    """Its layers begin as they were there, and what is new begins as in the run at the beginning."""
-    few: dict[str, Any] = {"steps": 2, "validations": 1}
-    topics = recipe_of("classification", origins[name], data / "topics.tsv", train=few)
-    run_tiny(topics, tmp_path / "topics")
-    loss: dict[str, Any] = {"language_loss": 0.5} if name == "words" else {}
-    still = few | {"learning_rate": 1e-30, "weight_decay": 0.0}
-    recipe = recipe_of("classification", tmp_path / "topics", data / "topics.tsv", encoder=loss, train=still)
-    run_tiny(recipe, tmp_path / "again")
-    shutil.rmtree(tmp_path / "topics")
-    pipeline: Any = ensue.load(tmp_path / "again", device="cpu")
-    assert pipeline.predict(["a bill"])[0].label
-    first, then = (
-        read_tensors(tmp_path / "again" / "origins" / "0" / "model.safetensors"),
-        read_tensors(tmp_path / "again" / "model.safetensors"),
-    )
-    layers = [key for key in first if key.startswith("layers.")]
-    assert all(torch.equal(first[key], then[key]) for key in layers)
-    assert any(key.startswith("layers.") for key in layers)
-    if name == "words":
-        before = read_tensors(tmp_path / "again" / "origins" / "0" / "origins" / "0" / "model.safetensors")
-        rows = before["head.weight"]
-        assert torch.equal(then["layers.head.weight"][: len(rows)], rows)
 
 
 @pytest.mark.slow
@@ -208,23 +150,6 @@ def test_a_pair_has_segments_and_signs(origins: dict[str, Path]) -> None:
     assert batch.segments is not None
     assert batch.segments[0].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
     assert batch.size == (1, 4)
-
-
-@pytest.mark.slow
-def test_features_stand_beside_the_tuned_layers(origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
-    features = {"d_words": 5, "affixes": 2, "d_affix": 2}
-    for task, train in (("labeling", "names.txt"), ("classification", "topics.tsv")):
-        recipe = recipe_of(task, origins["masked"], data / train, features=features, train={"steps": 2})
-        job = begin_job(recipe, None)
-        model: Any = job.build_model()
-        d = 16 + 5 + 8
-        last = model.head.projection if task == "labeling" else model.head[-1]
-        assert last.in_features == (d if task == "labeling" else 2 * d)
-        levels = levels_of(model)
-        assert len(levels) == 4
-        assert {name.split(".")[0] for name in levels[3]} == {"features", "head"}
-        run_tiny(recipe, tmp_path / task)
-        assert ensue.load(tmp_path / task, device="cpu").evaluate(data / train).as_json()["accuracy"] >= 0
 
 
 def test_new_signs_of_a_causal_origin_begin_at_the_mean(origins: dict[str, Path], data: Path) -> None:
@@ -304,19 +229,6 @@ def test_any_recipe_takes_an_origin(origins: dict[str, Path]) -> None:
     assert recipe.features.d_words > 0  # as the recipe says
     again: Any = validate_recipe(recipe.model_dump(exclude_none=True), where="again")
     assert again == recipe
-
-
-@pytest.mark.slow
-def test_features_beside_a_text_do_not_depend_on_other_texts(
-    origins: dict[str, Path], data: Path, tmp_path: Path
-) -> None:
-    """The slot of a text stands behind its words, where a shorter one has padding."""
-    recipe = recipe_of("classification", origins["bpe"], data / "topics.tsv", features={"d_words": 5})
-    run_tiny(recipe, tmp_path / "run")
-    model: Any = ensue.load(tmp_path / "run", device="cpu")
-    texts = [text for text, _ in TEXTS[:8]]
-    for text, together in zip(texts, model.predict(texts), strict=True):
-        assert model.predict([text])[0].probabilities == pytest.approx(together.probabilities, abs=1e-6)
 
 
 def test_texts_of_equal_words_are_cut_once(origins: dict[str, Path]) -> None:

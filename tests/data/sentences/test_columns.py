@@ -1,7 +1,6 @@
 """Columns of words and labels: reading, and writing back byte for byte."""
 
 from itertools import repeat
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -173,12 +172,3 @@ def test_words_that_are_hard_to_read() -> None:
 def test_a_stream_is_read_as_it_comes() -> None:
     sentences = Columns().read(Lines(repeat("a O\nb O\n\n"), "stdin"))
     assert [next(sentences).line for _ in range(3)] == [1, 4, 7]
-
-
-def test_byte_order_mark(tmp_path: Path) -> None:
-    path = tmp_path / "x.txt"
-    path.write_bytes("\ufeffa O\n".encode())
-    assert next(Columns().read(Lines.of(path))).words == ("a",)
-    path.write_bytes(b"a O\nb\xff O\n")
-    with pytest.raises(DataError, match=r"x\.txt:2: not UTF-8 \(byte 0xff in column 2\)"):
-        list(Columns().read(Lines.of(path)))

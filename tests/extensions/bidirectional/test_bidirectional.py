@@ -24,8 +24,7 @@ from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.texts.minimal_pairs import PairScore
 from ensue.text.character_ngrams import BOUNDARIES, word_characters
 from ensue.text.tokenizer import WordTokenizer
-from training.resuming import assert_resumes
-from training.tiny import run_tiny, some_slow, words
+from training.tiny import run_tiny, words
 from written_files import written
 
 ELMO: dict[str, Any] = {
@@ -303,13 +302,6 @@ def test_what_a_model_cannot_do_is_told(elmo: BidirectionalPipeline, context2vec
         context2vec.minimal_pairs("pairs.jsonl")
     with pytest.raises(EnsueError, match='no pooling "meen"'):
         elmo.layers_of_words([["a"]], pooling="meen")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tables", some_slow([ELMO, CONTEXT], CONTEXT), ids=["elmo", "context2vec"])
-def test_interrupted_killed_and_resumed_is_bit_identical(tables: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
-    more = {"reset_state": 0.2, "accumulate": 2} if tables is ELMO else {"accumulate": 2}
-    assert_resumes(recipe(tables, corpus, checkpoint_every=3, **more), tmp_path)
 
 
 @pytest.mark.slow

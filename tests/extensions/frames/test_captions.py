@@ -15,7 +15,6 @@ from ensue.console.inspection import write_inspection
 from ensue.errors import EnsueError
 from ensue.extensions.frames.page import encode_png
 from ensue.recipe.tables import Recipe
-from training.resuming import assert_resumes
 from training.tiny import run_tiny, small_recipe
 from training.tiny_texts import Listener
 
@@ -115,15 +114,6 @@ def test_a_png_is_read_back() -> None:
         pixels = np.random.default_rng(0).integers(0, 256, (5, 7, colors)).astype(np.uint8)
         found = np.asarray(image.open(BytesIO(encode_png(pixels))))
         np.testing.assert_array_equal(found.reshape(pixels.shape), pixels)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attention", [
-    {},
-    pytest.param({"hard": True, "expected": 0.3}, id="hard"),
-], ids=str)  # fmt: skip
-def test_it_resumes_bit_for_bit(data: Path, tmp_path: Path, attention: dict[str, Any]) -> None:
-    assert_resumes(recipe(data / "bars.npz", attention=attention, steps=10, validations=2), tmp_path)
 
 
 @pytest.mark.slow

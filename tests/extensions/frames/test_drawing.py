@@ -15,7 +15,6 @@ from ensue.extensions.frames.drawing.model import Images, ImageSize, binarize, r
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.training.run import begin_job
-from training.resuming import assert_resumes
 from training.tiny import run_tiny, small_recipe
 from training.tiny_texts import Listener
 from training.together import losses_of
@@ -155,12 +154,6 @@ def test_a_page_without_windows(files: Path, tmp_path: Path) -> None:
     found = ensue.load(tmp_path / "run").inspect(files / "bars.npz")
     assert not found.view[0].read
     assert "This model has no attention" in found.page
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attention", [True, False])
-def test_it_resumes_bit_for_bit(attention: bool, files: Path, tmp_path: Path) -> None:
-    assert_resumes(recipe(files / "bars.npz", canvas={"attention": attention}, steps=12), tmp_path)
 
 
 @pytest.mark.slow

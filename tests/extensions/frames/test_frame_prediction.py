@@ -17,7 +17,6 @@ from ensue.extensions.frames.data.readers import encode_series
 from ensue.extensions.frames.frame_prediction.model import FramePredictionJob, draw_series
 from ensue.tasks.contract.chunks import Shard
 from extensions.frames.tiny_waves import recipe, waves
-from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow
 from training.together import losses_of
 
@@ -191,12 +190,6 @@ def test_a_series_of_one_frame(kind: str, request: pytest.FixtureRequest) -> Non
     model = loaded(request, kind)
     assert model.score(np.array([[1000.0, 1000.0]])).shape == (1,)
     assert model.predict([np.array([[1000.0, 1000.0]])])[0].mean.shape == (2,)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_resumes_bit_for_bit(file: Path, tmp_path: Path, kind: str) -> None:
-    assert_resumes(recipe(file, kind, features={"noise": 0.3, "dropout": 0.1}), tmp_path)
 
 
 @pytest.mark.slow

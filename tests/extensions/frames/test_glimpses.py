@@ -17,7 +17,6 @@ from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import Shard
 from ensue.training.run import begin_job
-from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal, small_recipe
 from training.together import losses_of
 
@@ -146,11 +145,6 @@ def test_recipes_that_do_not_fit_are_one_line(
 ) -> None:
     with pytest.raises((DataError, RecipeError), match=message):
         run_tiny(recipe(files / "strips.npz", **tables), tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_it_resumes_bit_for_bit(files: Path, tmp_path: Path) -> None:
-    assert_resumes(recipe(files / "strips.npz", steps=12), tmp_path)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from ensue.extensions.word_vectors import task
 from ensue.extensions.word_vectors.pipeline import WordTable
 from ensue.notices import Notice
 from ensue.recipe import Recipe, validate_recipe
-from training.resuming import assert_resumes
 from training.tiny import assert_refused, run_tiny
 
 TOPICS = {
@@ -88,16 +87,6 @@ def test_words_of_a_topic_are_near_each_other(kind: str, runs: dict[str, Path]) 
     own = [words for words in TOPICS.values() for _ in words]
     shares = [len({found.word for found in near} & set(words)) / 4 for near, words in zip(right, own, strict=True)]
     assert np.mean(shares) > 0.85
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["cbow", "glove"])
-def test_interrupted_and_killed_and_resumed_is_bit_identical(
-    kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ensue.training.run.make_optional", lambda *arguments: None)
-    train = {"checkpoint_every": 3, "epochs": 2, "batch_size": 20 if kind == "glove" else 150}
-    assert_resumes(recipe(folder, kind, data={"valid": str(folder / "pairs.tsv")}, **train), tmp_path)
 
 
 @pytest.mark.sampled(1)
