@@ -100,6 +100,33 @@ def said(run: Path) -> str:
     return line
 
 
+def without_locations(labels: bytes) -> bytes:
+    content = json.loads(labels)
+    return json.dumps(content | {"names": [name for name in content["names"] if not name.endswith("LOC")]}).encode()
+
+
+FILES = ["model.safetensors", "config.json", "recipe.toml", "tokenizer.json", "manifest.json", "labels.json"]
+DAMAGES: list[tuple[str, Callable[[bytes], bytes], str]] = [
+    *((name, lambda content: content[: len(content) // 2], f"{name}: damaged: ") for name in FILES),
+    ("config.json", lambda content: content.replace(b'"format_version": 3', b'"format_version": 4'), "4 is newer than"),
+    ("config.json", lambda content: content.replace(b'"format_version": 3', b'"format_version": 2'), "2 is older than"),
+    ("recipe.toml", lambda content: content + b" ", "altered since it was written"),
+    ("labels.json", without_locations, "labels.json: damaged"),
+]
+
+
+def test_a_file_that_is_missing_cut_or_altered_is_one_line(runs: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs / "tagger", tmp_path / "run"))
+    for name, alter, expected in DAMAGES:
+        good = (run / name).read_bytes()
+        (run / name).unlink()
+        assert name in said(run)
+        (run / name).write_bytes(alter(good))
+        assert expected in said(run)
+        (run / name).write_bytes(good)
+    assert said(run) == ""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "labels.json", "manifest.json"])
 @pytest.mark.parametrize("name", ["language", "tagger", "classifier", "translator"])

@@ -78,7 +78,7 @@ USELESS: dict[str, tuple[str, str, dict[str, str], str]] = {
                r'a.txt: nothing to learn: all \d+ words have the label "O" \(column "last"\); data.labels names'),
     "one class": ("a.conllu", conllu(TAGGED).replace("PROPN", "X"), {"labels": "lemma.x"}, "no column"),
     "one label": ("a.txt", "the DET\nold DET\n\nhouse DET\n", {}, 'all 3 words have the label "DET"'),
-    "no label": ("a.conll", "the\nold\n\nhouse\n" * 3, {}, r"a.conll:1: no labels: the file has one column"),
+    "no label": ("a.conll", "the\nold\n\nhouse\n" * 3, {}, "a.conll:1: no labels: the only column of the file"),
     "no label in json": ("a.jsonl", '{"tokens": ["the", "house"]}\n', {}, r'a.jsonl:1: no column "labels"'),
     "running text": ("a.txt", "The old house.\nAnna sees it.\n", {}, r"a.txt: .*no labels; with data.format=columns"),
     "mixed schemes": ("a.txt", "A B-X\nB I-X\n\nC S-X\n\nD L-X\n\nE M-X\n", {}, r"a.txt:\d+: mixed schemes"),

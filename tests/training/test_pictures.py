@@ -22,6 +22,11 @@ def records(scores: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"kind": "train", "step": 1, "loss": 2.0}, {"kind": "valid", "step": 2, "scores": scores, "best": True}]
 
 
+def test_names_with_dollar_signs_are_no_formulas(tmp_path: Path) -> None:
+    draw_confusion(["$5^$", "other"], [[3, 1], [0, 2]], tmp_path / "confusion.png", title=r"$\frac{$")
+    assert (tmp_path / "confusion.png").stat().st_size > 1000
+
+
 @pytest.mark.parametrize(("what", "file"), [("draw_curve", "curve.png"), ("write_card", "README.md")])
 def test_what_cannot_be_drawn_or_written_at_the_end_is_a_note(
     what: str, file: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

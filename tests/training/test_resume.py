@@ -253,17 +253,23 @@ def test_a_run_that_cannot_go_on_is_left_as_it_was(text: Path, tmp_path: Path) -
 
 
 def test_moved_data_are_taken_and_others_refused(text: Path, tmp_path: Path) -> None:
-    run, moved = tmp_path / "run", tmp_path / "elsewhere.txt"
-    run_tiny(tiny_recipe(text), run)
+    run, moved, held_out = tmp_path / "run", tmp_path / "elsewhere.txt", tmp_path / "test.txt"
+    held_out.write_text("some text, " * 20)
+    data = {"test": str(held_out)}
+    run_tiny(tiny_recipe(text, data=data), run)
     shutil.move(text, moved)
-    run_tiny(tiny_recipe(moved, steps=14), run, resume=True)
+    run_tiny(tiny_recipe(moved, data=data, steps=14), run, resume=True)
     assert read_recipe(run / "recipe.toml").values()["data.train"] == str(moved)
     moved.write_text(moved.read_text() + "the end")
     with pytest.raises(RunError, match=r"elsewhere.txt has changed since this run began"):
         run_tiny(None, run, resume=True)
     text.write_text("another text, " * 50)
     with pytest.raises(RunError, match=r"text.txt is not the data with which this run began"):
-        run_tiny(tiny_recipe(text, steps=16), run, resume=True)
+        run_tiny(tiny_recipe(text, data=data, steps=16), run, resume=True)
+    moved.write_text(moved.read_text().removesuffix("the end"))
+    held_out.write_text("another text, " * 20)
+    with pytest.raises(RunError, match=r"test.txt has changed since this run began"):
+        run_tiny(None, run, resume=True)
 
 
 def test_aligned_files_that_are_held_out_have_a_fingerprint(tmp_path: Path) -> None:
