@@ -250,7 +250,7 @@ def test_evaluate_json_of_a_classifier(ensue: Ensue, runs: Path) -> None:
     assert said.err == "texts are read whole, in one piece\n"
     Path("other.tsv").write_text(tsv(documents(40, seed=8)).replace("music\t", "history\t"))
     table = ensue("evaluate", runs / "topics", "other.tsv").out
-    assert re.search(r"the model does not know the label history: \d+ errors?", table)
+    assert re.search(r"\d+ errors? from labels that the model lacks: history", table)
 
 
 @pytest.mark.filterwarnings("ignore:.* no word of the training data")

@@ -71,8 +71,8 @@ def show_scores(scores: "TaskScores", tables: Iterable[Table | str] = ()) -> Non
             table.add_row(Text(name.replace("_", " ")), _format_number(value))
     Console(highlight=False).print(table)
     if unknown := content.get("unknown_labels"):
-        labels = ("label " if len(unknown) == 1 else f"{len(unknown):,} labels ") + list_names(list(unknown))
-        print(f"the model does not know the {labels}: {pluralize(sum(unknown.values()), 'error')}")
+        errors = pluralize(sum(unknown.values()), "error")
+        print(f"{errors} from labels that the model lacks: {list_names(list(unknown))}")
     if misaligned := content.get("misaligned"):
         from ensue.data.sentences.span_borders import MIN_FRACTION, misaligned_spans  # noqa: PLC0415 (it imports numpy)
 

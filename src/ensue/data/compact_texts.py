@@ -450,7 +450,7 @@ class Ragged:
     def joined(self, firsts: NDArray[np.int64]) -> Ragged:
         """Concatenate rows: row n of the result has the rows from `firsts[n]` to `firsts[n + 1]` (exclusive)."""
         if len(firsts) == len(self.starts) and (firsts[1:] > firsts[:-1]).all():
-            return self  # no row is joined with another one
+            return self  # no row is joined with another row
         return Ragged(self.values, self.starts[firsts], file=self.file, table=self.table)
 
     def chunks(self) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:

@@ -1,6 +1,6 @@
 """Tokenizers extended by symbols with new ids: begin, end, padding, and control tokens such as `<PL>`.
 
-The ids of a text never contain added symbols, even if the text spells them: the tokenizer does not know them.
+The ids of a text never contain added symbols, even if the text spells such a symbol.
 """
 
 from collections.abc import Iterable, Sequence, Set

@@ -75,7 +75,7 @@ class WordPieceTokenizer(LibraryBacked, VocabularyTokenizer):
         return cls(_train_vocabulary(words, first, size, min_count), lowercase=lowercase)
 
     def extend(self, chunks: Iterable[str], *, min_count: int = 1, **settings: Any) -> Any:
-        """Return a tokenizer with new pieces for words that this tokenizer does not know; other words do not change."""
+        """Return a tokenizer with new pieces for unknown words. The pieces of other words do not change."""
         units = (unit for chunk in chunks for unit in _UNIT.findall(chunk) if self.unknown_id in self._ids(unit))
         return super().extend((f"{unit} " for unit in units), min_count=max(min_count, MIN_NEW_COUNT), **settings)
 

@@ -97,7 +97,7 @@ def test_keys_that_a_person_names_decide_what_json_is(tmp_path: Path) -> None:
 def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
     path = written(tmp_path / "x.txt", "a\tO\nb\tO\n\nc\tO\n")
     assert detect(path)[:2] == ("sentences", "columns")
-    assert detect(path, format="tsv") == ("texts", "tsv", "as --format says", False, ())
+    assert detect(path, format="tsv") == ("texts", "tsv", "set by --format", False, ())
     assert detect(path, format="columns").is_default
     assert detect(path, format="plain").kind == detect(path, format="text").kind == "text"
     with pytest.raises(DataError, match='unknown format "colums"; did you mean "columns"'):
@@ -111,7 +111,7 @@ def test_columns_that_a_person_names_decide_between_pairs_and_texts(tmp_path: Pa
     path.write_text("a,b\nfine film,pos\nso,neg\nwell,pos\n")
     assert detect(path).kind == "texts"
     assert detect(path, are_pairs=True) == ("pairs", "csv", "by the named columns", True, ())
-    assert detect(path, format="scan") == ("pairs", "scan", "as --format says", False, ())
+    assert detect(path, format="scan") == ("pairs", "scan", "set by --format", False, ())
     assert detect(f"{path},{path}")[:2] == ("pairs", "aligned")
 
 

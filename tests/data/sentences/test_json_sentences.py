@@ -274,11 +274,11 @@ def test_offsets_are_code_points() -> None:
         (line(text="A  x", spans=[[1, 3, "X"]]), 'the span [1, 3, "X"] has only blanks'),
         (
             line(text="Ann", spans=[[0, "3", "X"]]),
-            '"spans" must hold spans such as {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"]',
+            '"spans" must be a list of spans such as {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"]',
         ),
         (
             line(text="Ann", entities=[{"start": 0, "end": True, "label": "X"}]),
-            '"entities" must hold spans such as {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"]',
+            '"entities" must be a list of spans such as {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"]',
         ),
     ],
 )

@@ -42,7 +42,7 @@ SPANS = {"brat", "label-studio", "doccano", "prodigy", "jsonl"}
 """Formats with spans in place of words."""
 REFUSALS = (
     "to brat annotates text files", "needs one label per word", "cannot be written", "cannot be read",
-    "has a blank or several", '"spans" must hold spans',
+    "has a blank or several", '"spans" must be a list of spans',
 )  # fmt: skip
 
 

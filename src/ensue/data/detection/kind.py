@@ -115,7 +115,7 @@ def detect(
     detected, looks_like = _detect_in_lines(head, path, words, labels), sentence_format(Lines(head, str(path)))
     if format:
         kind = _kind_of(format, head, words, labels)
-        detected = DetectedFormat(kind, format, "as --format says", detected.kind == kind and detected.format == format)
+        detected = DetectedFormat(kind, format, "set by --format", detected.kind == kind and detected.format == format)
     others = {table.suffix(other.name) for other in paths if _format_of_name(other) not in ("", _format_of_name(path))}
     is_default = detected.is_default and (detected.kind != "sentences" or detected.format == looks_like)
     return detected._replace(is_default=is_default, others=tuple(sorted(others)))
@@ -123,13 +123,13 @@ def detect(
 
 def _detect_by_names(location: str | Path, format: str, encoding: str) -> DetectedFormat | None:
     if format in entries("data_kind"):
-        return DetectedFormat(format, format, "as --format says", True)
+        return DetectedFormat(format, format, "set by --format", True)
     for name, kind in ({} if format else loadable_entries("data_kind", DataKind)).items():
         if sign := kind().sign(location, encoding):
             return DetectedFormat(name, name, sign, True)
     detected = folder_format(location, encoding=check_encoding(encoding))
     if format == table.FOLDERS or (format and format == detected):
-        return DetectedFormat("texts", format, "as --format says", format == detected)
+        return DetectedFormat("texts", format, "set by --format", format == detected)
     path = files_of(location)[0]
     if not format and detected and _format_of_name(path) not in table.ONLY_SENTENCES:
         return DetectedFormat("texts", detected, _SIGN_OF_FOLDER[detected], True)
@@ -179,7 +179,7 @@ def _detect_pairs(location: str | Path, format: str, encoding: str) -> DetectedF
     files = LabeledFiles(location, encoding)
     files.check_text()
     detected = _pair_format_of_name(files.paths[0]) or pair_format(next(iter(files)), is_labeled=True)
-    sign = "as --format says" if format else "by the named columns"
+    sign = "set by --format" if format else "by the named columns"
     return DetectedFormat("pairs", format or detected, sign, format in ("", detected))
 
 

@@ -38,7 +38,7 @@ class RecordDocuments(layouts.DocumentFormat):
         return layouts.DocumentLayout(self.name, separator=choice.separator, **columns._asdict())
 
     def read(self, lines: Lines, layout: layouts.DocumentLayout, *, is_labeled: bool) -> Iterator[Document]:
-        name, reader = lines.name, self.reader.lenient() if layout.skips else self.reader
+        name, reader = lines.name, self.reader.to_lenient() if layout.skips else self.reader
         needed = (*layout.texts, *layout.flags, *(column for column in (layout.labels, layout.group) if column))
         for record, values in reader.read(lines, header=layout.header, needed=needed):
             texts = tuple([reader.text(values, column, name, record.line) for column in layout.texts])
@@ -61,7 +61,7 @@ class RecordDocuments(layouts.DocumentFormat):
         try:
             labels = tuple(_iterate_labels(self.reader.at(values, layout.labels), layout.separator))
         except TypeError:
-            expected = "expected a string, a number, true, false or a list of them"
+            expected = "expected a string, a number, true, false or a list of these"
             raise DataError(f"{layout.labels}: {expected}", name, line) from None
         for label in labels:
             check_characters(label, layout.labels, name, line)
@@ -116,7 +116,7 @@ class RecordPairs(layouts.PairFormat):
     """A format of pairs in records. A target is a string; in JSON also a list of references."""
 
     def __init__(self, reader: Reader) -> None:
-        self.reader, self.name = reader.flat(), reader.name
+        self.reader, self.name = reader.to_flat(), reader.name
 
     def layout(self, lines: Lines, choice: layouts.PairChoice) -> layouts.PairLayout:
         rows, has_keys = self.reader.first_rows(lines), self.reader.has_keys
@@ -154,7 +154,7 @@ class RecordPairs(layouts.PairFormat):
         raise _ambiguous_columns(columns, missing, file)
 
     def read(self, lines: Lines, layout: layouts.PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
-        name, reader = lines.name, self.reader.lenient() if layout.skips else self.reader
+        name, reader = lines.name, self.reader.to_lenient() if layout.skips else self.reader
         needed = (*layout.sources, *layout.targets, *([layout.group] if layout.group else []))
         for record, values in reader.read(lines, header=layout.header, needed=needed):
             line = record.line

@@ -96,7 +96,7 @@ def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = Fal
         span = _parse_span(item)
         if not span:
             example = '{"start": 0, "end": 3, "label": "PER"}'
-            raise ValueError(f'"{name}" must hold spans such as {example} or [0, 3, "PER"]')
+            raise ValueError(f'"{name}" must be a list of spans such as {example} or [0, 3, "PER"]')
         if not 0 <= span.start < span.end <= len(text):
             raise SpanError(f"the span {span} is not in the text, which has {len(text)} characters")
         expected_text, actual_text = item.get("text") if isinstance(item, dict) else None, text[span.start : span.end]
@@ -223,7 +223,7 @@ class JsonObjects(Reader):
         self.inner = inner
         self.example = '{"source": ..., "target": ...}' if inner else '{"text": ..., "label": ...}'
 
-    def flat(self) -> "JsonObjects":
+    def to_flat(self) -> "JsonObjects":
         return JsonObjects(inner=True)
 
     def first_rows(self, lines: Lines) -> list[list[str]]:
@@ -247,7 +247,7 @@ class JsonObjects(Reader):
         try:
             content = parse_json(record.text, EXACT)
         except ParseError as error:
-            advice = "expected one object in each line or an array of them"
+            advice = "expected one object in each line or an array of objects"
             raise DataError(f"{error}; {advice}", name, record.line) from None
         if not isinstance(content, dict):
             raise DataError(f"expected an object such as {self.example}", name, record.line)

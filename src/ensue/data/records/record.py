@@ -185,7 +185,7 @@ class Reader(ABC):
 
     name: str
     has_keys = False
-    """Whether values are at keys. Otherwise they are in numbered columns, which have names if there is a header."""
+    """Whether values are at keys. Otherwise, values are in numbered columns, which have names if there is a header."""
     is_lenient = False
     """Whether missing texts are read as empty texts instead of raising an error."""
 
@@ -209,12 +209,12 @@ class Reader(ABC):
     def write(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
         """Return the text of a record in which an answer replaces its `labels`. New values are added at the end."""
 
-    def lenient(self) -> Self:
+    def to_lenient(self) -> Self:
         """Return a copy of this reader that reads missing texts as empty texts."""
         result = copy(self)
         result.is_lenient = True
         return result
 
-    def flat(self) -> "Reader":
+    def to_flat(self) -> "Reader":
         """Return a reader that flattens inner objects of texts."""
         return self

@@ -100,7 +100,7 @@ class Dialect(Reader):
         return self.value(values[column.number - 1])
 
     def write(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
-        """Return the text of the record with the labels in their column or a new one, and probabilities in a new one.
+        """Return the text of the record with labels in their column or a new column, and probabilities in a new column.
 
         The names of new columns are added to the header. Other fields do not change.
         """
