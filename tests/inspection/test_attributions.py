@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.inspection.attributions import Integrated, gradients_of, integrated_gradients
-from ensue.inspection.units import tap_of_units
+from ensue.inspection.attributions import Integrated, differentiate, integrated_gradients
+from ensue.inspection.units import map_units_to_taps
 from ensue.nn import GRU, LSTM, SequenceLayer, Stack, Transformer, Window, replace
 from ensue.tasks.language_modeling.page import MAX_EXPLAINED_TOKENS, explain
 from inspection.language_models import MODELS, model_of
@@ -40,7 +40,7 @@ def test_gradients_are_difference_quotients(name: str) -> None:
     """By a feature at each position; by a unit of each state, which is moved from outside."""
     layer, move = rough(name), 1e-6
     x = torch.randn(1, T, layer.d_in, dtype=torch.float64)
-    (of_inputs, of_states), taps = gradients_of(layer, x, output), tap_of_units(layer)
+    (of_inputs, of_states), taps = differentiate(layer, x, output), map_units_to_taps(layer)
     assert {units.name for units in of_states} <= set(taps)
     for t in range(T):
         moved = x.clone()

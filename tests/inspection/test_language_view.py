@@ -11,7 +11,7 @@ from torch import Tensor
 from ensue.errors import EnsueError
 from ensue.inspection import token_page, unit_page
 from ensue.inspection.token_page import NO_TOKEN, Predictions
-from ensue.inspection.units import Units, correlations, followers, pieces_of, properties_of, saturation
+from ensue.inspection.units import Units, correlate, decode_tokens, find_followers, find_properties, measure_saturation
 from ensue.nn import watch
 from ensue.tasks.language_modeling import page as viewing
 from ensue.tasks.language_modeling.page import LanguageView
@@ -113,7 +113,7 @@ def test_windows_have_each_position_once(size: int, context: int | None) -> None
 
 def test_what_a_text_is_at_each_token() -> None:
     pieces = list('Ab ("x y" 12\n) c')
-    found = properties_of([*pieces, *"\n\n“" + "z" * 9])
+    found = find_properties([*pieces, *"\n\n“" + "z" * 9])
     by_hand = {
         "place in line": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 1, 2, 3, 0, 0, 1, *range(2, 11)],
         "place in word": [1, 2, 0, 0, 0, 1, 0, 1, 0, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, *range(1, 10)],
@@ -123,30 +123,30 @@ def test_what_a_text_is_at_each_token() -> None:
         "punctuation": [0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1] + [0] * 9,
     }
     assert {name: values.tolist() for name, values in found.items()} == by_hand  # the others hardly vary
-    assert properties_of(["ab", " c"] * 5)["place in line"].tolist() == list(range(2, 22, 2))
-    assert properties_of([]) == {}
+    assert find_properties(["ab", " c"] * 5)["place in line"].tolist() == list(range(2, 22, 2))
+    assert find_properties([]) == {}
     tokenizer = pipeline_of("bytes").tokenizer
-    assert pieces_of(tokenizer.decoder(), tokenizer.encode("aé").tolist()) == ("a", "", "é")
+    assert decode_tokens(tokenizer.decoder(), tokenizer.encode("aé").tolist()) == ("a", "", "é")
 
 
 def test_a_unit_that_follows_quotes_is_found() -> None:
     text = 'he said "yes, it is" and "no" to all, and then "never again" was heard in the hall'
-    properties = properties_of(list(text))
+    properties = find_properties(list(text))
     values = np.random.default_rng(0).normal(size=(2, len(text), 5)).astype(np.float32)
     values[1, :, 3] = 2 - properties["in quotes"]
     values[0, :, 2] = 0.7
     units = [Units(1, "cell", values[0]), Units(2, "cell", values[1])]
-    found = correlations(units, properties)
+    found = correlate(units, properties)
     place = list(properties).index("in quotes")
-    assert followers(found, place, 3)[0] == (1, 3, pytest.approx(-1))
+    assert find_followers(found, place, 3)[0] == (1, 3, pytest.approx(-1))
     expected = np.corrcoef(values[0, :, 1], properties["in quotes"])[0, 1]
     assert found[0][place, 1] == pytest.approx(expected)
     assert not found[0][:, 2].any(), "what is constant follows nothing"
-    assert correlations(units, {"x": np.arange(5.0)}) == []
+    assert correlate(units, {"x": np.arange(5.0)}) == []
 
 
 def test_saturation_and_gates() -> None:
-    shut, opened = saturation(np.array([[0.05, 0.95], [0.5, 0.95], [0.0, 0.1], [0.2, 0.99]], np.float32))
+    shut, opened = measure_saturation(np.array([[0.05, 0.95], [0.5, 0.95], [0.0, 0.1], [0.2, 0.99]], np.float32))
     assert (shut.tolist(), opened.tolist()) == ([0.5, 0.0], [0.0, 0.75])
     names = [units.kind for units in viewed(model_of("grid"))[0].units if units.is_gate]
     assert names == [f"{along} {gate}" for _ in range(2) for along in ("time", "depth")
@@ -175,7 +175,7 @@ def test_the_numbers_on_the_page() -> None:
     for place, options in enumerate(numbers["options"]):
         assert [share for _, share in options] == pytest.approx(view.predictions.probabilities[place], abs=5.1e-6)
         assert [numbers["symbols"][symbol] for symbol, _ in options] == [
-            token_page.shown(pipeline.tokenizer.symbol(id)) for id in view.predictions.ids[place].tolist()
+            token_page.show_token(pipeline.tokenizer.symbol(id)) for id in view.predictions.ids[place].tolist()
         ]
     for units, group in zip(view.units, numbers["groups"], strict=True):
         assert group["units"] == list(range(6))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ensue.data.sentences.sentence import Surface
 from ensue.errors import EnsueError
 from ensue.inspection import Inspection
-from ensue.inspection.drawing import WordColumns, lines
-from ensue.inspection.page import clipped, escaped, plain, share, signed, visible
+from ensue.inspection.drawing import WordColumns, plot
+from ensue.inspection.page import clip, escape_text, fixed, reveal, share, signed
 from ensue.inspection.texts import Mark, ShownText, Weight, labeled_text, weighted_text
 from ensue.tasks.labeling import page as tagging
 from ensue.tasks.labeling.page import TaggerView
@@ -216,14 +216,14 @@ def test_no_text_breaks_a_page(text: str) -> None:
 def test_a_text_comes_out_as_it_went_in(words: list[str]) -> None:
     """`html.parser` and this page agree on what stands there (a carriage return apart, which documents cannot hold)."""
     surface = Surface.of(words)
-    clean = parsed(escaped(surface.text)).text
+    clean = parsed(escape_text(surface.text)).text
     marks = [Mark(0, 1, "<x>")]
     labeled = parsed(labeled_text(ShownText(surface.text, surface.offsets, marks), {"<x>": "#fff"}))
     assert labeled.text.replace("<x>", "", 1) == clean or "<x>" in clean
     weights = [Weight(0.5, "for", word) for word in words]
     weighted = parsed(weighted_text(ShownText(surface.text, surface.offsets), weights))
     assert weighted.text == clean
-    assert weighted.titles() == [parsed(escaped(word)).text for word in words]
+    assert weighted.titles() == [parsed(escape_text(word)).text for word in words]
 
 
 def test_nothing_is_fetched() -> None:
@@ -297,7 +297,7 @@ def test_an_inspection_is_saved_and_shows_itself(tmp_path: Path) -> None:
 
 
 def test_lines_that_do_not_move_are_drawn() -> None:
-    drawn = parsed(lines({"flat": np.full(3, 0.5)}, WordColumns(["a", "b", "c"]), name="x"))
+    drawn = parsed(plot({"flat": np.full(3, 0.5)}, WordColumns(["a", "b", "c"]), name="x"))
     (path,) = drawn.all("path", "line")
     assert "nan" not in (path.attributes["d"] or "")
 
@@ -305,12 +305,12 @@ def test_lines_that_do_not_move_are_drawn() -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (signed(-0.004), "+0.00"), (signed(-1.256), "−1.26"), (plain(-0.04, 1), "0.0"), (plain(-1.25, 1), "−1.2"),
+        (signed(-0.004), "+0.00"), (signed(-1.256), "−1.26"), (fixed(-0.04, 1), "0.0"), (fixed(-1.25, 1), "−1.2"),
         (share(0.0), ".000"), (share(0.0004), "<.001"), (share(0.5), ".500"), (share(0.9996), ">.999"),
-        (share(1.0), "1.000"), (visible("\u0301"), "\u25cc\u0301"), (visible("\u200d"), "200D"),
-        (visible("\ufe0f"), "FE0F"), (visible("é"), "é"),
-        (clipped("abcdef", 4), "abc…"), (clipped("abcd", 4), "abcd"), (clipped("ae\u0301\u0301xyz", 4), "a…"),
-        (escaped("a\x00<"), "a\ufffd&lt;"),
+        (share(1.0), "1.000"), (reveal("\u0301"), "\u25cc\u0301"), (reveal("\u200d"), "200D"),
+        (reveal("\ufe0f"), "FE0F"), (reveal("é"), "é"),
+        (clip("abcdef", 4), "abc…"), (clip("abcd", 4), "abcd"), (clip("ae\u0301\u0301xyz", 4), "a…"),
+        (escape_text("a\x00<"), "a\ufffd&lt;"),
     ],
 )  # fmt: skip
 def test_marks_and_numbers(found: str, expected: str) -> None:

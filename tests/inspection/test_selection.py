@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ensue.errors import EnsueError
-from ensue.inspection.unit_page import Match, runs, select
+from ensue.inspection.unit_page import Match, find_runs, select
 from ensue.inspection.units import Units
 from training.tiny import some_slow
 
@@ -58,8 +58,8 @@ def test_units_and_matches_are_those_of_a_search_over_all_ranges(seed: int) -> N
 
 
 def test_runs() -> None:
-    assert runs(np.array([1, 1, 0, 1], bool)) == [(0, 2), (3, 4)]
-    assert runs(np.array([0], bool)) == []
+    assert find_runs(np.array([1, 1, 0, 1], bool)) == [(0, 2), (3, 4)]
+    assert find_runs(np.array([0], bool)) == []
 
 
 def test_the_whole_text_has_nothing_beside_it() -> None:

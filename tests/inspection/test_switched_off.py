@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import EnsueError
-from ensue.inspection.switched_off import SwitchedOff, switched_off
+from ensue.inspection.switched_off import SwitchedOff, parse_switched_off
 from ensue.nn import replace, watch
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from inspection.language_models import TEXT, model_of
@@ -83,8 +83,8 @@ def test_what_is_held_is_held_at_every_position_and_nothing_else_is() -> None:
     ],
 )
 def test_units_in_words(text: str, found: tuple[SwitchedOff, ...]) -> None:
-    assert switched_off(text) == found
-    assert switched_off("; ".join(one.name for one in found)) == found
+    assert parse_switched_off(text) == found
+    assert parse_switched_off("; ".join(one.name for one in found)) == found
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_units_in_words(text: str, found: tuple[SwitchedOff, ...]) -> None:
         ("layer 1, cell: 5-4", '"5-4" is not a range of units'),
         ("layer 1, cell: 0-99999999999", '"0-99999999999" is not a range of units'),
         ("layer 1, cell: " + "9" * 5000, f'"{"9" * 40}" is not a range of units'),
-        ("layer 1, cell: 0-90000, 0-90000", "more than 100,000 units to switch off"),
+        ("layer 1, cell: 0-90000, 0-90000", "expected at most 100,000 units to switch off"),
         ("layer 1, cell: 3 = nan", 'units must be held at a number or at their mean; found "nan"'),
         ("layer 1, cel: 3", 'the model has no units "layer 1, cel"; did you mean "layer 1, cell"?; it has: layer 1, '),
         ("layer 1, cell: 1, 6", "layer 1, cell has units 0 to 5; found 6"),

@@ -10,7 +10,7 @@ def answers(rng: np.random.Generator, share: float, size: int = 200) -> ScoredIt
     rows = ItemRows()
     for right in rng.random(size) < share:
         rows.append((right, 1))
-    return rows.scored("texts", {"accuracy": quotient(0, 1)})
+    return rows.build_items("texts", {"accuracy": quotient(0, 1)})
 
 
 def test_a_difference_of_nothing_is_chance() -> None:
@@ -34,7 +34,7 @@ def test_neighbors_together_have_the_same_sums() -> None:
     rows, size = ItemRows(), 2 * MAX_ROWS + 3
     for number in range(size):
         rows.append((number % 3 == 0, 1, number % 2))
-    found = rows.scored("sentences", {"accuracy": quotient(0, 1), "f1": f1_score(0, 1, 2), "none": quotient(0, 0)})
+    found = rows.build_items("sentences", {"accuracy": quotient(0, 1), "f1": f1_score(0, 1, 2), "none": quotient(0, 0)})
     assert (found.size, len(found.rows)) == (size, MAX_ROWS // 2 + 1)
     right, odd = -(-size // 3), size // 2
     assert found.compute() == {"accuracy": right / size, "f1": 2 * right / (size + odd), "none": 1.0}

@@ -68,7 +68,7 @@ def test_processes_that_do_not_appear_are_one_line(monkeypatch: pytest.MonkeyPat
     for name, value in {"RANK": 1, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}.items():
         monkeypatch.setenv(name, str(value))
     with (
-        pytest.raises(EnsueError, match="process 1 of 2 cannot connect to the others at localhost:") as found,
+        pytest.raises(EnsueError, match="process 1 of 2 cannot connect to the store at localhost:") as found,
         join_process_group(),
     ):
         pass

@@ -319,7 +319,7 @@ def test_a_run_with_any_optimizer_is_resumed(
     kind: Any, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(model: Any, recipe: Any, tuning: Any) -> torch.optim.Optimizer:
-        optimizer: torch.optim.Optimizer = kind(tuning.groups(recipe.weight_decay), lr=recipe.learning_rate)
+        optimizer: torch.optim.Optimizer = kind(tuning.build_groups(recipe.weight_decay), lr=recipe.learning_rate)
         return optimizer
 
     monkeypatch.setattr("ensue.training.loop.build_optimizer", build)
@@ -334,7 +334,7 @@ def test_moments_of_another_optimizer_are_refused(text: Path, tmp_path: Path, mo
     run_tiny(tiny_recipe(text, steps=4, validations=1), tmp_path / "run", reporter=At(2, interrupt))
     monkeypatch.setattr(
         "ensue.training.loop.build_optimizer",
-        lambda model, recipe, tuning: torch.optim.Adagrad(tuning.groups(0.0), lr=recipe.learning_rate),
+        lambda model, recipe, tuning: torch.optim.Adagrad(tuning.build_groups(0.0), lr=recipe.learning_rate),
     )
     with pytest.raises(
         RunError, match="does not match the optimizer: expected step, sum, found exp_avg, exp_avg_sq, step"

@@ -55,7 +55,7 @@ def test_every_parameter_has_one_level(text: Path) -> None:
         (4, model_of(masked_recipe(path))),
         (5, joined),
     ):
-        levels = levels_of(model)
+        levels = split_levels(model)
         assert len(levels) == number
         assert sum(p.numel() for level in levels for p in level.values()) == count_parameters(model)
         assert levels[0]
@@ -67,7 +67,7 @@ def test_learning_rates_fall_by_level(model: nn.Module) -> None:
     optimizer = build_optimizer(model, TrainRecipe(steps=1, weight_decay=0.1), tuning)
     tuning.begin_step(optimizer, 0.8, 0.0)
     rate = {p: group["lr"] for group in optimizer.param_groups for p in group["params"]}
-    for level, expected in zip(levels_of(model), (0.05, 0.1, 0.2, 0.4, 0.8), strict=True):
+    for level, expected in zip(split_levels(model), (0.05, 0.1, 0.2, 0.4, 0.8), strict=True):
         assert {rate[p] for p in level.values()} == {expected}
     assert {p.dim() > 1 for g in optimizer.param_groups if g["weight_decay"] for p in g["params"]} == {True}
 
@@ -117,7 +117,7 @@ def test_what_is_new_is_trained_first(model: nn.Module) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"freeze": 6}, "tuning.freeze is 6; this model has 4 levels below its head: its input, and 3 layers"),
+        ({"freeze": 6}, "tuning.freeze is 6; expected at most 4: the model has its input and 3 layers below the head"),
         ({"new_first": 0.1}, "tuning.new_first trains new parameters first; no parameter comes from another run"),
     ],
 )

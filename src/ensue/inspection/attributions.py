@@ -4,9 +4,9 @@ Integrated gradients (Sundararajan, Taly & Yan 2017) follow a straight line from
 
     a_t = (x_t - x'_t) · ∫₀¹ ∂y/∂x_t (x' + α (x - x')) dα        Σ_t a_t = y(x) - y(x')
 
-The second equation also holds on each interval of the line. The difference between its two sides shows in which
-intervals the quadrature needs more points; the points are rows of a batch. The gradients of recurrent layers vary
-strongly along the line, so that the error of a fixed grid of points is unbounded (docs/log, 2026-11-23).
+The second equation also holds on each interval of the line. Intervals in which the two sides differ most are divided
+further. The points of the quadrature are rows of a batch. The gradients of recurrent layers vary strongly along the
+line, so that the error of a fixed grid of points is unbounded (docs/log, 2026-11-23).
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.inspection.encoder import over_text
-from ensue.inspection.units import Units, named, unit_taps
+from ensue.inspection.encoder import join_steps
+from ensue.inspection.units import Units, build_units, unit_taps
 from ensue.interruption import check_interrupted
 from ensue.nn import SequenceLayer, watch
 from ensue.types import State, to_float64
@@ -36,7 +36,7 @@ TOLERANCE = 0.02
 MAX_CALL_VALUES = 1 << 27
 """The approximate maximum number of activations that one call stores for gradients."""
 INTEGRAL_POSITIONS, MIN_INTEGRAL_POINTS = 4_096, 48
-"""The approximate number of positions times points of the line that an integral reads, and the minimum of points."""
+"""The approximate number of positions × points on the line for an integral, and the minimum number of points."""
 
 Output = Callable[[Tensor], Tensor]
 """A function from features (B, T, d) to outputs (B,)."""
@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 
 
 class Integrated(NamedTuple):
-    """Integrated gradients `shares` (T,), the outputs at the input and the baseline, and an error bound of the sum."""
+    """Integrated gradients `shares` (T,), the outputs at input and baseline, and an error bound of their sum."""
 
     shares: Array
     value: float
@@ -57,7 +57,7 @@ class Integrated(NamedTuple):
         return self.error <= _tolerance(self.value - self.baseline)
 
 
-def gradients_of(
+def differentiate(
     layers: SequenceLayer, x: Float[Tensor, "1 T d"], output: Callable[[Tensor], Tensor], state: State = None
 ) -> tuple[Array, list[Units]]:
     """Return the total derivatives of `output`, a scalar function of the layers' output (1, T, d_out), with respect to
@@ -69,17 +69,19 @@ def gradients_of(
     with torch.enable_grad(), watched as values_at:
         value = output(layers(leaf, state)[0]).sum()
     flat = [leaf, *(tensor for tensors in values_at.values() for tensor in tensors)]
-    of_input, *of_states = torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True)
-    rest = iter(of_states)
-    by_tap = {tap: over_text([next(rest) for _ in tensors]).float().cpu().numpy() for tap, tensors in values_at.items()}
-    return _to_array(of_input[0]), named(by_tap)
+    input_gradient, *others = torch.autograd.grad(value, flat, allow_unused=True, materialize_grads=True)
+    gradients = iter(others)
+    by_tap = {
+        tap: join_steps([next(gradients) for _ in tensors]).float().cpu().numpy() for tap, tensors in values_at.items()
+    }
+    return _to_array(input_gradient[0]), build_units(by_tap)
 
 
 def integrated_gradients(output: Output, x: Float[Tensor, "1 T d"], *, rows: int, points: int = 0) -> Integrated:
-    """Return the integrated gradients of `output` at x, with zeros as the baseline, of a model in evaluation mode.
+    """Return the integrated gradients of `output` at x, with zeros as the baseline. The model is in evaluation mode.
 
-    `output` is a function from features (B, T, d) to outputs (B,), and `rows` the number of points in a batch. About
-    `points` points of the line are evaluated at most; 0: by `INTEGRAL_POSITIONS`.
+    `output` is a function from features (B, T, d) to outputs (B,), and `rows` is the number of points in a batch.
+    `points` is the approximate maximum number of points on the line; 0: determined by `INTEGRAL_POSITIONS`.
     """
     line, points = _Line(output, x.detach(), rows), points or max(MIN_INTEGRAL_POINTS, INTEGRAL_POSITIONS // x.shape[1])
     edges = np.linspace(0.0, 1.0, NUM_INTERVALS + 1)
@@ -141,26 +143,26 @@ class _Intervals(NamedTuple):
     def errors(self) -> Array:
         return np.abs(self.y_high - self.y_low - self.sums.sum(1))
 
-    def split(self, which: NDArray[np.int64], line: _Line) -> "_Intervals":
-        """Halve the intervals with the numbers `which`."""
-        low, high, y_low, y_high, _ = (column[which] for column in self)
+    def split(self, numbers: NDArray[np.int64], line: _Line) -> "_Intervals":
+        """Halve the intervals with these numbers."""
+        low, high, y_low, y_high, _ = (column[numbers] for column in self)
         middle = (low + high) / 2
         y_middle = line.values(middle)
         pairs = ((low, middle), (middle, high), (y_low, y_middle), (y_middle, y_high))
         ends = [np.concatenate(pair) for pair in pairs]
         halves = _Intervals._make([*ends, line.integrals(ends[0], ends[1])])
-        rest = [np.delete(column, which, 0) for column in self]
-        return _Intervals._make(np.concatenate(pair) for pair in zip(rest, halves, strict=True))
+        others = [np.delete(column, numbers, 0) for column in self]
+        return _Intervals._make(np.concatenate(pair) for pair in zip(others, halves, strict=True))
 
 
 def _tolerance(difference: float) -> float:
     return TOLERANCE * max(1.0, abs(difference))
 
 
-def rows_together(model: nn.Module, length: int) -> int:
-    """Return the batch size for rows of this length, so that a call stores about MAX_CALL_VALUES activations.
+def choose_batch_size(model: nn.Module, length: int) -> int:
+    """Return the batch size for rows of this length with which a call stores about MAX_CALL_VALUES activations.
 
-    The number of activations at a position is about the total number of rows of all weight matrices.
+    The number of activations at a position is about the sum of the numbers of rows of all weight matrices.
     """
     stored = sum(parameter.shape[0] for parameter in model.parameters() if parameter.dim() and parameter.requires_grad)
     return max(1, MAX_CALL_VALUES // max(1, stored * length))

@@ -1,4 +1,4 @@
-"""The pale color of each label, a hash of its name. Exported programs have a copy of this file."""
+"""Pale colors of labels, from a hash of their names. Exported programs have a copy of this file."""
 
 import colorsys
 import zlib

@@ -18,13 +18,13 @@ MAX_ATTENTION_WORDS = 2_048
 SIGNED = {"candidate", "hidden", "h"}
 """Taps with signed values. Pages show the mean of their absolute values."""
 HIDDEN_FROM_VIEW = {"cell", "c", "neurons", "weights"}
-"""Taps that a trace leaves out."""
+"""Taps that are not part of a trace."""
 DIMENSIONS = {"time", "depth"}
 """The dimensions of a grid LSTM, which has gates for each dimension."""
 
 
 class LayerTrace(NamedTuple):
-    """The means (T,) over the units of a layer, by tap. At signed taps they are means of absolute values.
+    """The means (T,) over the units of a layer, by tap. The means of signed taps are those of absolute values.
 
     `layer` counts from 1; `direction` is "left to right" or "right to left". A layer of a grid LSTM has two traces for
     each direction, such as "left to right, time" and "left to right, depth".
@@ -43,7 +43,7 @@ class LayerAttention(NamedTuple):
 
 
 @torch.inference_mode()
-def traces_of(layers: nn.Module, x: Tensor) -> list[LayerTrace]:
+def trace_layers(layers: nn.Module, x: Tensor) -> list[LayerTrace]:
     """Return the traces of every recurrent or window layer, in each direction, for a text with features (1, T, d)."""
     if not isinstance(layers, SequenceLayer):  # an encoder of subwords has no activations per word
         return []
@@ -55,15 +55,15 @@ def traces_of(layers: nn.Module, x: Tensor) -> list[LayerTrace]:
     means: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for name, tensors in values_at.items():
         tap = name.rpartition(".")[2]
-        values = over_text(tensors)
+        values = join_steps(tensors)
         by_position = to_float64(values.abs() if tap in SIGNED else values).mean(-1).cpu().numpy()
-        means.setdefault(place_of(name), {})[tap] = by_position[::-1] if "leftward" in name else by_position
+        means.setdefault(locate_tap(name), {})[tap] = by_position[::-1] if "leftward" in name else by_position
     numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for layer, _ in means), start=1)}
     return [LayerTrace(numbers[layer], direction, by_tap) for (layer, direction), by_tap in means.items()]
 
 
 @torch.inference_mode()
-def attention_of(layers: nn.Module, x: Tensor) -> list[LayerAttention] | None:
+def record_attention(layers: nn.Module, x: Tensor) -> list[LayerAttention] | None:
     """Return the weights of every layer with attention; None if the text has more than MAX_ATTENTION_WORDS words."""
     if not isinstance(layers, SequenceLayer):
         return []
@@ -77,15 +77,17 @@ def attention_of(layers: nn.Module, x: Tensor) -> list[LayerAttention] | None:
     return [LayerAttention(layer, values_at[name][0][0].float().cpu().numpy()) for layer, name in enumerate(names, 1)]
 
 
-def over_text(tensors: list[Tensor]) -> Tensor:
-    """Return the values of a tap as (T, d). A recurrent layer has a tensor (1, d) per step, others one of (1, T, d)."""
+def join_steps(tensors: list[Tensor]) -> Tensor:
+    """Return the values of a tap as (T, d). A recurrent layer records a tensor (1, d) for each step, other layers one
+    tensor (1, T, d).
+    """
     return tensors[0][0] if tensors[0].dim() == 3 else torch.cat(tensors)
 
 
-def place_of(name: str) -> tuple[str, str]:
-    """Return the layer of a tap, which is equal for both directions, and the direction.
+def locate_tap(name: str) -> tuple[str, str]:
+    """Return the layer of a tap, which has the same name for both directions, and the direction.
 
-    The last number in a tap's name is the number of the layer in its stack.
+    The last number in the name of a tap is the number of the layer in its stack.
     """
     *owners, _ = name.split(".")
     direction = "right to left" if "leftward" in owners else "left to right"

@@ -8,10 +8,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ensue.inspection.drawing import WordColumns, lines, matrix
+from ensue.inspection.drawing import WordColumns, draw_matrix, plot
 from ensue.inspection.encoder import LayerAttention, LayerTrace
-from ensue.inspection.page import Section, cut
-from ensue.inspection.token_page import packed
+from ensue.inspection.page import Section, note_cut
+from ensue.inspection.token_page import pack_shares
 from ensue.runs.pictures import HeatMap, LinePlot
 
 MAX_DRAWN_WORDS = 30
@@ -20,7 +20,7 @@ ORDER = ("input", "reset", "forget", "update", "depth", "candidate", "output", "
 
 
 class EncoderView(NamedTuple):
-    """The activations of an encoder for one text; `columns` has the displayed words."""
+    """The activations of an encoder for one text. `columns` has the displayed words."""
 
     columns: WordColumns
     traces: Sequence[LayerTrace]
@@ -33,7 +33,7 @@ def encoder_sections(texts: Sequence[EncoderView]) -> list[Section]:
     """Return a section for a text or a pair of texts; an empty list for an encoder without taps."""
     contents = [
         {
-            "traces": [(name, lines(series, text.columns, name=name)) for name, series in _series(text)],
+            "traces": [(name, plot(series, text.columns, name=name)) for name, series in _series(text)],
             "layers": _draw_heads(text), "is_too_long": text.attention is None, "note": _note(text),
         }
         for text in texts
@@ -52,11 +52,13 @@ def _pictures(texts: Sequence[EncoderView]) -> dict[str, dict[str, HeatMap | Lin
         for name, means in _series(text):
             values = {kind: values[: len(words)] for kind, values in means.items()}
             pictures["gates"][name] = LinePlot(words, values, "mean of the units")
-        pictures["attention"] |= grids(text.attention or (), words, text.name)
+        pictures["attention"] |= build_heat_maps(text.attention or (), words, text.name)
     return {kind: by_name for kind, by_name in pictures.items() if by_name}
 
 
-def grids(attention: Sequence[LayerAttention], words: Sequence[str], name: str = "") -> dict[str, HeatMap | LinePlot]:
+def build_heat_maps(
+    attention: Sequence[LayerAttention], words: Sequence[str], name: str = ""
+) -> dict[str, HeatMap | LinePlot]:
     """Return the weights of each head over the first words, for matplotlib."""
     words = words[:MAX_DRAWN_WORDS]
     size = len(words)
@@ -66,20 +68,20 @@ def grids(attention: Sequence[LayerAttention], words: Sequence[str], name: str =
 def _heads(attention: Sequence[LayerAttention], name: str = "") -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Yield the title and the weights (T, T) of each head."""
     for layer, weights in attention:
-        yield from ((f"{name}layer {layer}, head {head}", of_head) for head, of_head in enumerate(weights, start=1))
+        yield from ((f"{name}layer {layer}, head {head}", matrix) for head, matrix in enumerate(weights, start=1))
 
 
 def _describe_views(texts: Sequence[EncoderView]) -> str:
-    about = []
+    sentences = []
     if any(text.traces for text in texts):
-        about.append(
+        sentences.append(
             "A line is the mean of a gate over its units at each position: near 1 open, near 0 shut. For the candidate "
             "and the hidden state, which may be negative, it is the mean of the absolute values."
         )
     if any(text.attention for text in texts):
         unit = texts[0].columns.unit
-        about.append(f"In a square the row of a {unit} has the attention weights of the {unit}. A row sums to 1.")
-    return " ".join(about)
+        sentences.append(f"In a square, the row of a {unit} has the attention weights of the {unit}. A row sums to 1.")
+    return " ".join(sentences)
 
 
 def _series(text: EncoderView) -> Iterator[tuple[str, dict[str, NDArray[np.float64]]]]:
@@ -94,14 +96,14 @@ def _draw_heads(text: EncoderView) -> list[list[tuple[str, Markup]]]:
     words = text.columns.words[:MAX_DRAWN_WORDS]
 
     def draw(title: str, weights: NDArray[np.float32]) -> Markup:
-        return matrix(weights[: len(words), : len(words)], words, words, name=title, key=text.columns.key)
+        return draw_matrix(weights[: len(words), : len(words)], words, words, name=title, key=text.columns.key)
 
     return [[(title, draw(title, w)) for title, w in _heads([layer], text.name)] for layer in text.attention or ()]
 
 
 def _note(text: EncoderView) -> str:
     size = min(len(text.columns), MAX_DRAWN_WORDS)
-    return cut(text.attention[0].weights.shape[1], size, f"{text.columns.unit}s") if text.attention else ""
+    return note_cut(text.attention[0].weights.shape[1], size, f"{text.columns.unit}s") if text.attention else ""
 
 
 MAX_WEIGHTS = 1_000_000
@@ -122,11 +124,11 @@ def attention_section(
     if not attention:
         return []
     size, (names, heads) = shown_positions(attention), zip(*_heads(attention), strict=True)
-    weights = {"size": size, "names": names, "values": packed(np.stack([head[:size, :size] for head in heads]))}
+    weights = {"size": size, "names": names, "values": pack_shares(np.stack([head[:size, :size] for head in heads]))}
     numbers = {
         "about": f"{about} A row of a picture has the attention weights of a token; each row sums to 1. Choose a head "
         "and point at a token: the tokens that it attends to are colored.",
-        "note": cut(length, size, "positions"), "tokens": tokens[:size], "numbers": weights,
+        "note": note_cut(length, size, "positions"), "tokens": tokens[:size], "numbers": weights,
     }  # fmt: skip
-    pictures = {"attention": grids(attention, tokens[:size])}
+    pictures = {"attention": build_heat_maps(attention, tokens[:size])}
     return [Section("Attention", "inspection/attention_page.html", numbers, pictures)]

@@ -1,6 +1,7 @@
 """The components of a word's features, the features of a text without a component, and the effects of letters.
 
-A component is blanked by id 0 (unknown). All characters of a word are one component, which is blanked by length 0.
+A component is blanked by the id 0 (unknown). The characters of a word are one component, which is blanked by the length
+0.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,11 +22,11 @@ from ensue.types import to_float64
 
 
 class InputField(NamedTuple):
-    """The place of a component's id: a field of `WordForms`, or "columns", "contextual" or "subwords"; and a number."""
+    """The location of a component's id: a field of `WordForms`, "columns", "contextual" or "subwords", and an index."""
 
     field: str
     number: int = -1
-    """The number within the field; -1 if the field has a single id for a word."""
+    """The index within the field; -1 if the field has a single id for a word."""
 
 
 class Part(NamedTuple):
@@ -35,7 +36,7 @@ class Part(NamedTuple):
     text: str
     """The text that the vocabulary maps to the component's id."""
     is_known: bool
-    """Whether the text is in the vocabulary; for characters, whether all characters are."""
+    """Whether the text is in the vocabulary; for characters, whether all characters are in it."""
     norm: float
     """The norm of the component's vector."""
     place: InputField
@@ -53,8 +54,8 @@ class ReadWords:
     """The words of a text as inputs of a model: distinct `forms`, and their `numbers` (T,) at the T positions.
 
     `columns` has the values of other columns of the data by name, and `contextual` the layers (1, T, L, d) of other
-    runs by run. For encoders of subwords, `subwords` is a function from texts to inputs, in which None is an unknown
-    word, and `norms` (T,) are the norms of the words' vectors.
+    runs by run. For encoders of subwords, `subwords` is a function from texts (with None for an unknown word) to
+    inputs, and `norms` (T,) are the norms of the words' vectors.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class ReadWords:
         return len(self.words)
 
     def reading(self) -> ReadFeatures:
-        """Return the inputs for the text, as a batch of one row."""
+        """Return the inputs of the text, as a batch of one row."""
         texts = [self.words]
         return self._read(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()), texts)
 
     def blanked(self, position: int, places: Sequence[InputField]) -> ReadFeatures:
-        """Return a batch with a row for each of `places`, in which this component of word `position` is blank."""
+        """Return a batch with a row for each of `places`. In a row, this component of word `position` is blank."""
         forms = self.forms.select(np.full(len(places), self.numbers[position]))
         numbers, columns, contextual, texts = self._repeat(len(places))
         for row, (field, index) in enumerate(places):
@@ -98,7 +99,7 @@ class ReadWords:
         return self._read(_concatenate(self.forms, forms), numbers, columns, contextual, texts)
 
     def unread(self, groups: Sequence[range]) -> ReadFeatures:
-        """Return a batch with a row for each of `groups`, in which all components of the group's words are blanked."""
+        """Return a batch with a row for each of `groups`. In a row, all components of the group's words are blank."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
         numbers, columns, contextual, texts = self._repeat(len(groups))
         for row, group in enumerate(groups):
@@ -187,10 +188,10 @@ def _concatenate(a: WordForms, b: WordForms) -> WordForms:
 
 
 class CharacterView(NamedTuple):
-    """The L letters of a word and their effects (L,), by name.
+    """The L letters of a word, and the effects (L,) of the letters by name.
 
     For an LSTM, "left to right" and "right to left" are `‖h_l - h_{l-1}‖`, where l - 1 is the letter that the LSTM read
-    before l. For a CNN, "maxima" is the number of filters with their maximum at the letter.
+    before letter l. For a CNN, "maxima" is the number of filters whose maximum is at the letter.
     """
 
     letters: str
@@ -198,7 +199,7 @@ class CharacterView(NamedTuple):
 
 
 @torch.inference_mode()
-def characters_of(features: WordFeatures, read: ReadWords, num_words: int) -> list[CharacterView]:
+def view_characters(features: WordFeatures, read: ReadWords, num_words: int) -> list[CharacterView]:
     """Return the views of the first `num_words` words; an empty list if the model has no character features."""
     layer = features.characters
     if layer is None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
 from markupsafe import Markup
 
 from ensue.errors import EnsueError, in_python
-from ensue.inspection.page import Section, clipped, cut, drawn, file_text, short
+from ensue.inspection.page import Section, clip, file_text, format_number, note_cut, render
 from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
 
 Answer = TypeVar("Answer")
@@ -25,14 +25,14 @@ MAX_POINTS = 400
 WIDTH, HEIGHT = 560, 180
 """The size of a curve in pixels."""
 MIN_UPDATE_SECONDS, UPDATE_COST_FACTOR = 0.5, 50
-"""The minimum interval between updates: 0.5 s, and 50 times the duration of an update, which is 2 % of the time."""
+"""The minimum interval between updates: 0.5 s, or 50 times the duration of an update. So updates take up to 2 %."""
 
 
 class Shown:
     """A value with a display in notebooks."""
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
-        """Return the rows of the value's table, with equal keys. `Answers` joins the rows of its values."""
+        """Return the rows of the value's table, which have equal keys. `Answers` joins the tables of its values."""
         return [self.as_json()]  # type: ignore[attr-defined]
 
     def table_rows(self) -> Sequence[Mapping[str, Any]]:
@@ -48,7 +48,7 @@ class Shown:
 
 
 class Answers(list[Answer]):
-    """A list that a notebook displays as a table, or as drawings of its values. Slices are `Answers`, too."""
+    """A list that a notebook displays as a table, or as drawings of the values. Slices are `Answers`, too."""
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Answer: ...
@@ -67,7 +67,7 @@ class Answers(list[Answer]):
         """
         values: list[Any] = [*self]
         rows = [value.table_rows() if hasattr(value, "table_rows") else [_row(value)] for value in values]
-        numbers = [number for number, of_value in enumerate(rows) for _ in of_value]
+        numbers = [number for number, value_rows in enumerate(rows) for _ in value_rows]
         return data_frame([*chain.from_iterable(rows)], numbers)
 
     def _sections(self) -> Sequence[Section]:
@@ -83,7 +83,7 @@ class Answers(list[Answer]):
                 drawings.append(Section("", "inspection/plain.html", {"shown": Markup(value._repr_html_())}))
             else:
                 rows.append(_row(value))
-        note = cut(len(self), min(len(self), MAX_ROWS), "values")
+        note = note_cut(len(self), min(len(self), MAX_ROWS), "values")
         notes = [Section("", "inspection/plain.html", {"note": note, "shown": ""})] if note else []
         return [*table_section(rows), *drawings, *notes]
 
@@ -130,7 +130,7 @@ class Bar(NamedTuple):
 
 def html(sections: Sequence[Section]) -> str:
     """Return sections as HTML for a notebook."""
-    return str(drawn("inspection/notebook.html", style=_style(), sections=sections))
+    return str(render("inspection/notebook.html", style=_style(), sections=sections))
 
 
 @cache
@@ -158,7 +158,7 @@ def scores_section(scores: Mapping[str, Any], heading: str = "") -> list[Section
     numbers = [{"score": _name(name), "": value} for name, value in scores.items() if _is_number(value)]
     tables = table_section(numbers, heading)
     ranked = sorted((scores.get("per_label") or {}).items(), key=lambda item: (item[1]["f1"], item[0]))[:MAX_ROWS]
-    return [*tables, *table_section([{"label": label, **of_label} for label, of_label in ranked])]
+    return [*tables, *table_section([{"label": label, **label_scores} for label, label_scores in ranked])]
 
 
 def _name(key: str) -> str:
@@ -170,7 +170,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as the text of a cell; chips and bars stay objects."""
+    """Return a value as the text of a cell. Chips and bars are returned unchanged."""
     match value:
         case Chips() | Bar():
             return value
@@ -181,14 +181,14 @@ def _cell(value: Any) -> Any:
         case int():
             content = f"{value:,}"
         case float():
-            content = short(value)
+            content = format_number(value)
         case list() | tuple():
             content = " · ".join(str(_cell(item)) for item in value[:MAX_CELL_CHARACTERS])
         case Mapping():
             content = " ".join(f"{key} {_cell(item)}" for key, item in value.items())
         case _:
             content = str(value)
-    return clipped(content, MAX_CELL_CHARACTERS)
+    return clip(content, MAX_CELL_CHARACTERS)
 
 
 class Line(NamedTuple):
@@ -219,7 +219,7 @@ def curve_section(records: Sequence[Mapping[str, Any]], judged_by: Sequence[str]
 
 
 def _has_selected(name: str, valid: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a score, or its negative, selected the best weights."""
+    """Return whether the best weights were selected by this score or its negative."""
     return all(
         record.get("selection") in (value, -value)
         for record in valid
@@ -241,7 +241,7 @@ def _line(name: str, tone: int, points: list[tuple[int, float]], last: int, valu
     low, high = min(values), max(values)
     height = HEIGHT / ((high - low) or 1.0)
     pixels = [(WIDTH * step / last, (high - value) * height) for step, value in points]
-    return Line(name, tone, pixels, short(low, 4), short(high, 4))
+    return Line(name, tone, pixels, format_number(low, 4), format_number(high, 4))
 
 
 def kernel_display() -> Any:
@@ -330,7 +330,7 @@ class NotebookReporter(Reporter):
     def _progress(self) -> Iterator[Section]:
         shown = {
             "facts": self.facts, "notes": self.lines, "what": self.what, "share": self.share, "more": self.more,
-            "summary": self.summary, "sample": clipped(self.sample, MAX_CELL_CHARACTERS),
+            "summary": self.summary, "sample": clip(self.sample, MAX_CELL_CHARACTERS),
         }  # fmt: skip
         yield Section("", "inspection/training.html", shown)
         yield from curve_section(self.records, self.judged_by)

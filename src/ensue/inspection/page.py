@@ -1,6 +1,6 @@
 """The HTML page of an inspection, a single file with its style and scripts.
 
-A template is in the folder of the Python file that renders it. Its name is its path in the package.
+A template is in the folder of the Python file that renders it. The name of a template is its path in the package.
 """
 
 import json
@@ -35,7 +35,7 @@ NUM_ITEMS_PER_CHUNK = 1 << 12
 
 
 def as_json(value: Any) -> Any:
-    """Return a view as JSON values: fields as objects, arrays as lists, NaN and infinity as null.
+    """Return a view as JSON values: dataclasses as objects, arrays as lists, NaN and infinity as null.
 
     An array of more than `MAX_NUMBERS` numbers is replaced by its shape: `{"shape": [4000, 1024]}`.
     """
@@ -119,18 +119,18 @@ def clean(text: str) -> str:
     return _FORBIDDEN.sub("\ufffd", text)
 
 
-def escaped(text: str) -> Markup:
+def escape_text(text: str) -> Markup:
     """Escape a text for content and attributes."""
     return escape(clean(text))
 
 
 def token_markup(piece: str) -> Markup:
-    """Return a token for a page. An empty token is shown as a dot, and a line end with an arrow."""
-    return escaped(clipped(piece, MAX_WORD_CHARACTERS) or "·").replace("\n", Markup("<i>↵</i>\n"))
+    """Return a token as HTML, with a dot for an empty token and an arrow before a line end."""
+    return escape_text(clip(piece, MAX_WORD_CHARACTERS) or "·").replace("\n", Markup("<i>↵</i>\n"))
 
 
-def visible(character: str) -> str:
-    """Return a character in visible form: a combining mark on a circle, an invisible character as its code point."""
+def reveal(character: str) -> str:
+    """Return a character in visible form: combining marks on a circle, invisible characters as code points."""
     category = unicodedata.category(character)
     if category.startswith("M") and not "\ufe00" <= character <= "\ufe0f":
         return "\u25cc" + character
@@ -139,7 +139,7 @@ def visible(character: str) -> str:
     return character
 
 
-def clipped(text: str, max_characters: int = 16) -> str:
+def clip(text: str, max_characters: int = 16) -> str:
     """Shorten a text to at most `max_characters` characters, without splitting a grapheme."""
     if len(text) <= max_characters:
         return text
@@ -149,7 +149,7 @@ def clipped(text: str, max_characters: int = 16) -> str:
     return text[:cut] + "…"
 
 
-def width_of(text: str) -> float:
+def measure_width(text: str) -> float:
     """Return the approximate width of a text in pixels."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     marks = sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
@@ -161,18 +161,18 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
 
 
-def plain(value: float, digits: int = 2) -> str:
-    """Return a rounded number, with a minus sign and not a hyphen."""
+def fixed(value: float, digits: int = 2) -> str:
+    """Return a rounded number, with a minus sign instead of a hyphen."""
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
-def short(value: float, digits: int = 5) -> str:
+def format_number(value: float, digits: int = 5) -> str:
     """Return a number with a few significant digits; NaN is "missing"."""
     return "missing" if math.isnan(value) else f"{value:.{digits}g}".replace("-", "−")
 
 
 def share(value: float) -> str:
-    """Return a probability with three digits; between 0 and .001 it is "<.001", between .999 and 1 ">.999"."""
+    """Return a probability with three digits; "<.001" between 0 and .001, and ">.999" between .999 and 1."""
     if 0 < value < 0.001:
         return "<.001"
     if 0.999 < value < 1:
@@ -180,7 +180,7 @@ def share(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
 
 
-def drawn(template: str, **numbers: Any) -> Markup:
+def render(template: str, **numbers: Any) -> Markup:
     """Render a template such as `tasks/labeling/paths.html` with these values."""
     pieces = []
     for piece in _environment().get_template(template).generate(numbers):
@@ -206,8 +206,8 @@ def _environment() -> "Environment":
     environment.policies["json.dumps_function"] = _dump_with_null
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters |= {
-        "clipped": clipped, "fixed": lambda value, digits=1: f"{value:.{digits}f}", "plain": plain, "share": share,
-        "short": short, "signed": signed, "written": token_markup,
+        "clipped": clip, "fixed": lambda value, digits=1: f"{value:.{digits}f}", "plain": fixed, "share": share,
+        "short": format_number, "signed": signed, "written": token_markup,
     }  # fmt: skip
     return environment
 
@@ -253,7 +253,7 @@ class Section(NamedTuple):
     @property
     def content(self) -> Markup:
         """The rendered template."""
-        return drawn(self.template, **self.numbers)
+        return render(self.template, **self.numbers)
 
 
 class Article(NamedTuple):
@@ -266,7 +266,7 @@ class Article(NamedTuple):
 def content(title: str, articles: Sequence[Article]) -> Markup:
     """Return the content of a page, with the title and the articles side by side."""
     headings = list(dict.fromkeys(section.heading for article in articles for section in article.sections))
-    return drawn("inspection/content.html", title=title, parts=articles, headings=headings)
+    return render("inspection/content.html", title=title, parts=articles, headings=headings)
 
 
 def page(title: str, content: Markup) -> str:
@@ -276,12 +276,12 @@ def page(title: str, content: Markup) -> str:
 
 @cache
 def live_page() -> str:
-    """Return the document of the server's page, which requests its content."""
+    """Return the document of the server's page. The script of the page requests the content."""
     return _document("ensue", Markup(), live=True)
 
 
 def _document(title: str, content: Markup, *, live: bool) -> str:
-    document = drawn(
+    document = render(
         "inspection/page.html", title=title, content=content, live=live, policy=policy(live=live), version=VERSION,
         style=style(), script=script(live=live),
     )  # fmt: skip
@@ -296,7 +296,7 @@ def style() -> Markup:
 
 @cache
 def script(*, live: bool) -> Markup:
-    """Return all scripts as one, with the license of the library."""
+    """Return the concatenation of all scripts, with the license of the library."""
     _, _, library = file_text(f"{LIBRARY}.iife.min.js").partition("*/")  # drops the first comment, the name
     scripts = "".join(file_text(f"{name}.js") for name in (*SCRIPTS, "live" if live else "offline"))
     return Markup(f"/* uPlot 1.6.32\n{file_text(f'{LIBRARY}.LICENSE')}*/\n{library}\n{scripts}")
@@ -304,13 +304,13 @@ def script(*, live: bool) -> Markup:
 
 @cache
 def policy(*, live: bool) -> str:
-    """Return the content security policy, which allows the script, embedded images, and a live page's requests."""
+    """Return the content security policy. It allows the script, embedded images, and the requests of a live page."""
     digest = b64encode(sha256(script(live=live).encode()).digest()).decode()
     network = "; connect-src 'self'; base-uri 'none'; form-action 'none'" if live else ""
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'{network}"
 
 
-def cut(total: int, drawn: int, what: str, which: str = "first") -> str:
+def note_cut(total: int, drawn: int, what: str, which: str = "first") -> str:
     """Return a note such as `The first 60 of 2,000 words are shown.`; "" if all words are shown."""
     return f"The {which} {drawn:,} of {total:,} {what} are shown." if drawn < total else ""
 
@@ -321,7 +321,7 @@ MAX_TITLE_CHARACTERS = 84
 
 @dataclass(frozen=True, repr=False)
 class Inspection:
-    """The inspection of a text. `view` has the numbers, in a class of the task; pages and notebooks display them."""
+    """The inspection of a text. `view`, an object of a class of the task, has the numbers of the page."""
 
     title: str
     view: Any
@@ -390,7 +390,7 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         frame = "width:100%;height:80vh;border:0"
-        return f'<iframe srcdoc="{escaped(str(self.page))}" style="{frame}" sandbox="allow-scripts"></iframe>'
+        return f'<iframe srcdoc="{escape_text(str(self.page))}" style="{frame}" sandbox="allow-scripts"></iframe>'
 
     def __repr__(self) -> str:
         return f"Inspection({self.title!r}, {len(self.page) // 1000:,} kB; save(path) writes the page)"

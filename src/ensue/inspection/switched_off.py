@@ -1,4 +1,4 @@
-"""Ablation of units: activations that are fixed at zero, at a number, or at their mean.
+"""Ablation of units: activations are fixed at zero, at another number, or at their mean.
 
 Taps replace the values of gates, states and neurons at every position.
 """
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import EnsueError, check_type, nearest
-from ensue.inspection.units import Units, tap_of_units
+from ensue.inspection.units import Units, map_units_to_taps
 from ensue.nn import SequenceLayer, replace
 from ensue.nn.taps import Change
 
@@ -23,7 +23,7 @@ _PATTERN = re.compile(r"(?P<units>[^:=]+):(?P<numbers>[\d\s,-]+)(?:=(?P<held>[^=
 
 
 class SwitchedOff(NamedTuple):
-    """Units of a layer, such as "layer 1, cell", by number, and the value at which they are held; None: their means."""
+    """Units of a layer, such as "layer 1, cell", by number, and the value at which they are held (None: the means)."""
 
     units: str
     numbers: tuple[int, ...]
@@ -46,9 +46,9 @@ class SwitchedOff(NamedTuple):
         return cls(form["units"].strip(), _parse_numbers(form["numbers"]), _parse_value(form["held"]))
 
 
-def switched_off(text: str) -> tuple[SwitchedOff, ...]:
+def parse_switched_off(text: str) -> tuple[SwitchedOff, ...]:
     """Parse the units of one or more layers, separated by ";"."""
-    check_type("the units that are off", text, str, "a string")
+    check_type("the units to switch off", text, str, "a string")
     return tuple(SwitchedOff.parse(units) for units in text.split(";") if units.strip())
 
 
@@ -60,10 +60,10 @@ def _format_ranges(numbers: Sequence[int]) -> list[str]:
 
 
 def _parse_numbers(text: str) -> tuple[int, ...]:
-    """Parse numbers such as "3, 7-9". Their count is bounded, since the text may come from a request to a server."""
+    """Parse numbers such as "3, 7-9". The count is bounded, since the text may come from a request to a server."""
     ranges = [_parse_range(item.strip()) for item in text.split(",")]
     if sum(map(len, ranges)) > MAX_UNITS:
-        raise EnsueError(f"more than {MAX_UNITS:,} units to switch off")
+        raise EnsueError(f"expected at most {MAX_UNITS:,} units to switch off")
     return tuple(sorted(set().union(*ranges)))
 
 
@@ -73,7 +73,7 @@ def _parse_range(text: str) -> range:
         raise EnsueError(f'"{text:.40}" is neither a unit\'s number nor a range such as 7-9')
     stop = last or first
     if max(len(first), len(stop)) > len(str(MAX_UNITS)) or int(first) > int(stop):
-        raise EnsueError(f'"{text:.40}" is not a range of units')
+        raise EnsueError(f'"{text:.40}" is not a range of units; expected a range such as 7-9')
     return range(int(first), int(stop) + 1)
 
 
@@ -92,11 +92,11 @@ def _parse_value(text: str | None) -> float | None:
 def switching_off(
     layers: SequenceLayer, switched: Sequence[SwitchedOff], units: Sequence[Units]
 ) -> AbstractContextManager[None]:
-    """Return a context manager that fixes units of layers. `units` are the values over a text, for their means.
+    """Return a context manager that fixes units of layers. `units` are the values over a text, for the means.
 
     Raises EnsueError for units that the layers do not have.
     """
-    taps, by_name = tap_of_units(layers), {layer_units.name: layer_units.values for layer_units in units}
+    taps, by_name = map_units_to_taps(layers), {layer_units.name: layer_units.values for layer_units in units}
     fixed: dict[str, dict[int, float]] = {}
     for name, numbers, held in switched:
         if name not in taps or name not in by_name:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from ensue.inspection.page import MAX_WORD_CHARACTERS, clipped, cut, drawn
+from ensue.inspection.page import MAX_WORD_CHARACTERS, clip, note_cut, render
 
 MAX_SHOWN_WORDS = 2_000
 """The maximum number of words of a text on a page."""
@@ -63,7 +63,7 @@ def labeled_text(shown: ShownText, colors: Mapping[str, str]) -> Markup:
 
 
 def weighted_text(shown: ShownText, weights: Sequence[Weight], *, key: str = "") -> Markup:
-    """Return the text with each word on a background as strong as its weight."""
+    """Return the text, with the strength of each word's background color by the weight of the word."""
     words = [
         word._replace(strength=MAX_COLOR_PERCENT * strength, kind=f" {kind}{' new' if is_new else ''}", title=title)
         for word, (strength, kind, title, is_new) in zip(_words(shown), weights, strict=False)
@@ -74,13 +74,13 @@ def weighted_text(shown: ShownText, weights: Sequence[Weight], *, key: str = "")
 def _words(shown: ShownText) -> list[Word]:
     ends = [0, *(end for _, end in shown.offsets)]
     return [
-        Word(_gap(shown, ends[index], start), clipped(shown.text[start:end], MAX_WORD_CHARACTERS))
+        Word(_gap(shown, ends[index], start), clip(shown.text[start:end], MAX_WORD_CHARACTERS))
         for index, (start, end) in enumerate(shown.offsets[:MAX_SHOWN_WORDS])
     ]
 
 
 def _gap(shown: ShownText, start: int, end: int) -> str:
-    """Return the text between two words. The middle of a long text is left out."""
+    """Return the text between two words, without the middle of a long text."""
     if end - start <= MAX_GAP_CHARACTERS:
         return shown.text[start:end]
     half = MAX_GAP_CHARACTERS // 2
@@ -94,5 +94,5 @@ def _draw(
     count = len(shown.offsets)
     end = shown.offsets[-1][1] if count else 0
     rest = " …" if count > MAX_SHOWN_WORDS else _gap(shown, end, len(shown.text))
-    note = cut(count, min(count, MAX_SHOWN_WORDS), "words")
-    return drawn("inspection/texts.html", pieces=pieces, colors=colors, key=key, rest=rest, note=note)
+    note = note_cut(count, min(count, MAX_SHOWN_WORDS), "words")
+    return render("inspection/texts.html", pieces=pieces, colors=colors, key=key, rest=rest, note=note)

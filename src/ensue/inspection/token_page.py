@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Section, clipped, cut
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Section, clip, note_cut
 from ensue.inspection.texts import MAX_COLOR_PERCENT
 from ensue.inspection.units import Units
 from ensue.types import to_float64
 
 NO_TOKEN = -1
-"""The target of a position without a token: the end of a text, or a mask."""
+"""The target of a position without a token, such as the end of a text or a mask."""
 MAX_OPTIONS = 5
 """The number of most probable tokens that are shown at a position."""
 
@@ -49,7 +49,7 @@ class Predictions(NamedTuple):
 
     @classmethod
     def joined(cls, predictions: Sequence[Self]) -> Self:
-        """Concatenate predictions along the positions."""
+        """Return the concatenation of predictions along the positions."""
         return cls(*(np.concatenate(arrays) for arrays in zip(*predictions, strict=True)))
 
 
@@ -61,23 +61,23 @@ MAX_SYMBOL_CHARACTERS = 40
 BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"})
 
 
-def title_of(text: str) -> str:
+def make_title(text: str) -> str:
     """Return the title of the page of a text, which is the beginning of the text."""
-    return clipped(" ".join(text.split()) or shown(text), MAX_TITLE_CHARACTERS)
+    return clip(" ".join(text.split()) or show_token(text), MAX_TITLE_CHARACTERS)
 
 
-def shown(symbol: str) -> str:
+def show_token(symbol: str) -> str:
     """Return a token as a short text with visible blanks."""
-    return clipped(symbol.translate(BLANKS), MAX_SYMBOL_CHARACTERS)
+    return clip(symbol.translate(BLANKS), MAX_SYMBOL_CHARACTERS)
 
 
 def text_section(
     tokens: Sequence[str], ids: Sequence[int], predictions: Predictions, symbol: Callable[[int], str], *, length: int,
     vocabulary_size: int, about: str, units: Sequence[Units] = (), chosen: Sequence[Sequence[int]] = (),
 ) -> Section:  # fmt: skip
-    """Return the section of a text with `length` tokens. The page shows the first of these, `tokens`.
+    """Return the section of a text with `length` tokens, of which `tokens` are the first.
 
-    `predictions` may have one more position, the next token. `chosen` are the numbers of the shown `units`.
+    `predictions` may have one more position, the next token. `chosen` are the numbers of the `units` to show.
     """
     count = min(len(tokens), MAX_SHOWN_TOKENS)
     full = math.log(vocabulary_size)
@@ -89,7 +89,7 @@ def text_section(
     shares = (MAX_COLOR_PERCENT * np.minimum(1.0, predictions.surprisals / full)).tolist()
     strengths = [None if math.isnan(share) else share for share in shares]  # None without a token
     content = {
-        "about": about, "note": cut(length, count, "tokens"), "kinds": [layer_units.name for layer_units in units],
+        "about": about, "note": note_cut(length, count, "tokens"), "kinds": [layer_units.name for layer_units in units],
         "tokens": list(zip([*tokens[:count], *next_token], strengths, strict=False)), "numbers": numbers,
     }  # fmt: skip
     return Section("The text", "inspection/token_page.html", content)
@@ -98,12 +98,12 @@ def text_section(
 def _numbers(
     ids: Sequence[int], predictions: Predictions, symbol: Callable[[int], str], count: int, positions: int
 ) -> dict[str, Any]:
-    """Return the data of the page's script for each token. `symbols` has the text of each token in the data."""
+    """Return the data for the page's script, with a list item for each position; `symbols` are texts of tokens."""
     best = predictions.ids[:positions]
     named = np.unique(np.concatenate((best.ravel(), np.asarray(ids[:count], np.int64))))
     order = {id: number for number, id in enumerate(named.tolist())}
     return {
-        "tokens": count, "symbols": [shown(symbol(id)) for id in order],
+        "tokens": count, "symbols": [show_token(symbol(id)) for id in order],
         "token": [order[id] for id in list(ids)[:count]],
         "surprisal": [None if math.isnan(nats) else round(nats, 4) for nats in predictions.surprisals[:positions]],
         "rank": predictions.ranks[:positions].tolist(),
@@ -122,10 +122,10 @@ def _pack_units(units: Units, chosen: Sequence[int], count: int) -> dict[str, An
     steps = np.divide(values - low, high - low, out=np.zeros_like(values), where=high > low)
     return {
         "name": units.name, "units": list(chosen), "low": [float(f"{value:.5g}") for value in low],
-        "high": [float(f"{value:.5g}") for value in high], "values": packed(steps.T),
+        "high": [float(f"{value:.5g}") for value in high], "values": pack_shares(steps.T),
     }  # fmt: skip
 
 
-def packed(shares: NDArray[Any]) -> str:
+def pack_shares(shares: NDArray[Any]) -> str:
     """Return numbers in [0, 1] as bytes in base64."""
     return b64encode(np.rint(255 * shares).astype(np.uint8).tobytes()).decode()

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.errors import EnsueError, check_integer
-from ensue.inspection.page import Section, cut
+from ensue.inspection.page import Section, note_cut
 from ensue.inspection.token_page import MAX_UNIT_BYTES
-from ensue.inspection.units import OPEN, SHUT, Units, followers, saturation
+from ensue.inspection.units import OPEN, SHUT, Units, find_followers, measure_saturation
 from ensue.runs.pictures import LinePlot
 
 MAX_FOLLOWERS = 4
@@ -26,13 +26,13 @@ MAX_PLOTTED_TOKENS = 60
 """The maximum number of tokens in a plot of gates."""
 
 
-def chosen_units(units: Sequence[Units], correlations: Sequence[NDArray[np.float64]], tokens: int) -> list[list[int]]:
-    """Return the units on a page with `tokens` tokens: all, or in each of `units` the most correlated units."""
+def choose_units(units: Sequence[Units], correlations: Sequence[NDArray[np.float64]], tokens: int) -> list[list[int]]:
+    """Return the units on a page with `tokens` tokens: all units, or the most correlated units in each of `units`."""
     max_units = max(1, MAX_UNIT_BYTES // max(1, tokens * len(units)))
     scores = [np.abs(r).max(0) for r in correlations] or [layer_units.values.std(0) for layer_units in units]
     chosen = [set(np.argsort(-layer_scores, kind="stable")[:max_units].tolist()) for layer_scores in scores]
     for row in range(len(correlations[0]) if correlations else 0):
-        for follower in followers(correlations, row, MAX_FOLLOWERS):
+        for follower in find_followers(correlations, row, MAX_FOLLOWERS):
             chosen[follower.group].add(follower.number)
     return [sorted(numbers) for numbers in chosen]
 
@@ -46,7 +46,7 @@ def follower_section(
     count, tokens = sum(r.shape[1] for r in correlations), len(units[0].values)
     chance = math.sqrt(2 * math.log(max(2, count)) / tokens)
     rows = [
-        (name, [(units[follower.group].name, follower) for follower in followers(correlations, row, MAX_FOLLOWERS)])
+        (name, [(units[unit.group].name, unit) for unit in find_followers(correlations, row, MAX_FOLLOWERS)])
         for row, name in enumerate(names if correlations else [])
     ]
     shown = {"rows": rows, "count": count, "tokens": tokens, "chance": chance}
@@ -70,23 +70,23 @@ def _pictures(units: Sequence[Units], tokens: Sequence[str]) -> dict[str, dict[s
 
 
 def _gate(gate: Units) -> dict[str, Any]:
-    shut, opened = saturation(gate.values)
+    shut, opened = measure_saturation(gate.values)
     count = len(shut)
     return {
         "name": gate.name, "dots": list(zip(shut.tolist()[:MAX_DOTS], opened.tolist()[:MAX_DOTS], strict=True)),
         "count": count, "always": (int((opened > OPEN).sum()), int((shut > OPEN).sum())),
-        "means": (float(opened.mean()), float(shut.mean())), "note": cut(count, min(count, MAX_DOTS), "units"),
+        "means": (float(opened.mean()), float(shut.mean())), "note": note_cut(count, min(count, MAX_DOTS), "units"),
     }  # fmt: skip
 
 
 THRESHOLD = 0.3
-"""The default value from which a unit is active."""
+"""The default threshold: a unit is active where its value is at least this number."""
 MAX_MATCHES = 20
 
 
 class SelectedUnit(NamedTuple):
-    """Unit `number` of `units[group]`, with its minimum in the range (`least`), and its maximum at the tokens before
-    and after the range (`beside`; -inf without such tokens).
+    """Unit `number` of `units[group]`, with the minimum of its values in the range (`least`), and the maximum at the
+    tokens before and after the range (`beside`; -inf without such tokens).
     """
 
     group: int
@@ -101,7 +101,7 @@ class SelectedUnit(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A range from `start` to `end` (exclusive), and the number of selected units that are active exactly in it."""
+    """A range from `start` to `end` (exclusive), and the number of selected units that are active exactly there."""
 
     start: int
     end: int
@@ -121,10 +121,10 @@ class Selection(NamedTuple):
 def select(
     units: Sequence[Units], start: int, end: int, *, threshold: float = THRESHOLD, most: int = MAX_MATCHES
 ) -> Selection:
-    """Return the units that are active exactly at the tokens from `start` to `end` (exclusive), and the best matches.
+    """Return the units that are active in exactly the range from `start` to `end` (exclusive), and the best matches.
 
-    The matches (at most `most`) overlap neither the range nor each other; of equal ones the first is chosen. Raises
-    EnsueError for a range outside of the text.
+    The matches (at most `most`) overlap neither the range nor each other; the first of equally good matches is chosen.
+    Raises EnsueError for a range outside of the text.
     """
     length = len(units[0].values) if units else 0
     check_integer("start", start, 0, max(0, length - 1))
@@ -136,7 +136,7 @@ def select(
     selected.sort(key=lambda unit: (-unit.margin if np.isfinite(unit.margin) else -unit.least, unit.group, unit.number))
     counts: dict[tuple[int, int], int] = defaultdict(int)
     for unit in selected:
-        for tokens in runs(units[unit.group].values[:, unit.number] >= threshold):
+        for tokens in find_runs(units[unit.group].values[:, unit.number] >= threshold):
             counts[tokens] += 1
     # the best matches that overlap neither the selection nor each other
     chosen, candidates = [Match(start, end, 0)], [Match(*tokens, count) for tokens, count in counts.items()]
@@ -156,7 +156,7 @@ def _select(values: NDArray[np.float32], group: int, start: int, end: int, thres
     return [SelectedUnit(group, number, float(least[number]), float(beside[number])) for number in numbers]
 
 
-def runs(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def find_runs(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return the maximal ranges [start, end) in which `on` (T,) is True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(np.int8)))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.inspection.encoder import DIMENSIONS, place_of
+from ensue.inspection.encoder import DIMENSIONS, locate_tap
 from ensue.nn import SequenceLayer, tap_names
 from ensue.text.tokenizer import Decoder
 
@@ -21,8 +21,8 @@ MIN_OTHER_VALUES = 5
 """The minimum number of tokens without the most frequent value of a property."""
 
 
-def pieces_of(decoder: Decoder, ids: Iterable[int]) -> tuple[str, ...]:
-    """Return the text of each token. A character of several tokens is in the text of the last of these."""
+def decode_tokens(decoder: Decoder, ids: Iterable[int]) -> tuple[str, ...]:
+    """Return the text of each token. A character that several tokens encode is in the text of the last of them."""
     pieces = [decoder.feed(id) for id in ids]
     return (*pieces[:-1], pieces[-1] + decoder.flush()) if pieces else ()
 
@@ -47,11 +47,11 @@ class _TextState:
         self.last = character
 
 
-def properties_of(pieces: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    """Return properties (T,) of tokens by name, except those that hardly vary, each with its value after the token.
+def find_properties(pieces: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Return the properties (T,) of tokens by name, without properties that hardly vary. Values are after the token.
 
-    Positions count characters, from 0 after a line end and from 1 at the first letter of a word. A token is of a class
-    of characters, such as digits, if it has a character of the class.
+    Positions count characters, from 0 after a line end and from 1 at the first letter of a word. A token has a class of
+    characters, such as digits, if a character of the token is of the class.
     """
     state, rows = _TextState(), []
     for token in pieces:
@@ -70,13 +70,13 @@ def properties_of(pieces: Sequence[str]) -> dict[str, NDArray[np.float64]]:
 
 GATES = {"input", "forget", "output", "reset", "update", "depth"}
 SHUT, OPEN = 0.1, 0.9
-"""The values below which a gate is closed, and above which it is open."""
+"""A gate is closed below SHUT, and open above OPEN."""
 MIN_TOKENS = 40
 """The minimum number of tokens for correlations."""
 
 
 class Units(NamedTuple):
-    """The `values` (T, d) of d units of a layer over T tokens. The `kind` is such as "cell"; layers count from 1."""
+    """The `values` (T, d) of d units of a layer over T tokens. A `kind` is, for example, "cell"."""
 
     layer: int
     kind: str
@@ -106,25 +106,27 @@ def unit_taps(layers: SequenceLayer) -> list[str]:
     return [name for name in tap_names(layers) if name.rpartition(".")[2] != "weights"]
 
 
-def named(values: Mapping[str, NDArray[np.float32]]) -> list[Units]:
+def build_units(values: Mapping[str, NDArray[np.float32]]) -> list[Units]:
     """Return the values at taps as `Units`, with the numbers of their layers."""
-    layers = list(dict.fromkeys(place_of(name)[0] for name in values))
-    return [Units(layers.index(place_of(name)[0]) + 1, _kind(name.split(".")), array) for name, array in values.items()]
+    layers = list(dict.fromkeys(locate_tap(name)[0] for name in values))
+    return [
+        Units(layers.index(locate_tap(name)[0]) + 1, _kind(name.split(".")), array) for name, array in values.items()
+    ]
 
 
-def tap_of_units(layers: SequenceLayer) -> dict[str, str]:
+def map_units_to_taps(layers: SequenceLayer) -> dict[str, str]:
     """Return the tap of each displayed name of units, such as "layer 1, cell"."""
     taps = unit_taps(layers)
-    units = named(dict.fromkeys(taps, np.zeros((0, 0), np.float32)))
+    units = build_units(dict.fromkeys(taps, np.zeros((0, 0), np.float32)))
     return {layer_units.name: tap for layer_units, tap in zip(units, taps, strict=True)}
 
 
 def _kind(owners: Sequence[str]) -> str:
-    """Return the last name in the path of a tap, after its dimension if the layer has several taps of this name."""
+    """Return the last name in the path of a tap, preceded by the dimension if the layer has one tap for each."""
     return " ".join([owner for owner in owners[:-1] if owner in DIMENSIONS or owner == "kept"] + [owners[-1]])
 
 
-def correlations(units: Sequence[Units], properties: Mapping[str, NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+def correlate(units: Sequence[Units], properties: Mapping[str, NDArray[np.float64]]) -> list[NDArray[np.float64]]:
     """Return Pearson's r (P, d) of P properties with d units, for each of `units`. The correlation of a constant is 0.
 
     The list is empty for fewer than `MIN_TOKENS` tokens.
@@ -133,7 +135,7 @@ def correlations(units: Sequence[Units], properties: Mapping[str, NDArray[np.flo
     if not rows.size or rows.shape[1] < MIN_TOKENS:
         return []
     rows = _standardize(rows.T).T
-    # einsum and not "@": the threads of NumPy's BLAS wait for each other, for seconds if other programs use the cores
+    # einsum instead of "@": the threads of NumPy's BLAS wait for each other, for seconds if the cores are busy
     return [np.einsum("pt,td->pd", rows, _standardize(layer_units.values.astype(np.float64))) for layer_units in units]
 
 
@@ -145,7 +147,7 @@ def _standardize(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(centered, lengths, out=np.zeros_like(centered), where=varies)
 
 
-def followers(correlations: Sequence[NDArray[np.float64]], row: int, count: int) -> list[Follower]:
+def find_followers(correlations: Sequence[NDArray[np.float64]], row: int, count: int) -> list[Follower]:
     """Return the `count` units with the largest absolute correlations with property number `row`, in this order."""
     candidates = [
         Follower(group, number, float(r[row, number]))
@@ -155,6 +157,6 @@ def followers(correlations: Sequence[NDArray[np.float64]], row: int, count: int)
     return sorted(candidates, key=lambda unit: -abs(unit.correlation))[:count]
 
 
-def saturation(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def measure_saturation(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the fractions (d,) of tokens at which each gate (T, d) is closed, and open."""
     return (values < SHUT).mean(0), (values > OPEN).mean(0)

@@ -12,7 +12,7 @@ from ensue.metrics.scores import card_columns, ratio_or_zero
 
 NUM_BINS = 15
 MAX_UNKNOWN_LABELS = 50
-"""The maximum number of unknown labels in the confusion matrix. Data of another kind may have thousands."""
+"""The maximum number of unknown labels in the confusion matrix. Unsuitable data may have thousands."""
 _BIN_EDGES = np.arange(1, NUM_BINS) / NUM_BINS
 
 
@@ -22,8 +22,8 @@ class ClassificationScores(LabelsScores):
 
     `accuracy` is the share of texts whose predicted labels are exactly the gold labels. `weighted_f1` is a weighted
     mean over `per_label`; `micro_f1` is computed from the counts of all labels. `confusion[i][j]` is the number of
-    texts with the gold label `labels[i]` and the prediction `labels[j]`; it is None for multi-label data. In the
-    confusion matrix, `labels` has at most the 100 most frequent labels, and the most frequent unknown labels.
+    texts with the gold label `labels[i]` and the prediction `labels[j]`; it is None for multi-label data. `labels`
+    includes the most frequent unknown labels, and for a confusion matrix has at most 100 labels, the most frequent.
     """
 
     in_json = (
@@ -52,9 +52,9 @@ class ClassificationScores(LabelsScores):
 class ClassificationTally(Tally[ClassificationScores]):
     """A counter of texts. `labels` are the K labels of the model, in the order of its probabilities.
 
-    With `multiple`, a text has any number of labels; without, exactly one. The expected calibration error (Naeini et
-    al. 2015; Guo et al. 2017) has 15 bins of equal width: `Σ_b n_b / n |share of correct labels in b − mean probability
-    in b|`. The bins contain the highest probability of each text, or with `multiple` all probabilities.
+    With `multiple`, a text has any number of labels, otherwise exactly one label. The expected calibration error
+    (Naeini et al. 2015; Guo et al. 2017) has 15 bins of equal width: `Σ_b n_b / n |share of correct labels in b − mean
+    probability in b|`. The bins contain the highest probability of each text, or with `multiple` all probabilities.
     """
 
     def __init__(self, labels: Sequence[str], *, multiple: bool = False) -> None:
@@ -65,19 +65,19 @@ class ClassificationTally(Tally[ClassificationScores]):
     def add(
         self, gold: Collection[str], probabilities: NDArray[np.floating[Any]], predicted: Collection[str]
     ) -> tuple[int, ...]:
-        """Count a text with its gold labels, which may be unknown, its probabilities (K,), and its predicted labels."""
+        """Count a text by its gold labels, which may be unknown, probabilities (K,), and predicted labels."""
         assert not isinstance(gold, str), f'labels must be a collection; found "{gold}"'
         assert not isinstance(predicted, str), f'labels must be a collection; found "{predicted}"'
         assert len(probabilities) == len(self.labels), f"{len(probabilities)} probabilities, {len(self.labels)} labels"
-        correct, chosen = set(gold), set(predicted)
+        correct, guesses = set(gold), set(predicted)
         if self.multiple:
             self._reliability.add(probabilities, np.array([label in correct for label in self.labels]))
         else:
-            assert len(correct) == len(chosen) == 1, f"expected one label each: {sorted(correct)}, {sorted(chosen)}"
-            self.pairs[min(correct), min(chosen)] += 1
+            assert len(correct) == len(guesses) == 1, f"expected one label each: {sorted(correct)}, {sorted(guesses)}"
+            self.pairs[min(correct), min(guesses)] += 1
             best = int(np.argmax(probabilities))
             self._reliability.add(probabilities[best : best + 1], np.array([self.labels[best] in correct]))
-        return self._count(correct == chosen, 1, correct & chosen, correct, chosen)
+        return self._count(correct == guesses, 1, correct & guesses, correct, guesses)
 
     def scores(self) -> ClassificationScores:
         per_label, unknown = self.per_label, self.unknown(self.labels)
@@ -111,22 +111,22 @@ class _Reliability:
 
 
 def best_threshold(gold: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]]) -> float:
-    """Return the decision threshold of all K labels with the highest micro F1 on N texts (N, K).
+    """Return the decision threshold, common to all K labels, with the highest micro F1 on N texts (N, K).
 
     A label is predicted if `probability >= threshold`. The result is the midpoint of two neighboring probabilities, and
-    the highest midpoint if several are equally good; 0.5 if no text has a label.
+    the highest of several equally good midpoints; 0.5 if no text has a label.
     """
     assert gold.shape == probabilities.shape, f"{gold.shape} labels, {probabilities.shape} probabilities"
     if not gold.any():
         return 0.5
-    thresholds, predicted, correct = by_threshold(probabilities.reshape(-1), gold.reshape(-1))
+    thresholds, predicted, correct = count_by_threshold(probabilities.reshape(-1), gold.reshape(-1))
     best = int(np.argmax(2 * correct / (predicted + gold.sum())))
     lower, threshold = [*thresholds[best + 1 : best + 2], thresholds.dtype.type(0)][0], thresholds[best]
     middle = (threshold + lower) / 2
     return float(middle if middle > lower else threshold)
 
 
-def by_threshold(
+def count_by_threshold(
     probabilities: NDArray[np.floating[Any]], correct: NDArray[np.bool_]
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int64], NDArray[np.int64]]:
     """Return the M distinct probabilities of N predictions, the highest first, and the number of predictions and of

@@ -70,7 +70,7 @@ class Tally(ABC, Generic[ScoresT]):
 
     @abstractmethod
     def add(self, *args: Any, **kwargs: Any) -> tuple[int, ...]:
-        """Count an item. Return its counts: correct and all predictions; correct, gold and predicted labels."""
+        """Count an item. Return the counts of correct and all predictions, of correct, gold and predicted labels."""
 
     @abstractmethod
     def scores(self) -> ScoresT:
@@ -84,7 +84,7 @@ class Tally(ABC, Generic[ScoresT]):
 
     def items_of(self, answers: Iterable[tuple[Any, ...]], unit: str) -> ScoredItems:
         """Count items and return them for a significance test. `unit` is the noun of the items."""
-        return ItemRows(self.add(*answer) for answer in answers).scored(unit, self.item_scores)
+        return ItemRows(self.add(*answer) for answer in answers).build_items(unit, self.item_scores)
 
     def _count(
         self, right: int, size: int, correct: Collection[str], gold: Collection[str], predicted: Collection[str]
@@ -119,7 +119,7 @@ class Tally(ABC, Generic[ScoresT]):
 
 
 def frequent_labels(labels: Iterable[str], support: Mapping[str, int]) -> list[str]:
-    """Return at most `MAX_LABELS` labels, which have the largest support, in the order of `labels`."""
+    """Return the `MAX_LABELS` labels with the largest support, in the order of `labels`."""
     labels = list(labels)
     frequent = set(sorted(labels, key=lambda label: -support[label])[:MAX_LABELS])
     return [label for label in labels if label in frequent]

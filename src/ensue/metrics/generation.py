@@ -21,7 +21,7 @@ ROUGES = ("rouge1", "rouge2", "rougeL")
 
 @dataclass(frozen=True)
 class SystemComparison(Scores):
-    """The scores of our system and another system on the same texts, and p-values of a two-sided paired bootstrap."""
+    """The scores of two systems, ours and theirs, on the same texts, and p-values of a two-sided paired bootstrap."""
 
     bleu: tuple[float, float]
     chrf: tuple[float, float]
@@ -44,7 +44,7 @@ class GenerationScores(Scores):
     """Scores of texts against their references. All scores except `nats_per_token` are in percent.
 
     The edit rate is the number of insertions, deletions and substitutions per word of the nearest reference, or per
-    character if no reference has a space. `nats_per_token` is the mean surprisal of the tokens of the first references.
+    character if no reference has a space. `nats_per_token` is the mean surprisal of the tokens in first references.
     """
 
     on_card = card_columns(".4g", "nats_per_token", "bleu", "chrf", *ROUGES, "exact_match", "edit_rate")
@@ -109,7 +109,7 @@ def bleu_metric(tokenize: str) -> Any:
 
 
 def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L, with Porter stemming and the best reference of each text."""
+    """Return the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L, with Porter stemming, for the best reference of each text."""
     scorer = _rouge_scorer()
     totals = dict.fromkeys(ROUGES, 0.0)
     for text, text_references in zip(texts, references, strict=True):
@@ -137,10 +137,10 @@ def nearest_edits(tokens: Sequence[str], references: Iterable[Sequence[str]]) ->
 def edit_distance(a: Sequence[Any], b: Sequence[Any]) -> int:
     """Return the minimum number of insertions, deletions and substitutions from `a` to `b` (Levenshtein 1966).
 
-    A column of the distance matrix is represented by two integers: bit i is whether the distance rises, or falls, from
-    row i to row i + 1 (Myers 1999; Hyyrö 2003).
+    Two integers represent a column of the distance matrix: bit i of `rises` (`falls`) is whether the distance rises
+    (falls) from row i to row i + 1 (Myers 1999; Hyyrö 2003).
     """
-    masks: dict[Any, int] = {}  # bit i is whether the symbol is at position i
+    masks: dict[Any, int] = {}  # bit i of a symbol's mask is whether the symbol is at position i of `a`
     for i, symbol in enumerate(a):
         masks[symbol] = masks.get(symbol, 0) | 1 << i
     full, last = (1 << len(a)) - 1, 1 << len(a) >> 1
@@ -161,12 +161,12 @@ def scored_items(
     texts: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str,
     nats: Sequence[tuple[float, int]] | None = None,
 ) -> tuple[ScoredItems, str]:  # fmt: skip
-    """Return the texts as items of a significance test, and the signatures of sacrebleu, which state its settings."""
+    """Return the texts as items of a significance test, and sacrebleu's signatures, which describe its settings."""
     bleu, rows = bleu_metric(tokenize), ItemRows()
     from sacrebleu.metrics import CHRF  # noqa: PLC0415 (a slow import)
 
     chrf = CHRF(word_order=2)  # chrF++: n-grams of up to 6 characters and 2 words
-    columns = [*map(list, zip_longest(*references))]  # sacrebleu reads the n-th references, None if missing
+    columns = [*map(list, zip_longest(*references))]  # sacrebleu needs a list of all n-th references (None: missing)
     counts = [metric._extract_corpus_statistics(texts, columns) for metric in (bleu, chrf)]
     surprisal = [(0.0, 0)] * len(texts) if nats is None else nats
     for text, correct, bleu_counts, chrf_counts, token_nats in zip(texts, references, *counts, surprisal, strict=True):
@@ -176,7 +176,7 @@ def scored_items(
     scores["exact_match"] = of_sums(lambda sums: 100 * sums[:, end] / sums[:, end + 1])
     if nats is not None:
         scores["nats_per_token"] = quotient(end + 2, end + 3)
-    return rows.scored("texts", scores), f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}"
+    return rows.build_items("texts", scores), f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}"
 
 
 def _score_of_counts(metric: Any, start: int, stop: int) -> Any:

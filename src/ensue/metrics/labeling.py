@@ -25,7 +25,8 @@ class LabelingScores(LabelsScores):
     class. Otherwise they are computed from tokens and equal the accuracy, and `per_label` has a key for each label.
     `confusion` has the most frequent confusions of labels of tokens. `misaligned` is the number of gold spans that
     begin or end inside a word, cannot be predicted and count as misses. The first such span is at `first_misaligned`.
-    After cross-validation, `expected` is the F1 or accuracy to expect of a model of all sentences on unseen ones.
+    After cross-validation, `expected` is the estimated F1 or accuracy, on unseen sentences, of a model that was trained
+    on all sentences.
     """
 
     in_json = (
@@ -57,9 +58,9 @@ class LabelingScores(LabelsScores):
         return labels, [[self.pairs[gold, predicted] for predicted in labels] for gold in labels]
 
     def as_json(self) -> dict[str, Any]:
-        further = {name: getattr(self, name) for name in ("misaligned", "expected", "standard_error")}
+        optional = {name: getattr(self, name) for name in ("misaligned", "expected", "standard_error")}
         confusion = [dict(zip(("gold", "predicted", "count"), row, strict=True)) for row in self.confusion]
-        return {**super().as_json(), "confusion": confusion, **{name: x for name, x in further.items() if x}}
+        return {**super().as_json(), "confusion": confusion, **{name: x for name, x in optional.items() if x}}
 
     @property
     def headline(self) -> tuple[str, float]:

@@ -1,4 +1,4 @@
-"""Scores of an analysis of raw text, as in the CoNLL 2018 shared task (Zeman et al. 2018).
+"""Scores of the analysis of raw text, as in the CoNLL 2018 shared task (Zeman et al. 2018).
 
 The gold and the predicted analysis must have the same text, except for whitespace. A predicted token or sentence is
 correct if the gold analysis has a token or sentence at the same characters. Words are aligned by their characters, and
@@ -22,7 +22,7 @@ UNIVERSAL = frozenset(
     Voice Evident Polarity Person Polite
     """.split()  # noqa: SIM905
 )
-"""The attributes of FEATS that are compared."""
+"""The names of the morphological features (FEATS) that are compared."""
 
 
 class AnalyzedWord(NamedTuple):

@@ -20,7 +20,8 @@ from ensue.inspection.notebook import ShownScores
 def card_columns(format_spec: str, *names: str, **titles: str) -> dict[str, tuple[str, str]]:
     """Return the titles and formats of scores on a model card, by their keys in JSON.
 
-    `format_spec` is the format of all scores. `names` are keys whose title is derived; `titles` maps keys to titles.
+    `format_spec` is the format of all scores. The titles of `names` are derived from the keys; `titles` maps other keys
+    to titles.
     """
     titles = {name: name.replace("_", " ").replace("f1", "F1") for name in names} | titles
     return {name: (title, format_spec) for name, title in titles.items()}
@@ -28,7 +29,7 @@ def card_columns(format_spec: str, *names: str, **titles: str) -> dict[str, tupl
 
 @dataclass(frozen=True)
 class Scores(ShownScores, ABC):
-    """Scores of a model, as fields and properties of a subclass."""
+    """The base class of scores. A subclass has the scores as fields and properties."""
 
     in_json: ClassVar[tuple[str, ...]] = ()
     """The names of fields and properties in JSON; by default all fields."""
@@ -53,12 +54,12 @@ class SummedScores(Scores):
 
     @classmethod
     def scored_items(cls, rows: "ItemRows", unit: str, remarks: Sequence[str] = ()) -> "ScoredItems":
-        """Return items for a significance test. A row has the first fields of this class; the rest are defaults."""
+        """Return items for a significance test. A row has the first fields of this class; the others are defaults."""
 
         def score_of(name: str) -> Score:
             return of_sums(lambda sums: np.array([getattr(cls(*row), name) for row in sums.tolist()]))
 
-        return rows.scored(unit, {name: score_of(name) for name in cls.compared}, remarks)
+        return rows.build_items(unit, {name: score_of(name) for name in cls.compared}, remarks)
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
@@ -108,7 +109,7 @@ def finite(number: float) -> float | None:
 RESAMPLES, SEED = 1_000, 15
 """The number of bootstrap samples, and their seed."""
 MAX_ROWS = 20_000
-"""At this number of rows, consecutive rows are merged in pairs, which bounds memory and time."""
+"""When there are this many rows, pairs of consecutive rows are merged, which bounds memory and time."""
 
 Numbers = NDArray[np.float64]
 Score = Callable[[Numbers, NDArray[np.int64]], Numbers]
@@ -134,7 +135,8 @@ def f1_score(correct: int, gold: int, predicted: int) -> Score:
 class ScoredItems:
     """The items of test data, each with the numbers (K,) from which `score_functions` compute scores.
 
-    `unit` is the noun of the items, such as "texts"; `size` is their number before merging, `remarks` are notes.
+    `unit` is the noun of the items, such as "texts", `size` is the number of items, and `remarks` are notes for the
+    user. `rows` may have fewer rows than items, since consecutive items are merged.
     """
 
     unit: str
@@ -157,7 +159,7 @@ class ScoredItems:
 
 
 class ItemRows:
-    """A growing list of rows of numbers. Consecutive rows are merged if there are too many."""
+    """A growing list of rows of numbers. If there are too many, consecutive rows are merged."""
 
     def __init__(self, rows: Iterable[ArrayLike] = ()) -> None:
         self.size = 0
@@ -178,7 +180,7 @@ class ItemRows:
             self._rows = [a + b for a, b in zip(self._rows[::2], self._rows[1::2], strict=True)]
             self._merged *= 2
 
-    def scored(self, unit: str, functions: Mapping[str, Score], remarks: Sequence[str] = ()) -> ScoredItems:
+    def build_items(self, unit: str, functions: Mapping[str, Score], remarks: Sequence[str] = ()) -> ScoredItems:
         """Return the items of all rows, with the functions that compute their scores."""
         numbers = np.stack(self._rows) if self._rows else np.zeros((0, 1))
         return ScoredItems(unit, self.size, numbers, functions, remarks)
@@ -199,7 +201,7 @@ class ScoreDifference:
 
 
 def differences(ours: ScoredItems, theirs: ScoredItems) -> dict[str, ScoreDifference]:
-    """Return the differences of common scores; empty unless unit and number of items are equal, with 2 rows or more."""
+    """Return the differences of common scores; empty if units or numbers of items differ, or there are < 2 rows."""
     if (ours.unit, ours.size) != (theirs.unit, theirs.size) or len(ours.rows) < 2:
         return {}
     a, b, a_samples, b_samples = ours.compute(), theirs.compute(), ours.samples(), theirs.samples()
@@ -219,7 +221,7 @@ class LanguageScores(SummedScores):
     """The total surprisal in nats of `tokens` tokens with `characters` characters.
 
     `unknown` is the number of `<unk>` among the tokens. The surprisal of `<unk>` is too low, because the model does not
-    predict which unknown symbol it is. Without tokens or characters, means are NaN (null in JSON).
+    predict which unknown symbol it stands for. Without tokens or characters, means are NaN (null in JSON).
     """
 
     in_json = ("nats_per_token", "perplexity", "bits_per_character", "tokens", "characters", "unknown")

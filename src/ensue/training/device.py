@@ -21,7 +21,7 @@ from ensue.runs.weights import in_float32
 from ensue.types import change_temporarily
 
 Products = Literal["highest", "medium"]
-"""torch's precision of float32 products. On a CPU "highest" is the BLAS, "medium" oneDNN (on some CPUs in bfloat16)."""
+"""torch's precision of float32 products. On a CPU, "highest" is the BLAS, "medium" oneDNN, on some CPUs in bfloat16."""
 MAX_CACHED_PRODUCTS = 64
 """The maximum number of compiled products in each cache of oneDNN and torch."""
 DEVICES = ("cpu", "cuda", "mps", "xpu")
@@ -49,12 +49,12 @@ def choose_device(name: str) -> torch.device:
     kind = re.fullmatch(r"([a-z]+)(:\d{1,3})?", name)
     if kind is None or kind[1] not in DEVICES:
         raise EnsueError(
-            f'no device "{name}"{nearest(name, ["auto", *DEVICES])}; there are auto, {", ".join(DEVICES)}, cuda:1, ...'
+            f'no device "{name}"{nearest(name, ["auto", *DEVICES])}; expected auto, {", ".join(DEVICES)}, cuda:1, ...'
         )
     device = torch.device("cpu" if kind[1] == "cpu" else name)
     try:
         torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError):  # torch raises any of these
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):  # torch raises any of these exceptions
         raise EnsueError(f'no device "{name}" on this machine; auto chooses an available one') from None
     return device
 
@@ -66,9 +66,8 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error of torch or Python reports that memory is exhausted."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    is_known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return is_known or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
 
 
 @contextmanager
@@ -123,8 +122,8 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
 
 
 def flush_denormals() -> AbstractContextManager[None]:
-    """Flush denormal numbers, such as tails of a large softmax, to zero during a `with` block: they slow arithmetic."""
-    # numpy computes the smallest denormal number at the first use of finfo, which must not be inside of the block
+    """Flush denormal numbers, such as tails of a large softmax, to zero during a `with` block, since they are slow."""
+    # at its first use, finfo computes the smallest denormal number, which must not happen inside the block
     for name in (np.float16, np.float32, np.float64, np.longdouble):
         np.finfo(name)
     return change_temporarily(torch.set_flush_denormal, True, flushes_denormals())
@@ -138,7 +137,7 @@ def flushes_denormals() -> bool:
 def use_products(products: Products) -> AbstractContextManager[None]:
     """Set the library for float32 products during a `with` block.
 
-    Only torch 2.8 needs `torch.set_float32_matmul_precision`, which cannot be unset and whose getter may fail.
+    Only torch 2.8 needs `torch.set_float32_matmul_precision`, which cannot be unset; its getter may fail.
     """
     if not hasattr(torch.backends.mkldnn, "matmul"):
         return change_temporarily(torch.set_float32_matmul_precision, products, torch.get_float32_matmul_precision())

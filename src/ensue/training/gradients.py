@@ -6,8 +6,8 @@ by the number of predictions of the full batch, so that the gradients add up to 
 - Micro-batches are computed in order, and each rank has a shard of the rows of each micro-batch. The random stream is
   seeded for each micro-batch, so that a rank can skip micro-batches in which it has no rows.
 - An exact run splits the batch into `NUM_SHARDS` shards and adds their gradients as a binary tree. Each rank computes a
-  subtree. Then ranks exchange their sums in pairs, pairs of pairs, and so on. So every number of ranks that divides
-  `NUM_SHARDS` adds the same numbers in the same order.
+  subtree. Then ranks exchange their sums in pairs, pairs of pairs, and so on. So the same numbers are added in the same
+  order for every number of ranks that divides `NUM_SHARDS`.
 """
 
 import math
@@ -29,7 +29,7 @@ from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
 
 class OutOfMemory(Exception):
-    """A rank was out of memory, and the gradients are incomplete."""
+    """An error of a rank that is out of memory. The gradients are incomplete."""
 
 
 class Gradients:
@@ -47,9 +47,9 @@ class Gradients:
         self.total = torch.zeros((), device=self.device)
         self.count = 0
         self.flattened: list[bool] = []
-        """For each parameter whether it had a gradient when the gradients were flattened; empty before."""
+        """Whether each parameter had a gradient when the gradients were flattened; empty before."""
         self._vector: Tensor | None = None
-        """The flat gradients on a CPU, allocated once since a fragmented heap may have no room for a second vector."""
+        """The flat gradients on a CPU, allocated once, since a fragmented heap may have no room for a second vector."""
 
     def compute(
         self, batch: LazyBatch[Any], state: State, *, step: int, micro_batches: int, stop: bool = False
@@ -62,7 +62,7 @@ class Gradients:
         accumulate = self._add_shards if self.group.exact else self._add_micro_batches
         next_state, summed, failed = None, None, False
         try:
-            seed_generators(self.device, step_seed(self.seed, step))  # a second attempt draws the same numbers
+            seed_generators(self.device, step_seed(self.seed, step))  # a repeated step draws the same numbers
             rows = None
             if self.group.size > 1:
                 rows = RowSlice(self.local_rows(batch.rows, micro_batches).to(self.device), batch.rows)
@@ -149,7 +149,7 @@ class Gradients:
         return _tree_sum(shard_gradients, local.start, local.stop), _join_states(states)
 
     def _backward(self, batch: Any, state: State, rows: slice, count: int) -> State:
-        """Accumulate the gradients of a micro-batch, whose state is in `rows` of `state`. Returns the next state."""
+        """Accumulate the gradients of a micro-batch with the state `state[rows]`. Returns the next state."""
         run_pass = self._adversarial_pass if self.adversarial else self._run_pass
         loss, next_state = run_pass(batch, map_state(lambda leaf: leaf[rows], state), count)
         self.total, self.count = self.total + loss.total.detach(), self.count + loss.count
@@ -206,7 +206,7 @@ class Gradients:
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     def _has_gradient(self) -> list[bool]:
-        """Return for each parameter whether it has a gradient, or had a gradient when the gradients were flattened."""
+        """Return whether each parameter has a gradient, or had a gradient when the gradients were flattened."""
         current = [parameter.grad is not None for parameter in self._trainable_parameters()]
         return [a or b for a, b in zip(current, self.flattened, strict=True)] if self.flattened else current
 

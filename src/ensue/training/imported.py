@@ -1,4 +1,4 @@
-"""Writing of a run directory for a model that another program has trained."""
+"""Functions that write a run directory for a model that another program has trained."""
 
 import datetime
 import shlex
@@ -28,12 +28,12 @@ MAX_JSON_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Imported:
-    """The model of another program, converted to the names and tensors of this package."""
+    """A model of another program, converted to the tensors and names of this package."""
 
     source: Path
     """The file or folder of the imported model."""
     files: tuple[Path, ...]
-    """The files of the weights, whose checksums are saved in config.json."""
+    """The files of the weights. config.json records their checksums."""
     kind: str
     """The kind of the published model, such as "bert"."""
     recipe: Recipe
@@ -100,7 +100,7 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror})", imported.source) from None
     if not origins:
-        raise DataError("a model without files", imported.source)
+        raise DataError("the model has no files of weights", imported.source)
     run = RunDirectory(out, is_output=True)
     with run.lock(), convert_disk_errors(run.path, lambda: f"{run.path}: the disk is full; free some space"):
         config = {

@@ -2,7 +2,7 @@
 
 A step depends on the weights, the carried state, the optimizer's moments, the batch and the random stream. Batch and
 random stream are functions of the seed and the step's number, and each checkpoint has the other values. So a run that
-was killed and resumed ends with the same bits, on the same machine with the same number of threads.
+was killed and resumed ends with the same weights, to the bit, on the same machine with the same number of threads.
 """
 
 import math
@@ -37,11 +37,11 @@ from ensue.types import Loss, State, leaves, map_state
 MAX_VALIDATION, MAX_TEST, MAX_VALIDATIONS, MIN_TRAINING = 0.1, 0.2, 0.2, 0.25
 """Shares of the budget: the maximum of a validation, of the test and of all validations, the minimum of training."""
 MARGIN, MAX_SAMPLE = 0.75, 0.02
-"""The share of a limit that is planned for scoring, and the share of the budget that scoring a sample may take."""
+"""The share of a time limit to use for scoring, and the maximum share of the budget for scoring a sample."""
 CLOSING_SECONDS = 1.0
 """The time for loading the best weights, drawing the curve and writing the card."""
 DECAY = 0.2
-"""The steps of the decay with which an interrupted run ends soon, as a share of the steps before (docs/log)."""
+"""The steps of a decay that finishes an interrupted run, as a share of the steps before the decay (docs/log)."""
 NUM_REPORTS = 200
 """The number of training lines in metrics.jsonl over a budget."""
 
@@ -49,17 +49,17 @@ NUM_REPORTS = 200
 class TimePlan:
     """The division of the budget `train.seconds` of a job among preparation, training, validations, the test and the
     card. The budget begins at the time `started`. `share` is the used share of the time before the last validation.
-    With several processes, the clock of rank 0 counts.
+    With several processes, all use the clock of rank 0.
 
-    Before the first step, samples of the validation and test data are scored. A line through the last two times gives
-    the time of all data. If it is above the limit, a part of the data is scored, which is drawn by the seed.
+    Before the first step, samples of the validation and test data are scored. The time of all data is extrapolated from
+    the last two samples. If it is above the limit, only a random part of the data, drawn by the seed, is scored.
     """
 
     def __init__(self, job: Job[Any], started: float) -> None:
         self.job, self.started, self.budget = job, started, job.recipe.train.seconds or 0.0
         self.group, self.share, self.validations = process_group(), 0.0, job.recipe.train.validations
         self.lines: list[str] = []
-        """The description of the division and of the parts of the data."""
+        """The description of the division, and of the parts of the data that are scored."""
 
     def begin(self, progress: Progress, model: nn.Module) -> None:
         """Divide the budget before the first step. A resumed run keeps its parts of the data."""
@@ -106,15 +106,15 @@ class TimePlan:
         self.progress.overhead_seconds = max(0.0, elapsed - self.progress.seconds)
         self.share = min(1.0, max(self.share, (elapsed - self.progress.preparation_seconds) / self.window))
 
-    def validated(self, seconds: float) -> None:
-        """Receive the time of a validation with its checkpoint."""
-        self.progress.scoring_seconds["valid"] = self._of_first_rank(seconds)
+    def add_validation(self, seconds: float) -> None:
+        """Update the division by the time of a validation with its checkpoint."""
+        self.progress.scoring_seconds["valid"] = self._broadcast(seconds)
         self._divide()
         self.read_clock()
 
     def _choose_part(self, name: HeldOut, data: Any, limit: float, model: nn.Module) -> tuple[int, float]:
-        """Return the number of examples to score and the time for them. A sample is enlarged until its time is
-        `MAX_SAMPLE` of the budget, since a long text may take hardly more time than a short one.
+        """Return the number of examples to score, and the time that scoring takes. A sample is enlarged until its time
+        is `MAX_SAMPLE` of the budget, since a long text may take hardly more time than a short text.
         """
 
         def measure(count: int) -> float:
@@ -122,7 +122,7 @@ class TimePlan:
             started = time.perf_counter()
             with suppress(EnsueError):  # a sample may have nothing to score
                 self._score(name, model)
-            return max(1e-6, self._of_first_rank(time.perf_counter() - started))
+            return max(1e-6, self._broadcast(time.perf_counter() - started))
 
         size, count = len(data), min(len(data), self.job.sample_size)
         measure(count)  # compiles cells
@@ -146,17 +146,18 @@ class TimePlan:
                 self.job.test(model)
 
     def _divide(self) -> None:
-        """Set the `window`, the time for training and the validations before the last one."""
+        """Set `window`, the time for training and for all validations but the last."""
         progress, valid = self.progress, self.progress.scoring_seconds.get("valid", 0.0)
         closing = CLOSING_SECONDS + progress.scoring_seconds.get("test", 0.0)
         progress.reserved_seconds = closing + (1 + self.job.finishing_validations) * valid
-        least = MIN_TRAINING * self.budget + (self.validations - 1) * valid
-        self.window = max(least, self.budget - progress.preparation_seconds - progress.reserved_seconds)
+        minimum = MIN_TRAINING * self.budget + (self.validations - 1) * valid
+        self.window = max(minimum, self.budget - progress.preparation_seconds - progress.reserved_seconds)
 
     def _elapsed(self) -> float:
-        return self._of_first_rank(time.perf_counter() - self.started)
+        return self._broadcast(time.perf_counter() - self.started)
 
-    def _of_first_rank(self, seconds: float) -> float:
+    def _broadcast(self, seconds: float) -> float:
+        """Return the number of rank 0."""
         return float(self.group.all_reduce(torch.tensor([seconds * self.group.is_first], dtype=torch.float64)))
 
 
@@ -207,7 +208,7 @@ class Trainer:
         self.state, self.saved = self.local_state(state), self.progress.step
         if self.group.is_first:
             self.log.rewind(Manifest(newest).content().log)
-            if best is not None:  # the process may have been killed between checkpoint and publication
+            if best is not None:  # the process may have been killed after the checkpoint and before the publication
                 self.run.publish(best)
         return True
 
@@ -229,7 +230,7 @@ class Trainer:
                 self.validate()
                 self.save()
                 if self.plan is not None:
-                    self.plan.validated(time.perf_counter() - started)
+                    self.plan.add_validation(time.perf_counter() - started)
             elif is_due or self._ends_interval(previous, self.recipe.validations):
                 self.save()
             if self._share() < 1 and (self.stop or (self.group.size == 1 and self.interrupted())):
@@ -241,7 +242,7 @@ class Trainer:
         return "finished"
 
     def steps_with_decay(self) -> int:
-        """Return the budget in steps with which the learning rate of a resumed run falls to zero over `DECAY` of its
+        """Return the budget in steps with which a resumed run would decay its learning rate to zero, in `DECAY` of its
         steps so far. Return 0 if the schedule does not end at zero, or if the rest of the run is not longer.
         """
         is_shorter = self._share() * (1 + DECAY) < 1 and self.recipe.schedule in ("linear", "cosine")
@@ -313,14 +314,14 @@ class Trainer:
         return map_state(lambda leaf: next(full), self.task.initial_state(self.gradients.skeleton))
 
     def local_state(self, full: State) -> State:
-        """Return the rows of this rank of a carried state."""
+        """Return the rows of this rank in the carried state of all rows."""
         if self.group.size == 1 or full is None:
             return full
         rows = self.gradients.local_rows(len(next(leaves(full))), self.progress.parts)
         return map_state(lambda leaf: leaf[rows.to(leaf.device)], full)
 
     def validate(self) -> None:
-        """Score the validation data and mark the best weights. Without data the last weights are the best."""
+        """Score the validation data and record the best step. Without validation data, the last step is the best."""
         self._check_weights()
         self._check_loss()
         evaluated = self._evaluated()
@@ -401,7 +402,7 @@ class Trainer:
         return min(1.0, self.progress.step / (self.num_steps or 1)) if self.plan is None else self.plan.share
 
     def _ends_interval(self, previous: float, intervals: int) -> bool:
-        """Return whether the last step, from the share `previous`, ended one of the equal intervals of the budget."""
+        """Return whether the budget's used share has passed the end of one of equal intervals since `previous`."""
         return math.floor(self._share() * intervals + 1e-9) > math.floor(previous * intervals + 1e-9)
 
     def _check_weights(self) -> None:
@@ -419,11 +420,11 @@ class Trainer:
         self._mean_loss(loss, self.progress.step - 1)
 
     def _trained_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield the trained parameters. Only these must be finite: fixed scores of illegal transitions are -inf."""
+        """Yield the trained parameters. Other parameters may be infinite: scores of illegal transitions are -inf."""
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
     def _nan_error(self, step: int, problem: str) -> TrainingError:
-        """Return an error with step, batch, first parameter that is not finite, and checkpoint."""
+        """Return an error with the step, the batch, the first parameter that is not finite, and a checkpoint."""
         parameters = list(self._trained_parameters())
         names = [name for name, p in parameters if not _is_finite(p.detach())]
         names += [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]

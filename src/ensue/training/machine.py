@@ -1,7 +1,7 @@
 """The machine's profile: the time of small training steps in each compute mode, measured once and cached.
 
 The profile determines the precision, products, kernel and threads that a recipe does not set. So repeated runs on a
-machine have the same bits, and each machine uses its fastest mode. A workload is measured when a run needs it first.
+machine are equal to the bit, and each machine uses its fastest mode. A workload is measured when a run first needs it.
 The cache key contains all properties that affect the times. A damaged profile is measured again.
 
 A step has all operations of a run, from ids to updated weights, with sizes so small that it takes milliseconds.
@@ -38,14 +38,14 @@ from ensue.version import VERSION
 Workload = Literal["narrow", "wide", "words", "attention", "reader", "bag"]
 WORKLOADS: tuple[Workload, ...] = get_args(Workload)
 MIN_WIDE_D_MODEL = 384
-"""The minimum `d_model` of recurrent language models that `wide` (512) represents, and not `narrow` (256)."""
+"""The minimum `d_model` of recurrent language models for the workload `wide`; smaller models have `narrow`."""
 MIN_WORDS_VOCABULARY = 5_000
 """The minimum vocabulary of language models that `words` represents, in which the softmax takes most of the step."""
 CPU = torch.device("cpu")
 
 
 def nearest_workload(recipe: Recipe, vocabulary_size: int) -> Workload:
-    """Return the workload that represents a recipe; `vocabulary_size` is the size of a softmax over tokens, or 0."""
+    """Return the workload that represents a recipe. `vocabulary_size` is the size of the softmax over tokens, or 0."""
     encoder = recipe.layers
     if encoder is None or encoder.kind == "none":
         return "bag"
@@ -123,15 +123,15 @@ BUILDERS: dict[Workload, Callable[[], ModelAndLoss]] = {
 
 
 MIN_THREADS_GAIN, MIN_ARITHMETIC_GAIN = 1.2, 1.1
-"""The minimum speedups for choosing several threads, and for choosing bfloat16 or oneDNN's products. Smaller speedups
-of threads vanish on shared cores, and smaller speedups of products are not worth their rounding errors.
+"""The minimum speedups for choosing several threads, and for choosing bfloat16 or oneDNN's products. A smaller speedup
+by threads vanishes on shared cores, and a smaller speedup of products is not worth their rounding errors.
 """
 MAX_SLOWDOWN = 2.0
-"""Modes slower than the fastest mode by more than this factor are timed only once."""
+"""Modes that take more than this many times as long as the fastest mode are timed only once."""
 MEASURING_SECONDS = 0.5
 """The time for each workload after the first round. At least four rounds are timed."""
 MAX_PRODUCTS_ERROR = 1e-5
-"""The largest relative difference from float64 at which oneDNN's float32 products are used."""
+"""The maximum relative error of oneDNN's float32 products, measured against float64; otherwise they are not used."""
 MAX_PROFILE_BYTES = 1 << 20
 ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"
 """The environment variable that restricts the instructions of oneDNN."""
@@ -218,7 +218,7 @@ class Profile(Table):
 def machine_profile(
     notify: Notify = lambda text: None, *, workloads: Sequence[Workload] = WORKLOADS, renew: bool = False
 ) -> Profile:
-    """Return this machine's profile from the cache; missing workloads are measured. `notify` receives notes."""
+    """Return this machine's profile from the cache, after measuring missing workloads. `notify` receives notes."""
     machine = Machine.current()
     cached = None if renew else _read_cached(machine)
     missing = [workload for workload in workloads if cached is None or workload not in cached.steps]
@@ -226,7 +226,7 @@ def machine_profile(
         return cached
     notify(f"measuring the fastest compute mode once (about {3 * len(missing)} s); `ensue machine` shows the result")
     profile = measure(machine, missing)
-    if not renew and (cached := _read_cached(machine)) is not None:  # other workloads, or those of another process
+    if not renew and (cached := _read_cached(machine)) is not None:  # another process may have added workloads
         profile = cached.model_copy(update={"steps": profile.steps | cached.steps})
     try:
         with atomic_file(machine.path) as partial:
@@ -250,9 +250,9 @@ def measure(machine: Machine, workloads: Sequence[Workload]) -> Profile:
 
 
 def compared_modes(workload: Workload) -> list[ComputeMode]:
-    """Return the modes to compare, the default first. A bag has no matrix products, so only its threads vary.
+    """Return the modes to compare, the default mode first. A bag has no matrix products, so only its threads vary.
 
-    Processors that emulate bfloat16 compute float32 faster (docs/log), so that bfloat16 is not compared on them.
+    bfloat16 is not compared on processors that emulate it, since float32 is faster there (docs/log).
     """
     cores = processor.cores()
     counts = sorted({1, max(1, cores // 2), cores})
@@ -302,7 +302,9 @@ def _required_speedup(mode: ComputeMode) -> float:
 
 
 def medium_is_exact() -> bool:
-    """Return whether oneDNN's products are as exact as the BLAS's; some processors round "medium" to bfloat16."""
+    """Return whether oneDNN's products are as exact as the products of the BLAS; on some processors they round to
+    bfloat16.
+    """
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
     with use_products("medium"):

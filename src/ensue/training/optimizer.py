@@ -4,8 +4,8 @@ The average after step n is, with the recipe's decay d (Polyak & Juditsky 1992),
 
     θ̄_n = d_n θ̄_{n-1} + (1 - d_n) θ_n,   d_n = min(d, (1 + n) / (10 + n))
 
-This is about the mean of the last 1/(1 - d) steps. The running average needs one copy of the weights, while an average
-of checkpoints (Vaswani et al. 2017) needs several copies.
+This is about the mean over the last 1/(1 - d) steps. A running average needs one copy of the weights, whereas an
+average of checkpoints (Vaswani et al. 2017) needs several copies.
 """
 
 import math
@@ -38,16 +38,16 @@ Level = dict[str, nn.Parameter]
 class Tuning:
     """Layer freezing, gradual unfreezing and per-layer learning rates, by the table `[tuning]`.
 
-    The trained parameters are a function of the used share of the budget, so that a resumed run has the same bits.
-    `inherited` has the names of parameters from another run. The value is None, or, for an embedding table with new
-    rows, the mask (V,) of the inherited rows. Raises RecipeError if the table does not fit the model.
+    The trained parameters are a function of the used share of the budget, so that a resumed run trains the same ones.
+    `inherited` maps the names of parameters from another run to None, or, for an embedding table with new rows, to the
+    mask (V,) of the inherited rows. Raises RecipeError if the table does not fit the model.
     """
 
     def __init__(
         self, model: nn.Module, recipe: TuningRecipe | None = None, inherited: Mapping[str, Tensor | None] | None = None
     ) -> None:
         recipe = recipe or TuningRecipe()
-        self.recipe, self.levels, self._is_used = recipe, levels_of(model), recipe != TuningRecipe()
+        self.recipe, self.levels, self._is_used = recipe, split_levels(model), recipe != TuningRecipe()
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         inherited = inherited or {}
         self.new = {p for level in self.levels for name, p in level.items() if inherited.get(name, p) is not None}
@@ -60,8 +60,8 @@ class Tuning:
         top = len(self.levels) - 1
         if self.recipe.freeze > top:
             raise RecipeError(
-                f"tuning.freeze is {self.recipe.freeze}; this model has {top} levels below its head: its input, and "
-                f"{top - 1} layers"
+                f"tuning.freeze is {self.recipe.freeze}; expected at most {top}: the model has its input and {top - 1} "
+                "layers below the head"
             )
         if self.recipe.new_first and not (has_origin and self.new):
             actual = "all parameters come" if has_origin else "no parameter comes"
@@ -69,7 +69,7 @@ class Tuning:
         if self._is_used and not any(self.levels[self._lowest_trained_level(0) :]):
             raise RecipeError("tuning: no parameter is trained; the head of this model has no parameters")
 
-    def groups(self, weight_decay: float) -> list[dict[str, Any]]:
+    def build_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return the parameter groups of an optimizer. Weight decay acts on matrices only."""
         if self.recipe.layer_decay == 1:
             return self._make_groups(self._parameters, 1.0, weight_decay)
@@ -140,7 +140,7 @@ def layer_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
         if isinstance(module, MultiHeadAttention):
             weight = module.project_in.weight
             blocks[weight] = weight.shape[0] // weight.shape[1]
-    parameters = (parameter for level in levels_of(model)[1:-1] for parameter in level.values())
+    parameters = (parameter for level in split_levels(model)[1:-1] for parameter in level.values())
     return {parameter: blocks.get(parameter, 1) for parameter in parameters if parameter.dim() == 2}
 
 
@@ -198,7 +198,7 @@ class Muon(AdamW):
 
 def build_optimizer(model: nn.Module, recipe: TrainRecipe, tuning: Tuning | None = None) -> torch.optim.Optimizer:
     """Return the recipe's optimizer over the parameter groups of `tuning`."""
-    groups = (tuning or Tuning(model)).groups(recipe.weight_decay)
+    groups = (tuning or Tuning(model)).build_groups(recipe.weight_decay)
     parameters = [parameter for group in groups for parameter in group["params"]]
     fused = {parameter.device.type for parameter in parameters} <= {"cpu", "cuda"}
     if recipe.optimizer == "sgd":
@@ -229,8 +229,8 @@ def learning_rate(recipe: TrainRecipe, progress: float) -> float:
 
 
 class Average:
-    """The running average of a model's weights. `model` has the averaged weights, in the modules of `skeleton` if it is
-    present, else of the trained model.
+    """The running average of a model's weights. The attribute `model` has the averaged weights, in a copy of `skeleton`
+    or, by default, of the trained model.
     """
 
     def __init__(self, model: nn.Module, decay: float, *, skeleton: nn.Module | None = None) -> None:
@@ -239,7 +239,7 @@ class Average:
         self.model = copy_with_parameters(skeleton or model, weights)
 
     def add(self, model: nn.Module, step: int) -> None:
-        """Add the weights after step number `step`, counted from 1, without frozen weights, which may be -inf."""
+        """Add the weights after step number `step`, counted from 1, except frozen weights, which may be -inf."""
         pairs = zip(self.model.parameters(), model.parameters(), strict=True)
         shards = ((local_shard(mean), local_shard(new.detach())) for mean, new in pairs if new.requires_grad)
         averaged, trained = zip(*shards, strict=True)
@@ -247,13 +247,13 @@ class Average:
         get_ema_multi_avg_fn(decay)(averaged, trained, step)  # type: ignore[no-untyped-call]
 
 
-def levels_of(model: nn.Module) -> list[Level]:
+def split_levels(model: nn.Module) -> list[Level]:
     """Return the trained parameters of each level by name, the lowest level first.
 
     Level 0 has the modules before the first layer: embeddings, positions, a projection of the input. Each layer, with
     the normalization after it, is a level. The last level has the head. A parameter that several modules share belongs
-    to the lowest of their levels. A module with several layers, such as a grid, is one level. Modules are in the order
-    of `modules_in_order`, if the model has this method, else of its children.
+    to the lowest of the modules' levels. A module with several layers, such as a grid, is one level. Modules are in the
+    order of `modules_in_order`, if the model has this method, else in the order of its children.
     """
     names = {parameter: name for name, parameter in model.named_parameters()}
     levels: list[list[nn.Parameter]] = [[]]
@@ -279,7 +279,8 @@ def _modules_below_head(model: nn.Module) -> Iterator[nn.Module]:
 def called_layers(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the layers of stacks whose parameters only `forward` reads.
 
-    `init_state` also reads parameters of cross-attention: a block with it is replaced by its other modules.
+    `init_state` also reads the parameters of cross-attention. Of a block with cross-attention, the other modules are
+    yielded.
     """
     if isinstance(module, Stack):
         for layer in module:

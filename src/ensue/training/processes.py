@@ -76,13 +76,13 @@ def _from_tree(tree: Any, tensors: dict[str, Tensor]) -> Any:
 
 Result = TypeVar("Result")
 DEFAULT_TIMEOUT_SECONDS = 600
-"""The time without an answer from a rank after which the run ends."""
+"""The run ends after this time without an answer from a rank."""
 RENDEZVOUS_SECONDS = 300
 """The time limit for all ranks to connect to the store."""
 POLL_SECONDS = 0.05
 """The interval between two requests to the store."""
 LIVENESS_SECONDS = 3
-"""How long a rank that lost its connection waits for other ranks to report an error or to answer the liveness check."""
+"""The time for which a rank that lost its connection waits for an error or an answer to a liveness check of others."""
 
 
 class LostError(TrainingError):
@@ -136,7 +136,7 @@ class DistributedGroup(ProcessGroup):
         return [unpack_message(row[: int(size)].numpy().tobytes()) for row, size in zip(padded, sizes, strict=True)]
 
     def broadcast(self, value: Any) -> Any:
-        """Return the value of rank 0, for which the other ranks wait without a timeout."""
+        """Return the value of rank 0. The other ranks wait for this value without a timeout."""
         key = self._next_key()
         if self.is_first:
             self.store.set(key, pack_message(value))
@@ -174,7 +174,7 @@ class DistributedGroup(ProcessGroup):
 
     @contextmanager
     def detect_lost_ranks(self, is_lost: Callable[[RuntimeError], bool] = lambda error: True) -> Iterator[None]:
-        """Replace a RuntimeError for which `is_lost` returns True by a LostError that names the lost ranks."""
+        """Raise a LostError that names the lost ranks in place of a RuntimeError for which `is_lost` returns True."""
         start = time.monotonic()
         try:
             yield
@@ -269,7 +269,7 @@ def _connect(timeout: float) -> DistributedGroup:
         if "EADDRINUSE" in str(error):
             raise EnsueError(f"{address}: the port is in use; choose another MASTER_PORT") from None
         first, *_ = str(error).splitlines()
-        raise EnsueError(f"process {rank} of {size} cannot connect to the others at {address}: {first}") from None
+        raise EnsueError(f"process {rank} of {size} cannot connect to the store at {address}: {first}") from None
     return DistributedGroup(store, rank, size, timeout=timeout)
 
 

@@ -43,8 +43,8 @@ from ensue.version import VERSION
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience", "train.sharded",
               "data.train"}  # fmt: skip
-"""The recipe keys that may change when a run is resumed, if the training data have the same fingerprint. `data.valid`
-and `data.test` may change, too, if the run has recorded their fingerprints.
+"""The recipe keys that may change when a run is resumed. The data must have the same fingerprints. `data.valid` and
+`data.test` may change, too, if the run has recorded their fingerprints.
 """
 DRAWS_VERSION = 2
 """The version of the random numbers of rows (`nn/draws.py`) in `config.json`; version 1 is not recorded."""
@@ -55,7 +55,7 @@ def train_run(
     threads: int | None = None, reporter: Reporter | None = None, timeout: float = DEFAULT_TIMEOUT_SECONDS,
     on_start: Callable[[], object] = lambda: None,
 ) -> Outcome:  # fmt: skip
-    """Train a recipe into a run directory, or resume the run in this directory.
+    """Train a recipe and write the run to a directory, or resume the run in this directory.
 
     After Ctrl-C or SIGTERM the current step ends and a checkpoint is saved. If torchrun has started several processes,
     they train one model together.
@@ -96,7 +96,7 @@ def train_run(
                 if fresh and is_first:
                     _create_run(run, recipe, job, runtime, overwrite=overwrite)
                 elif is_first and "draws" not in run.config:
-                    reporter.noted("this version draws other random numbers than the version that began this run")
+                    reporter.noted("the random numbers of this version differ from the version that began this run")
                 group.broadcast("run directory created")
                 gradients = _create_gradients(job, model, runtime)
                 if gradients.skeleton is not model:  # the parameters are new DTensors
@@ -140,7 +140,7 @@ def _create_run(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runti
 def begin_job(recipe: Recipe, run: RunDirectory | None) -> Job[Any]:
     """Return the job of a recipe, with its data; `run` is the directory of a resumed run, or None."""
     if recipe.tuning.rehearse and not recipe.rehearses:
-        raise RecipeError(f"tuning.rehearse of a {recipe.what} needs --from RUN, whose training data are read again")
+        raise RecipeError(f"tuning.rehearse of a {recipe.what} needs --from RUN, the run with the training data")
     return task_entry(recipe.task).job_class(recipe, run)
 
 
@@ -167,7 +167,7 @@ def _check_recipe(run: RunDirectory, recipe: Recipe | None, *, resume: bool, ove
 
 
 def _resume_recipe(run: RunDirectory, recipe: Recipe) -> Recipe:
-    """Return the recipe to resume with. Raises RecipeError for another value of a key that may not change."""
+    """Return the recipe of a resumed run. Raises RecipeError for a changed value of a key that may not change."""
     recipe = resumed_recipe(recipe, run.recipe)
     saved, requested = run.recipe.values(), recipe.values()
     changeable = CHANGEABLE | {"about", "source", "measured"}
@@ -236,7 +236,7 @@ def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, rep
 
 
 def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Outcome, *, sample: str) -> None:
-    """Write the pictures and the card. The run is complete without them, so they come last."""
+    """Write the pictures and the card, after all other files, since the run is complete without them."""
     curve, card, reporter = run.path / "curve.png", run.path / "README.md", trainer.reporter
     make_optional(
         curve, lambda: draw_curve(trainer.log.records(), curve, title=run.path.name, score=job.task.judged_by), reporter
@@ -304,7 +304,7 @@ def check_ranks(group: ProcessGroup, recipe: Recipe, run: RunDirectory, job: Job
 
 
 def _collect_rank_values(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> dict[str, Any]:
-    """Return the values that must be equal on all ranks, by their names in messages. Data and weights are digests."""
+    """Return the values that must be equal on all ranks, by their names in messages; digests of data and weights."""
     checkpoints, digests = complete_checkpoints(run.checkpoints), fingerprints_of(job)
     files = json.dumps(job.parts.files(), sort_keys=True, default=str)
     return {

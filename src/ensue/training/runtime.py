@@ -34,9 +34,9 @@ def choose_runtime(
 ) -> Runtime:
     """Return the runtime of a run. `saved` is the runtime in config.json of a resumed run, or None.
 
-    For a new run on a CPU the machine's profile determines the runtime. All ranks have the same precision and kernels.
-    Each rank has its own GPU, or its share of the machine's cores as threads. In an exact run each rank has as many
-    threads as a single process.
+    For a new run on a CPU, the machine's profile determines the runtime. All ranks have the same precision and kernels.
+    Each rank has its own GPU, or an equal share of the machine's cores as threads. In an exact run, each rank has the
+    number of threads of a single process.
     """
     group = process_group()
     chosen: Runtime | None = None
@@ -99,7 +99,7 @@ def _restore_runtime(recipe: Recipe, saved: Any, *, device: str, threads: int | 
 
 
 def _with_supported_features(saved: Runtime, notify: Notify) -> Runtime:
-    """Replace features that this processor lacks, report the replacements in one line, and return the runtime."""
+    """Return the runtime without features that this processor lacks, and report the replacements in one line."""
     changes: dict[str, str | None] = {}
     notes = []
     if saved.precision == "bfloat16" and not has_bfloat16():

@@ -1,8 +1,8 @@
-"""Gradients of a model whose parameters are sharded over the ranks, with FSDP2 of torch (Zhao et al. 2023).
+"""The gradients of a model whose parameters are sharded over the ranks, with torch's FSDP2 (Zhao et al. 2023).
 
 Each rank has a shard of each parameter, gradient and moment. The parameters of a layer are gathered before the layer's
-forward and backward pass, and resharded after it. Parameters of layers with a memory, and parameters outside of the
-stack of layers, such as embeddings and the softmax, are gathered for the full step.
+forward and backward passes, and resharded after each pass. Parameters of layers with a memory, and parameters outside
+of the stack of layers, such as embeddings and the softmax, are gathered for the complete step.
 """
 
 import math
@@ -30,7 +30,7 @@ from ensue.types import Loss, State
 
 
 class ShardedGradients(Gradients):
-    """Gradients of a model whose parameters become DTensors on `device`."""
+    """The gradients of a model whose parameters become DTensors on `device`."""
 
     group: DistributedGroup
 
@@ -61,10 +61,9 @@ class ShardedGradients(Gradients):
                 # tensors are not changed in place, so that views are harmless
                 warnings.filterwarnings("ignore", ".*returned a view tensor", UserWarning)
                 return super().compute(batch, state, step=step, micro_batches=micro_batches, stop=stop)
-        except OutOfMemory:  # the other ranks wait in a collective operation of this step
+        except OutOfMemory:  # the step cannot be repeated, since other ranks wait in one of its collective operations
             raise TrainingError(
-                f"out of memory at step {step + 1}, which sharded processes cannot repeat; "
-                "try more processes or a larger train.accumulate"
+                f"out of memory at step {step + 1}; try more processes or a larger train.accumulate"
             ) from None
 
     def loss(self, batch: Any, state: State) -> tuple[Loss, State]:
@@ -113,7 +112,7 @@ class _StepLoss(nn.Module):
 
 
 def _shard(loss: _StepLoss, skeleton: nn.Module, device: torch.device) -> tuple[FSDPModule, list[nn.Parameter]]:
-    """Turn the parameters into DTensors. Returns the root module, and the trained scalars, which are not sharded."""
+    """Convert the parameters to DTensors. Returns the root module, and the trained scalars, which are not sharded."""
     scalars = [parameter for parameter in loss.parameters() if not parameter.dim()]
     for scalar in scalars:
         scalar.data = scalar.data.to(device)

@@ -23,7 +23,7 @@ from ensue.extensions.frames.classification import FrameClassificationPipeline, 
 from ensue.extensions.frames.labeling import FrameLabelingPipeline, FrameTaggerParts
 from ensue.extensions.hub.pushing import make_card_text
 from ensue.extensions.serving.routes import _hide_paths
-from ensue.inspection.page import drawn
+from ensue.inspection.page import render
 from ensue.models.build_text import build_language_model
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -126,7 +126,7 @@ def test_words_stay_in_pages(task: str) -> None:
     numbers = interface.parameters(description.input)
     facts = dict.fromkeys(["name", "what", "about", "license", "version", "style", "script"], "".join(HOSTILE))
     page = str(
-        drawn(
+        render(
             "extensions/exporting/web/pages/page.html",
             body=f"extensions/exporting/web/pages/{interface.name}.html",
             **facts,

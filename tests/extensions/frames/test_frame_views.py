@@ -15,7 +15,7 @@ from ensue.extensions.frames.frame_prediction.pipeline import PRIOR_SEED
 from ensue.extensions.frames.page import FrameColumns, draw_bars, draw_image, draw_labels, draw_map
 from ensue.extensions.frames.tasks.data import SeriesNoise
 from ensue.extensions.frames.tasks.model import Frames
-from ensue.inspection.drawing import lines, ticks_of
+from ensue.inspection.drawing import choose_ticks, plot
 from ensue.inspection.page import as_json
 from ensue.text.labels import Classes
 from extensions.frames.small_frames import DEVIATION, MEAN, frame_classifier, frame_predictor, frame_tagger, frames
@@ -313,7 +313,7 @@ def test_many_features_are_a_map_and_an_image_is_an_image() -> None:
     ("low", "high"), [(0, 1), (-3.2, 0.1), (5, 5), (0, 0), (1000.5, 1000.6), (-1e30, 1e30), (3e-9, 4e-9), (-7, -7)]
 )
 def test_ticks_are_round_and_enclose_the_range(low: float, high: float) -> None:
-    ticks = ticks_of(low, high)
+    ticks = choose_ticks(low, high)
     assert 2 <= len(ticks) <= 8
     assert ticks[0] <= low + 1e-6 * abs(low)
     assert high - 1e-6 * abs(high) <= ticks[-1]
@@ -328,7 +328,7 @@ def test_drawings_of_nan_and_extreme_values(value: float) -> None:
     values[1] = 0
     names = [f"<{n}>" for n in range(9)]
     made = [
-        lines({"<a>": values[:, 0]}, columns, name="x", ranges={"<a>": (values[:, 0] - 1, values[:, 0] + 1)}),
+        plot({"<a>": values[:, 0]}, columns, name="x", ranges={"<a>": (values[:, 0] - 1, values[:, 0] + 1)}),
         draw_bars(values[:, 0], columns, name="x", what="w"),
         draw_map(values, columns, names, name="x"),
         draw_map(values, columns, names, name="x", signed=True),

@@ -209,7 +209,7 @@ class PerplexityObjective:
         nats = PieceNats(np.minimum(np.arange(PIECE_TOKENS, count + PIECE_TOKENS, PIECE_TOKENS), count))
         self.score(model, text, reader, collect=nats)
         rows = ItemRows(zip(nats.totals, 2 * nats.tokens, strict=True))
-        return rows.scored("blocks", {"nats_per_token": quotient(0, 1)})
+        return rows.build_items("blocks", {"nats_per_token": quotient(0, 1)})
 
     def protocol(self, tokens: int) -> str:
         """Return a description of the protocol for a text of `tokens` tokens."""
@@ -301,7 +301,7 @@ class ContextObjective:
         """Return the loss and the number of words of each group of blocks, for confidence intervals."""
         rows = ItemRows()
         self.score(model, text, reader, collect=lambda nats, words: rows.append((nats, words)))
-        return rows.scored("groups of blocks", {"noise_nats": quotient(0, 1)})
+        return rows.build_items("groups of blocks", {"noise_nats": quotient(0, 1)})
 
     def protocol(self, tokens: int) -> str:
         """Return a description of the protocol."""

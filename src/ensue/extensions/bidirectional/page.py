@@ -13,11 +13,11 @@ from ensue.errors import EnsueError
 from ensue.extensions.bidirectional.words import WordReader
 from ensue.extensions.word_vectors.neighbor_map import NeighborMap, map_section, map_vectors
 from ensue.extensions.word_vectors.pipeline import Neighbor, WordTable
-from ensue.inspection.encoder import over_text
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut
-from ensue.inspection.token_page import MAX_SHOWN_TOKENS, Predictions, shown, text_section
-from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section, selection_section
-from ensue.inspection.units import Units, correlations, named, properties_of, unit_taps
+from ensue.inspection.encoder import join_steps
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, note_cut
+from ensue.inspection.token_page import MAX_SHOWN_TOKENS, Predictions, show_token, text_section
+from ensue.inspection.unit_page import choose_units, follower_section, saturation_section, selection_section
+from ensue.inspection.units import Units, build_units, correlate, find_properties, unit_taps
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, SoftmaxHead, watch
 from ensue.tasks.language_modeling.page import predict_targets
@@ -61,13 +61,15 @@ class BidirectionalView:
 
 def _collect_units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], direction: str) -> list[Units]:
     stride = 1 if direction == "rightward" else -1
-    values = {tap: over_text(outputs[tap])[1:].float().cpu().numpy()[::stride] for tap in unit_taps(layers)}
-    return [Units(layer, f"{direction} {kind}", tap_values) for layer, kind, tap_values in named(values)]
+    values = {tap: join_steps(outputs[tap])[1:].float().cpu().numpy()[::stride] for tap in unit_taps(layers)}
+    return [Units(layer, f"{direction} {kind}", tap_values) for layer, kind, tap_values in build_units(values)]
 
 
 def _make_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
     mapped = view.words[: len(view.map.places)]
-    about = f"The words of the text, by their vectors in the last layer. {cut(len(view.words), len(mapped), 'words')}"
+    about = (
+        f"The words of the text, by their vectors in the last layer. {note_cut(len(view.words), len(mapped), 'words')}"
+    )
     word_map = map_section(view.map, mapped, num_queries=0, titles=mapped, heading="Map of the words", about=about)
     return [*_prediction_sections(view, tokenizer), *_fit_section(view), word_map]
 
@@ -79,7 +81,7 @@ def _prediction_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> l
     text = text_section(
         [f"{word} " for word in view.words], view.ids.tolist(), view.rightward, tokenizer.symbol, length=view.length,
         vocabulary_size=tokenizer.vocabulary_size, about=TEXT_ABOUT, units=view.units,
-        chosen=chosen_units(view.units, view.correlations, count),
+        chosen=choose_units(view.units, view.correlations, count),
     )  # fmt: skip
     return [
         text, _direction_section(view, tokenizer), *selection_section(view.units, count),
@@ -97,7 +99,7 @@ def _direction_section(view: BidirectionalView, tokenizer: WordTokenizer) -> Sec
     for number, word in enumerate(view.words[:MAX_TABLE_WORDS]):
         directions = []
         for predictions in (view.rightward, view.leftward):
-            symbols = [shown(tokenizer.symbol(id)) for id in predictions.ids[number].tolist()]
+            symbols = [show_token(tokenizer.symbol(id)) for id in predictions.ids[number].tolist()]
             options = list(zip(symbols, predictions.probabilities[number].tolist(), strict=True))
             directions.append((float(predictions.surprisals[number]), options))
         rows.append({"number": number, "word": word, "directions": directions})
@@ -105,7 +107,7 @@ def _direction_section(view: BidirectionalView, tokenizer: WordTokenizer) -> Sec
         "colors": {name: np.round(color[:MAX_SHOWN_TOKENS], 4).tolist() for name, color in colors.items()},
         "means": (float(rightward.mean()), float(leftward.mean())),
         "rows": rows,
-        "note": cut(len(view.words), len(rows), "words"),
+        "note": note_cut(len(view.words), len(rows), "words"),
     }
     return Section("Both directions", "extensions/bidirectional/ways.html", values)
 
@@ -114,7 +116,7 @@ def _fit_section(view: BidirectionalView) -> list[Section]:
     if not view.fits:
         return []
     rows = list(zip(view.words, view.fits, strict=False))
-    values = {"rows": rows, "note": cut(len(view.words), len(rows), "words")}
+    values = {"rows": rows, "note": note_cut(len(view.words), len(rows), "words")}
     return [Section("Words that fit", "extensions/bidirectional/fits.html", values)]
 
 
@@ -139,14 +141,12 @@ def inspect_words(
         predictions = [predict_targets(head, h[0], ids) if isinstance(head, SoftmaxHead) else None for h in contexts]
     units = _collect_units(model.rightward, right_taps, "rightward")
     units += _collect_units(model.leftward, left_taps, "leftward")
-    properties = properties_of([f"{word} " for word in words])
+    properties = find_properties([f"{word} " for word in words])
     fits = [] if table is None else [table.neighbors(context, NUM_FITS) for context in last_layer]
-    tables = (correlations(units, properties), properties, map_vectors(last_layer), fits)
+    tables = (correlate(units, properties), properties, map_vectors(last_layer), fits)
     view = BidirectionalView(tuple(words), ids, len(text), predictions[0], predictions[1], units, *tables)
     facts = pipeline.facts(recipe) | _make_facts(view, int((ids == reader.tokenizer.unknown_id).sum()))
-    return Inspection(
-        clipped(" ".join(words), MAX_TITLE_CHARACTERS), view, facts, _make_sections(view, reader.tokenizer)
-    )
+    return Inspection(clip(" ".join(words), MAX_TITLE_CHARACTERS), view, facts, _make_sections(view, reader.tokenizer))
 
 
 def _make_facts(view: BidirectionalView, unknown: int) -> dict[str, str]:

@@ -17,7 +17,7 @@ from ensue.console.tables import table_of
 from ensue.data.files import Data, as_location, join_locations
 from ensue.data.sentences.conllu import EMPTY_FIELD
 from ensue.errors import EnsueError, check_fraction
-from ensue.metrics.classification import ClassificationScores, by_threshold
+from ensue.metrics.classification import ClassificationScores, count_by_threshold
 from ensue.metrics.confusion import LabelScore
 from ensue.metrics.labeling import LabelingScores
 from ensue.notices import warn_once
@@ -72,7 +72,7 @@ class ThresholdScores(NamedTuple):
 
 def compute_curve(probabilities: Sequence[float], correct: Sequence[bool], gold: int) -> list[ThresholdScores]:
     """Return the scores for each distinct probability of N predictions. `gold` is the number of gold labels."""
-    columns = by_threshold(np.array(probabilities, np.float64), np.array(correct, bool))
+    columns = count_by_threshold(np.array(probabilities, np.float64), np.array(correct, bool))
     counts = reversed([*zip(*(column.tolist() for column in columns), strict=True)])
     scored = ((threshold, LabelScore.of(hits, gold, predicted)) for threshold, predicted, hits in counts)
     return [ThresholdScores(threshold, score.precision, score.recall, score.f1) for threshold, score in scored]

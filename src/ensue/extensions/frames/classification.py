@@ -18,8 +18,8 @@ from ensue.extensions.frames.recipe import FrameClassificationRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, pad_frames
 from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, make_frames, split_into_chunks
-from ensue.inspection.attributions import Integrated, gradients_of
-from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
+from ensue.inspection.attributions import Integrated, differentiate
+from ensue.inspection.encoder import LayerAttention, LayerTrace, record_attention, trace_layers
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadFeatures
 from ensue.inspection.page import Inspection, Section
@@ -220,7 +220,7 @@ def view_series(model: Classifier, series: SeriesView) -> FrameClassifierView:
         return FrameClassifierView(
             **vars(series), label=label, probabilities=probabilities.cpu().numpy(), gradients=gradients,
             integrated=integrated, attention=attention_weights(model, reading), maxima=max_shares(model, reading),
-            traces=traces_of(model.layers, reading.x), heads=attention_of(model.layers, reading.x),
+            traces=trace_layers(model.layers, reading.x), heads=record_attention(model.layers, reading.x),
         )  # fmt: skip
 
 
@@ -232,7 +232,7 @@ def _compute_gradients(model: Classifier, reading: ReadFeatures, label: int) -> 
     def output(h: Tensor) -> Tensor:
         return log_odds(model, model.compute_logits([Pooled(pooling(h, None).float(), reading.keys)]), label)
 
-    return (gradients_of(layers, reading.x, output)[0] * reading.x[0].cpu().numpy()).sum(1)
+    return (differentiate(layers, reading.x, output)[0] * reading.x[0].cpu().numpy()).sum(1)
 
 
 GRADIENTS = (

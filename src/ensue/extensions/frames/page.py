@@ -13,8 +13,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ensue.extensions.frames.data.series import Vectors
-from ensue.inspection.drawing import WordColumns, extent, lines
-from ensue.inspection.page import Section, cut, drawn, short
+from ensue.inspection.drawing import WordColumns, find_extent, plot
+from ensue.inspection.page import Section, format_number, note_cut, render
 
 MAX_DRAWN_FRAMES = 500
 TOTAL_WIDTH, MIN_FRAME_WIDTH, MAX_FRAME_WIDTH = 1_000, 3, 44
@@ -41,7 +41,7 @@ class FrameColumns(WordColumns):
         self.widths = [width] * len(numbers)
         self.lefts = [width * n for n in range(len(numbers) + 1)]
         self.width = self.lefts[-1]
-        self.note = cut(length, len(numbers), "frames")
+        self.note = note_cut(length, len(numbers), "frames")
         """A note on the number of frames that are not drawn; "" if all are drawn."""
 
 
@@ -84,12 +84,12 @@ def draw_map(
     NaN is gray. The palest color stands for 0 if `signed` is true, else for the smallest value.
     """
     shown = values[: len(columns)]
-    low, high = extent([shown])
+    low, high = find_extent([shown])
     if signed:
         low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
     row_height = max(1, min(MAX_ROW_HEIGHT, MAX_MAP_HEIGHT // len(rows)))
     names = list(enumerate(rows)) if len(rows) <= MAX_NAMED_ROWS else [(0, rows[0]), (len(rows) - 1, rows[-1])]
-    return drawn(
+    return render(
         "extensions/frames/map.html", columns=columns, height=row_height * len(rows), name=name,
         address=make_data_url(_color(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
         names=[(row, row_height * (len(rows) - index - 0.5)) for index, row in names],
@@ -102,14 +102,16 @@ def draw_bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, 
     shown = [value if np.isfinite(value) else 0.0 for value in values[: len(columns)].tolist()]
     low, high = min(0.0, *shown), max(0.0, *shown)
     scale = BAR_HEIGHT / ((high - low) or 1.0)
-    titles = [f"{word}\n{what} {short(value)}" for word, value in zip(columns.words, values.tolist(), strict=False)]
+    titles = [
+        f"{word}\n{what} {format_number(value)}" for word, value in zip(columns.words, values.tolist(), strict=False)
+    ]
     boxes = [
         (column, "warm" if value > 0 else "cool", scale * (high - max(value, 0.0)), scale * abs(value))
         for column, value in enumerate(shown)
         if value
     ]
-    ticks = [(short(value, 3), scale * (high - value)) for value in dict.fromkeys((high, 0.0, low))]
-    return drawn(
+    ticks = [(format_number(value, 3), scale * (high - value)) for value in dict.fromkeys((high, 0.0, low))]
+    return render(
         "extensions/frames/bars.html", columns=columns, height=BAR_HEIGHT, boxes=boxes, titles=titles, ticks=ticks,
         zero=scale * high, name=name,
     )  # fmt: skip
@@ -130,7 +132,7 @@ def draw_labels(rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, col
         for number, word in enumerate(columns.words)
     ]
     values = {"kinds": list(rows), "pieces": rows_of_segments, "titles": titles, "colors": colors}
-    return drawn("extensions/frames/labels.html", columns=columns, **values)
+    return render("extensions/frames/labels.html", columns=columns, **values)
 
 
 def draw_image(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: str) -> Markup:
@@ -139,7 +141,7 @@ def draw_image(values: NDArray[Any], columns: FrameColumns, *, colors: int, name
     height, width, _ = shown.shape
     zoom = max(1.0, min(12.0, MAX_IMAGE_SIDE / max(height, width)))
     sizes = {"tall": height * zoom, "wide": width * zoom, "zoom": zoom}
-    return drawn("extensions/frames/upright.html", columns=columns, address=make_data_url(shown), name=name, **sizes)
+    return render("extensions/frames/upright.html", columns=columns, address=make_data_url(shown), name=name, **sizes)
 
 
 def _color(values: NDArray[Any], low: float, high: float, *, signed: bool) -> NDArray[np.float32]:
@@ -158,7 +160,7 @@ def _make_titles(values: NDArray[Any], columns: FrameColumns, rows: Sequence[str
             finite = np.flatnonzero(np.isfinite(numbers))
             extremes = numbers[finite].argmin, numbers[finite].argmax
             chosen = [int(finite[extreme()]) for extreme in extremes] if len(finite) else []
-        lines_of_title = (f"{rows[row]} {short(float(numbers[row]))}" for row in dict.fromkeys(chosen))
+        lines_of_title = (f"{rows[row]} {format_number(float(numbers[row]))}" for row in dict.fromkeys(chosen))
         titles.append("\n".join([word, *lines_of_title]))
     return titles
 
@@ -218,4 +220,4 @@ def draw_curves_or_map(values: NDArray[Any], columns: FrameColumns, names: Seque
     """Return values (T, d) as curves, or as a heat map for more than `MAX_CURVES` features."""
     if len(names) > MAX_CURVES:
         return draw_map(values, columns, names, name=name)
-    return lines(dict(zip(names, values.T.astype(np.float64), strict=True)), columns, name=name)
+    return plot(dict(zip(names, values.T.astype(np.float64), strict=True)), columns, name=name)

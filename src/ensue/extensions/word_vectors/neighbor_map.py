@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.inspection.page import Section, clipped, width_of
+from ensue.inspection.page import Section, clip, measure_width
 
 
 class NeighborMap(NamedTuple):
@@ -56,7 +56,7 @@ def map_section(
 ) -> Section:
     """Return the section with the map of `words`. The first `num_queries` words are queries; `titles` are tooltips."""
     x, y = _to_pixels(neighbors.places).T.tolist()
-    labels = _place_labels(x, y, [clipped(word, 24) for word in words])
+    labels = _place_labels(x, y, [clip(word, 24) for word in words])
     numbers: dict[str, Any] = {
         "about": about, "share": neighbors.share, "width": WIDTH, "height": HEIGHT,
         "links": [(x[a], y[a], x[b], y[b]) for a, b in neighbors.links.tolist()],
@@ -82,7 +82,7 @@ def _place_labels(x: Sequence[float], y: Sequence[float], words: Sequence[str]) 
     boxes: list[Box] = []
     labels = []
     for left, middle, word in zip(x, y, words, strict=True):
-        start, end = left + 7, left + 7 + width_of(word)
+        start, end = left + 7, left + 7 + measure_width(word)
         bases = [middle + 4 + LINE_PIXELS * offset for offset in (0, 0.5, -0.5, 1, -1)]
         neighbors = [base for low, high, base in boxes if low < end and start < high]
         free = (base for base in bases if all(abs(base - other) >= LINE_PIXELS for other in neighbors))

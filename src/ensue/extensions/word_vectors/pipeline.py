@@ -22,7 +22,7 @@ from ensue.extensions.word_vectors.examples import LINE_END
 from ensue.extensions.word_vectors.model import WordVectorParts, ngram_rows
 from ensue.extensions.word_vectors.neighbor_map import NeighborMap, map_section, map_vectors
 from ensue.inspection.notebook import Answers
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip
 from ensue.metrics.scores import AnalogyScores, ItemRows, Numbers, ScoredItems, SimilarityScores, quotient, spearman
 from ensue.outputs import check_outputs
 from ensue.runs.directory import RunDirectory
@@ -176,9 +176,9 @@ class WordTable(Copyable):
         if not questions[0].is_analogy:
             rows = zip(self._compare(questions), [pair.score for pair in questions], strict=True)
             is_one = len({pair.file for pair in questions}) == 1
-            return ItemRows(rows).scored("pairs", {"spearman": _correlate_samples}) if is_one else None
+            return ItemRows(rows).build_items("pairs", {"spearman": _correlate_samples}) if is_one else None
         answers = ItemRows(zip(*self._answer(questions), strict=True))
-        return answers.scored("analogies", {"accuracy": quotient(1, 0)})
+        return answers.build_items("analogies", {"accuracy": quotient(1, 0)})
 
     def _score_pairs(self, pairs: Sequence[Judgment]) -> SimilarityScores:
         cosines = self._compare(pairs)
@@ -310,7 +310,7 @@ class WordVectorsPipeline(TextVectors):
         facts = {**run, "model": self.kind, "words": f"{number:,}", "numbers of a vector": f"{size:,}"}
         cosines = unit_vectors(vectors) @ unit_vectors(mean)
         view = NeighborView((*known, *neighbors), len(known), cosines, map_vectors(vectors))
-        return Inspection(clipped(text, MAX_TITLE_CHARACTERS), view, facts, view.sections())
+        return Inspection(clip(text, MAX_TITLE_CHARACTERS), view, facts, view.sections())
 
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[Neighbor]:
         """Return the `count` best words d for "a is to b as c is to d", by the cosine with b - a + c (3CosAdd)."""

@@ -12,7 +12,7 @@ from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadWords
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut, plain, signed
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, fixed, note_cut, signed
 from ensue.inspection.texts import ShownText, Weight, weighted_text
 from ensue.models.classifier import Classifier
 from ensue.tasks.classification.view import ClassifierView, view_classifier
@@ -24,7 +24,7 @@ MAX_LABELS = 25
 """The maximum number of labels on a page."""
 MAX_RANKED_WORDS = 8
 """The maximum number of words in the lists of words for and against a label."""
-clip_word = partial(clipped, max_characters=60)
+clip_word = partial(clip, max_characters=60)
 
 
 def inspect_texts(
@@ -32,7 +32,7 @@ def inspect_texts(
 ) -> Inspection:
     """Return the page about a text or a pair in a classifier. `facts` are the values at the top of the page by name."""
     views = view_classifier(model, reads)
-    title = clipped(" | ".join(text.text for text in shown), MAX_TITLE_CHARACTERS)
+    title = clip(" | ".join(text.text for text in shown), MAX_TITLE_CHARACTERS)
     return Inspection(title, views, facts, classifier_sections(views, shown, labels))
 
 
@@ -71,7 +71,7 @@ def labels_section(
     """
     ranked = sorted(probabilities.items(), key=lambda item: -item[1])[:MAX_LABELS]
     rows = [(name, probability, color_of(name) if name in predicted else None) for name, probability in ranked]
-    note = cut(len(probabilities), len(rows), "labels", "most probable")
+    note = note_cut(len(probabilities), len(rows), "labels", "most probable")
     content = {"rows": rows, "threshold": threshold, "note": note, "what": what}
     return Section(heading, "tasks/classification/labels.html", content)
 
@@ -143,7 +143,7 @@ def _weigh_pooling(
     for view, text, key, weights in zip(views, texts, keys, values, strict=True):
         maximum = float(weights.max(initial=0.0))
         marked = [
-            Weight(float(weight) / maximum, "weight", f"{clip_word(word)}: {name} {plain(100 * float(weight))} %")
+            Weight(float(weight) / maximum, "weight", f"{clip_word(word)}: {name} {fixed(100 * float(weight))} %")
             for word, weight in zip(view.words, weights, strict=True)
         ]
         marked_texts.append(weighted_text(text, marked, key=key))

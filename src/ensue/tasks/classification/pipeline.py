@@ -19,7 +19,7 @@ from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError, check_fraction, check_text_list, check_type
 from ensue.inspection.colors import color_of
 from ensue.inspection.notebook import MAX_CELL_CHARACTERS, Answers, Bar, Chips, Shown
-from ensue.inspection.page import Inspection, Section, ansi, clipped
+from ensue.inspection.page import Inspection, Section, ansi, clip
 from ensue.inspection.texts import ShownText
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
@@ -75,7 +75,7 @@ class Classified(Shown):
 
     def _sections(self) -> list[Section]:
         return [
-            Section("", "inspection/plain.html", {"shown": clipped(" | ".join(self.texts), MAX_CELL_CHARACTERS)}),
+            Section("", "inspection/plain.html", {"shown": clip(" | ".join(self.texts), MAX_CELL_CHARACTERS)}),
             labels_section(self.probabilities, self.labels, heading=""),
         ]
 

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.inspection.attributions import Integrated, integrated_gradients, rows_together
-from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
+from ensue.inspection.attributions import Integrated, choose_batch_size, integrated_gradients
+from ensue.inspection.encoder import LayerAttention, LayerTrace, record_attention, trace_layers
 from ensue.inspection.features import ReadFeatures, ReadWords
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.subword_encoder import SubwordEncoder, append_features
@@ -74,8 +74,8 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
                 words=read.words, is_known=read.is_known(), label=label, probabilities=probabilities.cpu().numpy(),
                 contributions=_measure_contributions(model, read, pooled, side=side, logits=logits, label=label),
                 attention=attention_weights(model, reading), maxima=max_shares(model, reading),
-                traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
-                heads=[] if model.pooling is None else attention_of(model.layers, reading.x),
+                traces=[] if model.pooling is None else trace_layers(model.layers, reading.x),
+                heads=[] if model.pooling is None else record_attention(model.layers, reading.x),
                 integrated=integrated[side],
             )
             for side, (read, reading) in enumerate(zip(texts, readings, strict=True))
@@ -96,7 +96,7 @@ def integrate_gradients(
         texts[side] = model.pool(x, reading.keys.expand(len(x), *reading.keys.shape[1:]), None)
         return log_odds(model, model.compute_logits(texts), label)
 
-    return integrated_gradients(output, reading.x, rows=rows_together(model.layers, length))
+    return integrated_gradients(output, reading.x, rows=choose_batch_size(model.layers, length))
 
 
 def group_words(length: int) -> list[range]:

@@ -16,10 +16,10 @@ from torch import Tensor
 from ensue.data.sentences.sentence import Surface
 from ensue.inspection.colors import color_of
 from ensue.inspection.drawing import WordColumns
-from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
+from ensue.inspection.encoder import LayerAttention, LayerTrace, record_attention, trace_layers
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
-from ensue.inspection.features import CharacterView, InputField, Part, ReadWords, characters_of
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, ansi, clipped, cut, visible
+from ensue.inspection.features import CharacterView, InputField, Part, ReadWords, view_characters
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, ansi, clip, note_cut, reveal
 from ensue.inspection.texts import Mark, ShownText, labeled_text
 from ensue.models.tagger import Tagger
 from ensue.nn import ChainScores, Posterior
@@ -99,7 +99,7 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
     view = view_tags(model, x, emissions, tags)
     parts = read.parts()
     effects, letters = _measure_effects(model, read, parts, emissions[0], view.path, num_words)
-    characters = characters_of(read.features, read, len(effects))
+    characters = view_characters(read.features, read, len(effects))
     words = read.words
     return TaggerView(**vars(view), words=words, parts=parts, effects=effects, letters=letters, characters=characters)
 
@@ -112,7 +112,7 @@ def view_tags(model: Tagger, x: Tensor, emissions: Tensor, tags: tuple[str, ...]
         tags=tags, emissions=emissions[0].cpu().numpy(), path=model.head.best(emissions, None)[0].cpu().numpy(),
         marginals=model.head.marginals(emissions, None)[0].cpu().numpy(), tables=tables,
         paths=[] if tables is None else _find_best_paths(model.head.scores(emissions)[0].cpu().numpy(), tables),
-        traces=traces_of(model.layers, x), attention=attention_of(model.layers, x),
+        traces=trace_layers(model.layers, x), attention=record_attention(model.layers, x),
     )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def inspect_sentence(
     if view.characters:
         sections.append(letters_section(view))
     sections = [*sections, *encoder_sections([EncoderView(columns, view.traces, view.attention)])]
-    return Inspection(clipped(shown_text.text, MAX_TITLE_CHARACTERS), view, facts, sections)
+    return Inspection(clip(shown_text.text, MAX_TITLE_CHARACTERS), view, facts, sections)
 
 
 def path_sections(
@@ -226,7 +226,9 @@ def _draw_lattice(view: TagsView, columns: WordColumns, tags: Sequence[int], uni
         "marginals": view.marginals[:count][:, tags].tolist(), "most": float(np.abs(emissions).max()),
         "rows": [tags.index(tag) for tag in view.path[:count].tolist()],
         "next": [(view.tags[t[0]], float(view.marginals[n, t[0]])) if t else None for n, t in enumerate(others)],
-        "notes": [cut(len(view.path), count, f"{unit}s"), cut(len(view.tags), len(tags), "tags", "most probable")],
+        "notes": [
+            note_cut(len(view.path), count, f"{unit}s"), note_cut(len(view.tags), len(tags), "tags", "most probable")
+        ],
     }  # fmt: skip
 
 
@@ -246,7 +248,7 @@ def _tabulate_transitions(view: TagsView, tags: Sequence[int]) -> dict[str, Any]
         "rows": ["start", *names], "ends": [*names, "end"],
         "cells": [(i, j, None if np.isinf(table[i][j]) else table[i][j]) for i, j in cells],
         "most": float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)), "used": _find_used_cells(view, tags),
-        "note": cut(len(view.tags), len(tags), "tags", "most probable"),
+        "note": note_cut(len(view.tags), len(tags), "tags", "most probable"),
     }  # fmt: skip
 
 
@@ -278,7 +280,7 @@ def words_section(view: TaggerView) -> Section:
         "kinds": list(dict.fromkeys(part.kind for parts in view.parts for part in parts)),
         "most": max(abs(effect.emission) for effects in view.effects for effect in effects),
         "longest": max(part.norm for parts in view.parts for part in parts) or 1.0,
-        "rows": rows, "tags": view.tags, "note": cut(len(view.words), len(view.effects), "words"),
+        "rows": rows, "tags": view.tags, "note": note_cut(len(view.words), len(view.effects), "words"),
     }  # fmt: skip
     return Section("Word by word", "tasks/labeling/words.html", content)
 
@@ -294,8 +296,8 @@ def letters_section(view: TaggerView) -> Section:
     content = {
         "counts": any("maxima" in letters.traces for letters, _ in by_word.values()),
         "most": max((abs(effect.emission) for _, effects in words for effect in effects), default=0.0),
-        "words": [(word.letters, list(map(visible, word.letters)), word.traces, effects) for word, effects in words],
-        "note": cut(len(set(view.words)), len(words), "different words"),
+        "words": [(word.letters, list(map(reveal, word.letters)), word.traces, effects) for word, effects in words],
+        "note": note_cut(len(set(view.words)), len(words), "different words"),
     }
     return Section("Letter by letter", "tasks/labeling/letters.html", content)
 

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from ensue.errors import EnsueError, check_integer, check_type
 from ensue.inspection import unit_page
-from ensue.inspection.attributions import Integrated, gradients_of, integrated_gradients, rows_together
-from ensue.inspection.encoder import LayerAttention, attention_of, over_text
+from ensue.inspection.attributions import Integrated, choose_batch_size, differentiate, integrated_gradients
+from ensue.inspection.encoder import LayerAttention, join_steps, record_attention
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
-from ensue.inspection.switched_off import SwitchedOff, switched_off, switching_off
-from ensue.inspection.token_page import MAX_SHOWN_TOKENS, NO_TOKEN, Predictions, shown, text_section, title_of
-from ensue.inspection.units import Units, correlations, named, pieces_of, properties_of, unit_taps
+from ensue.inspection.switched_off import SwitchedOff, parse_switched_off, switching_off
+from ensue.inspection.token_page import MAX_SHOWN_TOKENS, NO_TOKEN, Predictions, make_title, show_token, text_section
+from ensue.inspection.units import Units, build_units, correlate, decode_tokens, find_properties, unit_taps
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SoftmaxHead, watch
@@ -72,10 +72,10 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, toke
             state = select_rows(before, torch.zeros(len(x), dtype=torch.int64, device=x.device))
             return log_probability(model.layers(x, state)[0])
 
-        return integrated_gradients(output, x[:, -last:], rows=rows_together(model.layers, last))
+        return integrated_gradients(output, x[:, -last:], rows=choose_batch_size(model.layers, last))
 
     state = _read_state(model, x[:, :-num_before])
-    gradients, state_gradients = gradients_of(model.layers, x[:, -num_before:], log_probability, state)
+    gradients, state_gradients = differentiate(model.layers, x[:, -num_before:], log_probability, state)
     products = (gradients * x[0, -num_before:].double().cpu().numpy()).sum(1)
     for last in dict.fromkeys(min(num_before, count) for count in INTEGRATED_TOKENS):
         attribution = integrate(last)
@@ -153,18 +153,18 @@ def view_text(
             h, values_of_taps = _read(model, inputs)
             predictions = predict_targets(model.head, h, targets)
             first = inputs[: min(MAX_ATTENTION_POSITIONS, model.context or MAX_ATTENTION_POSITIONS)]
-            attention = attention_of(model.layers, model.features(on_device(first[None], device_of(model))))
-            units = named({name: values[1:] for name, values in values_of_taps.items()})
+            attention = record_attention(model.layers, model.features(on_device(first[None], device_of(model))))
+            units = build_units({name: values[1:] for name, values in values_of_taps.items()})
             without = None
             if off:
                 with switching_off(model.layers, off, units):
                     without = predict_targets(model.head, _read(model, inputs)[0], targets)
         explanation = None if question is None else explain(model, inputs, *_find_target(question, prefix, predictions))
     assert attention is not None, "MAX_ATTENTION_POSITIONS is below the limit of attention_of"
-    tokens = pieces_of(tokenizer.decoder(), prefix.tolist())
-    properties = properties_of(tokens) | {"surprisal": predictions.surprisals[:-1]}
+    tokens = decode_tokens(tokenizer.decoder(), prefix.tolist())
+    properties = find_properties(tokens) | {"surprisal": predictions.surprisals[:-1]}
     return LanguageView(
-        tokens, prefix, len(ids), predictions, units, properties, correlations(units, properties), attention,
+        tokens, prefix, len(ids), predictions, units, properties, correlate(units, properties), attention,
         explanation, tuple(off), without,
     )  # fmt: skip
 
@@ -189,7 +189,7 @@ def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> tuple[Tensor, dict
         with watched as outputs:
             h.append(model.layers(x)[0][0, first - begin :])
         for tap, tensors in outputs.items():
-            values[tap].append(over_text(tensors)[first - begin :].float().cpu().numpy())
+            values[tap].append(join_steps(tensors)[first - begin :].float().cpu().numpy())
     return torch.cat(h), {tap: np.concatenate(arrays) for tap, arrays in values.items()}
 
 
@@ -213,7 +213,7 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence
         tokens, view.ids.tolist(), view.predictions, tokenizer.symbol, length=view.length,
         vocabulary_size=tokenizer.vocabulary_size,
         about=ABOUT + (" A unit’s color is its value after the token is read." if view.units else ""),
-        units=view.units, chosen=unit_page.chosen_units(view.units, view.correlations, count),
+        units=view.units, chosen=unit_page.choose_units(view.units, view.correlations, count),
     )  # fmt: skip
     positions = ["<start>", *tokens]
     about = "The attention of the model when it has read a token and predicts the next token."
@@ -236,7 +236,7 @@ def inspect_text(
     if not len(ids):
         raise EnsueError("nothing to inspect: the text has no tokens")
     question = _parse_question(tokenizer, len(ids), at, token)
-    view = view_text(model, tokenizer, ids, question=question, off=switched_off(off))
+    view = view_text(model, tokenizer, ids, question=question, off=parse_switched_off(off))
     sections = language_sections(view, tokenizer, _texts_of_tokens(view, tokenizer, text))
     unknown = int((view.ids == tokenizer.unknown_id).sum())
     nats, count = float(view.predictions.surprisals[:-1].mean()), len(view.tokens)
@@ -246,7 +246,7 @@ def inspect_text(
         "nats per token": f"{nats:.4f}",
         "perplexity": f"{np.exp(nats):.4g}",
     }
-    return Inspection(title_of(text), view, {**facts, **text_facts}, sections)
+    return Inspection(make_title(text), view, {**facts, **text_facts}, sections)
 
 
 def _texts_of_tokens(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str]:
@@ -313,7 +313,8 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         "path of integration."
     )
     numbers = {
-        "token": shown(tokenizer.symbol(explained.token)), "number": explained.place + 1, "value": integrated.value,
+        "token": show_token(tokenizer.symbol(explained.token)), "number": explained.place + 1,
+        "value": integrated.value,
         "baseline": integrated.baseline, "difference": integrated.value - integrated.baseline,
         "integrated": len(integrated.shares), "note": "" if integrated.is_exact else inexact,
         "colors": {name: _align_to_tokens(explained.place, values) for name, values in kinds.items()},
@@ -341,7 +342,7 @@ def _list_rows(view: LanguageView, explained: Explanation) -> list[dict[str, Any
     offset = len(explained.norms) - len(shares)
     return [
         {
-            "token": shown(view.tokens[first + n]) or "·", "number": first + n + 1, "share": float(shares[n]),
+            "token": show_token(view.tokens[first + n]) or "·", "number": first + n + 1, "share": float(shares[n]),
             "product": float(explained.products[offset + n]), "norm": float(explained.norms[offset + n]),
         }
         for n in _find_largest(shares)
@@ -359,7 +360,7 @@ def switched_off_section(view: LanguageView) -> list[Section]:
         "colors": {"change of surprisal": _align_to_tokens(len(changes), changes)},
         "rows": [
             {
-                "token": shown(view.tokens[n]) or "·", "number": n + 1, "before": float(before[n]),
+                "token": show_token(view.tokens[n]) or "·", "number": n + 1, "before": float(before[n]),
                 "after": float(after[n]),
             }
             for n in _find_largest(changes)

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.errors import EnsueError, check_type
-from ensue.inspection.encoder import LayerAttention, attention_of
+from ensue.inspection.encoder import LayerAttention, record_attention
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
-from ensue.inspection.token_page import NO_TOKEN, Predictions, shown, text_section, title_of
-from ensue.inspection.units import pieces_of
+from ensue.inspection.token_page import NO_TOKEN, Predictions, make_title, show_token, text_section
+from ensue.inspection.units import decode_tokens
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.masked_language_modeling.token_windows import pseudo_logits
@@ -47,9 +47,9 @@ def view_masked(model: MaskedLanguageModel, coder: MaskedTokenizer, ids: NDArray
     is_mask = ids == coder.mask_id
     framed = torch.from_numpy(coder.add_frame(ids[: model.context - 2])[None]).to(device_of(model))
     with evaluating(model):
-        attention = attention_of(model.layers, model.input(framed))
+        attention = record_attention(model.layers, model.input(framed))
     assert attention is not None, "MAX_TOKENS is below the limit of attention_of"
-    pairs = zip(ids.tolist(), pieces_of(coder.decoder(), ids.tolist()), strict=True)
+    pairs = zip(ids.tolist(), decode_tokens(coder.decoder(), ids.tolist()), strict=True)
     texts = tuple(f" {coder.symbol(id)}" if id == coder.mask_id else piece for id, piece in pairs)
     return MaskedView(texts, ids, is_mask, length, _predict_hidden(model, coder, ids, is_mask), attention)
 
@@ -87,7 +87,7 @@ def masked_sections(view: MaskedView, coder: MaskedTokenizer, context: int) -> l
     rows = []
     for number, position in enumerate(np.flatnonzero(view.is_mask), start=1):
         fills = zip(view.predictions.ids[position], view.predictions.probabilities[position], strict=True)
-        rows.append((f"{MASK} {number}", [(shown(coder.symbol(id)), probability) for id, probability in fills]))
+        rows.append((f"{MASK} {number}", [(show_token(coder.symbol(id)), probability) for id, probability in fills]))
     masks = Section("In place of the masks", "tasks/masked_language_modeling/masks.html", {"rows": rows})
     return [*([masks] if rows else []), text, *attention]
 
@@ -108,4 +108,4 @@ def inspect_masked(
         "masks": f"{int(view.is_mask.sum()):,}",
         **({"nats per hidden token": f"{nats.mean():.4f}"} if len(nats) else {}),
     }
-    return Inspection(title_of(text), view, {**facts, **text_facts}, sections)
+    return Inspection(make_title(text), view, {**facts, **text_facts}, sections)

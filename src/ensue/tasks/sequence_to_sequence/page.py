@@ -12,9 +12,9 @@ from ensue.data.examples import Pair
 from ensue.decode.candidates import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError, check_type
-from ensue.inspection.drawing import WordColumns, matrix
+from ensue.inspection.drawing import WordColumns, draw_matrix
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut, plain
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, fixed, note_cut
 from ensue.inspection.texts import MAX_COLOR_PERCENT
 from ensue.runs.pictures import HeatMap
 from ensue.tasks.sequence_to_sequence.task import Sources
@@ -41,8 +41,8 @@ def sequence_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
     sides = {
         "has_alignment": view.alignment is not None,
         "notes": [
-            cut(len(view.source), min(len(view.source), MAX_SOURCE), "tokens of the source"),
-            cut(len(view.output), min(len(view.output), MAX_OUTPUT), "tokens of the output"),
+            note_cut(len(view.source), min(len(view.source), MAX_SOURCE), "tokens of the source"),
+            note_cut(len(view.output), min(len(view.output), MAX_OUTPUT), "tokens of the output"),
         ],
         "source": view.source[:MAX_SOURCE],
         "output": [_describe_token(view, position) for position in range(min(len(view.output), MAX_OUTPUT))],
@@ -98,7 +98,7 @@ def _heads(view: SequenceView, name: str, weights: NDArray[np.float32], *, is_lo
 
 def _draw_matrix(view: SequenceView, weights: NDArray[np.float32], name: str, *, side: int = 0) -> Markup:
     weights = weights[:MAX_OUTPUT, :MAX_SOURCE]
-    return matrix(weights, view.output[:MAX_OUTPUT], view.source[:MAX_SOURCE], name=name, key="t", side=side)
+    return draw_matrix(weights, view.output[:MAX_OUTPUT], view.source[:MAX_SOURCE], name=name, key="t", side=side)
 
 
 def _copying_sections(view: SequenceView) -> list[Section]:
@@ -120,7 +120,7 @@ def token_section(view: OutputView) -> Section:
     )
     tokens = {
         "total": float(view.log_probabilities.sum()), "length": len(view.output), "has_copying": copying is not None,
-        "note": cut(len(view.output), count, "tokens of the output"),
+        "note": note_cut(len(view.output), count, "tokens of the output"),
         "rows": list(zip(view.output, view.log_probabilities.tolist(), shares, view.options, strict=False))[:count],
     }  # fmt: skip
     return Section("Token by token", "tasks/sequence_to_sequence/tokens.html", tokens)
@@ -154,7 +154,7 @@ def inspect_output(
     if not ids:
         raise EnsueError("nothing to inspect: the output has no tokens")
     view = view_output(writer.models, coder, columns, sources, ids, text=text, search=search)
-    title = clipped(" | ".join(columns), MAX_TITLE_CHARACTERS)
+    title = clip(" | ".join(columns), MAX_TITLE_CHARACTERS)
     facts = {
         **writer.facts(writer.recipe.describe()),
         "search": "none: the target is an argument" if view.search is None else writer.describe_search(),
@@ -219,12 +219,12 @@ def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
     content = {
         "width": search.width,
         "notes": [
-            cut(steps, min(steps, MAX_STEPS), "steps"),
-            cut(search.width, min(search.width, MAX_BEAMS), "beams", "best"),
+            note_cut(steps, min(steps, MAX_STEPS), "steps"),
+            note_cut(search.width, min(search.width, MAX_BEAMS), "beams", "best"),
         ],
         **_draw_search(list_boxes(view.search, search), view.search),
         "ended": [(_compute_score(best, search), best, _join(best, view.search)) for best in complete[:MAX_ENDED]],
-        "ended_note": cut(len(complete), min(len(complete), MAX_ENDED), "outputs", "best"),
+        "ended_note": note_cut(len(complete), min(len(complete), MAX_ENDED), "outputs", "best"),
         "has_coverage": bool(search.coverage_penalty),
     }
     return [Section("The search", "tasks/sequence_to_sequence/search.html", content)]
@@ -245,7 +245,7 @@ def list_boxes(recorded: RecordedSearch, search: BeamSearch) -> list[CandidateBo
             reason = _explain_fate(candidate, recorded, search, scores)
             boxes.append(CandidateBox(candidate, row, candidate.ids == output[:length], reason))
         for row, candidate in enumerate(dropped, start=len(beam[:MAX_BEAMS])):
-            reason = f"out of the beam, whose last hypothesis has log p = {plain(beam[-1].log_probability, 4)}"
+            reason = f"out of the beam, whose last hypothesis has log p = {fixed(beam[-1].log_probability, 4)}"
             boxes.append(CandidateBox(candidate, row, False, reason))
     return boxes
 
@@ -254,13 +254,13 @@ def _explain_fate(candidate: Candidate, recorded: RecordedSearch, search: BeamSe
     match candidate.fate:
         case "ends":
             score = _compute_score(candidate, search)
-            return f"ended with the score {plain(score, 4)}, rank {scores.index(score) + 1} of the complete hypotheses"
+            return f"ended with the score {fixed(score, 4)}, rank {scores.index(score) + 1} of the complete hypotheses"
         case "is too long":
             return f"stopped: the limit is {recorded.limit} tokens"
         case "comes too late":
             bound = candidate.log_probability / math.pow(recorded.limit + 1, search.length_penalty)
             score = recorded.hypotheses[-1].score
-            return f"stopped: its score cannot exceed {plain(bound, 4)}; the worst output has {plain(score, 4)}"
+            return f"stopped: its score cannot exceed {fixed(bound, 4)}; the worst output has {fixed(score, 4)}"
     return "goes on"
 
 

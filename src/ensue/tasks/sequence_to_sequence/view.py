@@ -17,7 +17,7 @@ from ensue.data.examples import Pair
 from ensue.decode.beam import attention_taps
 from ensue.decode.candidates import Candidate
 from ensue.decode.search import Hypothesis
-from ensue.inspection.encoder import LayerAttention, LayerTrace, attention_of, traces_of
+from ensue.inspection.encoder import LayerAttention, LayerTrace, record_attention, trace_layers
 from ensue.models.encoder_decoder import EncoderDecoder, TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import AttentionBefore, CopyingHead, joined_steps, watch
@@ -233,5 +233,5 @@ def view_output(
     x = model.features(source_ids, layers) if isinstance(model, EncoderDecoder) else embedding(source_ids)
     return SequenceView(
         **fields, text=text, search=search, source=tuple(map(source_symbols.of, source.tolist())),
-        traces=traces_of(encoder, x), heads=attention_of(encoder, x),
+        traces=trace_layers(encoder, x), heads=record_attention(encoder, x),
     )  # fmt: skip

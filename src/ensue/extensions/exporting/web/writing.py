@@ -17,7 +17,7 @@ from ensue.errors import EnsueError
 from ensue.extensions.exporting.c.precision import F32
 from ensue.extensions.exporting.c.writing import fill_template, find_license, identifier, print_c
 from ensue.extensions.exporting.exporting import write_directory
-from ensue.inspection.page import drawn, file_text
+from ensue.inspection.page import file_text, render
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract import description as contract
 from ensue.tasks.contract.description import ModelDescription
@@ -133,7 +133,7 @@ def page_files(
         "name": name, "what": recipe.what, "about": recipe.describe(), "license": find_license(run.card),
         "version": VERSION,
     }  # fmt: skip
-    html = drawn(
+    html = render(
         "extensions/exporting/web/pages/page.html", body=f"extensions/exporting/web/pages/{page.name}.html",
         style=Markup(file_text("style.css")),
         script=Markup("".join([script, _template("page.js", name), *page.templates(".page.js", name)])), **values,

@@ -21,9 +21,9 @@ from ensue.extensions.frames.recipe import CaptioningRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, SeriesData
 from ensue.extensions.frames.tasks.model import FrameStatistics
 from ensue.extensions.frames.tasks.pipeline import FramesPipeline
-from ensue.inspection.drawing import matrix
+from ensue.inspection.drawing import draw_matrix
 from ensue.inspection.notebook import Answers
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, note_cut
 from ensue.metrics.generation import GenerationScores, check_scorable
 from ensue.metrics.scores import ScoredItems
 from ensue.models.encoder_decoder import TextModel
@@ -63,12 +63,12 @@ MAX_OPACITY = 0.75
 def _attention_section(view: CaptionView) -> Section:
     """Return the image with the attention of each token, or the matrix of attention if the series is not an image."""
     count = min(len(view.output), MAX_OUTPUT)
-    weights, note = view.alignment, cut(len(view.output), count, "tokens of the caption")
+    weights, note = view.alignment, note_cut(len(view.output), count, "tokens of the caption")
     if view.image is None or view.grid is None:
         drawing = None
         if weights is not None:
             frames = [f"frame {number}" for number in range(min(weights.shape[1], MAX_SOURCE))]
-            drawing = matrix(weights[:count, :MAX_SOURCE], view.output[:count], frames, name="attention", key="t")
+            drawing = draw_matrix(weights[:count, :MAX_SOURCE], view.output[:count], frames, name="attention", key="t")
         return Section("Attention", "extensions/frames/captioning/frames.html", {"drawing": drawing, "note": note})
     rows, columns, _ = view.image.shape
     scale = min(MAX_WIDTH / columns, MAX_HEIGHT / rows)
@@ -217,7 +217,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
             "caption": text,
         }
         sections = [_attention_section(view), token_section(view), *search_sections(view, self.search)]
-        return Inspection(clipped(series.name, MAX_TITLE_CHARACTERS), view, facts, sections)
+        return Inspection(clip(series.name, MAX_TITLE_CHARACTERS), view, facts, sections)
 
     def __repr__(self) -> str:
         tokens = f"{self.target.vocabulary_size:,} symbols"

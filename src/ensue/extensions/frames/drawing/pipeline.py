@@ -17,7 +17,7 @@ from ensue.extensions.frames.data.series import Series, as_vectors
 from ensue.extensions.frames.drawing import model as drawing
 from ensue.extensions.frames.page import make_data_url
 from ensue.extensions.frames.recipe import DrawingRecipe
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped, cut
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, note_cut
 from ensue.models.modules import device_of
 from ensue.nn import watch
 from ensue.outputs import atomic_output, check_outputs
@@ -97,7 +97,7 @@ def painting_sections(view: PaintingView, number: int) -> list[Section]:
     numbers = {
         "glimpses": list(zip(view.divergence[:count].tolist(), read, canvases, written, strict=True)),
         "image": make_data_url(view.image), "size": (columns, rows),
-        "shown_size": (columns * scale, rows * scale), "note": cut(len(view.canvases), count, "glimpses"),
+        "shown_size": (columns * scale, rows * scale), "note": note_cut(len(view.canvases), count, "glimpses"),
         "reconstruction": view.reconstruction, "divergence": float(view.divergence.sum()),
     }  # fmt: skip
     return [Section(f"Image {number}, by glimpse", "extensions/frames/drawing/glimpses.html", numbers)]
@@ -214,7 +214,7 @@ class DrawingPipeline(Pipeline):
         """Return the page of the first images in a location, or in a list of arrays (rows, columns · colors)."""
         shown = drawing.binarize(self._read_images(images, encoding), self.recipe.data.binarize)
         views = [view_painting(self.model, pixels) for pixels in shown.pixels]
-        title = clipped(str(images), MAX_TITLE_CHARACTERS) if isinstance(images, str | Path) else "images"
+        title = clip(str(images), MAX_TITLE_CHARACTERS) if isinstance(images, str | Path) else "images"
         sections = [section for number, view in enumerate(views) for section in painting_sections(view, number + 1)]
         return Inspection(title, views, self.facts(self.recipe.describe()), sections)
 

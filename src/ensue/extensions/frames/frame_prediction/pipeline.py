@@ -22,9 +22,9 @@ from ensue.extensions.frames.recipe import FramePredictionRecipe
 from ensue.extensions.frames.tasks.data import SeriesNoise
 from ensue.extensions.frames.tasks.model import Frames
 from ensue.extensions.frames.tasks.pipeline import PROGRAMS, AnsweringFramesPipeline, split_into_chunks
-from ensue.inspection.drawing import lines
+from ensue.inspection.drawing import plot
 from ensue.inspection.notebook import Shown
-from ensue.inspection.page import Inspection, Section, plain
+from ensue.inspection.page import Inspection, Section, fixed
 from ensue.metrics.scores import ItemRows, ScoredItems, quotient
 from ensue.models.modules import device_of, evaluating
 from ensue.outputs import atomic_output, check_outputs
@@ -99,7 +99,7 @@ def _nats_section(view: FramePredictorView, columns: page.FrameColumns) -> Secti
     else:
         about = BOUND
         curves = {"bound": view.nats, "frame": view.nats - view.divergence, "divergence": view.divergence}
-    drawing = lines(curves, columns, name="nats of each frame")
+    drawing = plot(curves, columns, name="nats of each frame")
     return Section.plain("Nats of each frame", drawing, about=about, note=columns.note)
 
 
@@ -110,7 +110,7 @@ def _prediction_section(view: FramePredictorView, columns: page.FrameColumns) ->
         about += " The pale range is the mean ± the deviation."
         triples = zip(frames.T, mean.T, deviation.T, strict=True)
         drawings = [
-            (name, lines({"frame": x, "mean": m, "deviation": s}, columns, ranges={"mean": (m - s, m + s)}, name=name))
+            (name, plot({"frame": x, "mean": m, "deviation": s}, columns, ranges={"mean": (m - s, m + s)}, name=name))
             for name, (x, m, s) in zip(view.names, triples, strict=True)
         ]
     else:
@@ -230,7 +230,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         view, recipe = view_series(self.model, self.series_view(self.read_single(series))), self.recipe
         facts = {"latent variables": f"{recipe.latent.kind}, {recipe.latent.size}"} if self.model.d_latent else {}
         facts |= {"components": f"{recipe.head.components}"} if recipe.head.components > 1 else {}
-        facts |= {"nats per frame": plain(float(view.nats.mean()), 4)}
+        facts |= {"nats per frame": fixed(float(view.nats.mean()), 4)}
         return self._make_inspection(view, series_sections(view), facts)
 
     def score(self, series: Any) -> NDArray[np.float64]:
@@ -270,7 +270,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         nats = (nats.frames for _, nats in self._score_series(self._read_labeled(location, encoding)))
         rows = ItemRows((frames.sum(), len(frames)) for frames in nats)
-        return rows.scored("series", {"nats_per_frame": quotient(0, 1)})
+        return rows.build_items("series", {"nats_per_frame": quotient(0, 1)})
 
     def _score_series(
         self, series: Iterable[Series], *, draws: int = 1

@@ -336,7 +336,7 @@ def symbol_items(answers: Iterable[JudgedSymbols], unit: str) -> ScoredItems:
     rows = ItemRows()
     for gold, predicted, nats in answers:
         rows.append((gold == predicted, 1, edit_distance(predicted, gold), len(gold), nats, len(gold) + 1))
-    return rows.scored(unit, {
+    return rows.build_items(unit, {
         "exact_match": of_sums(lambda sums: 100 * sums[:, 0] / sums[:, 1]),
         "edit_rate": of_sums(lambda sums: 100 * sums[:, 2] / sums[:, 3].clip(1)), "nats_per_symbol": quotient(4, 5),
     })  # fmt: skip

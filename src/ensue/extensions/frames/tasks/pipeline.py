@@ -22,7 +22,7 @@ from ensue.extensions.frames.recipe import FramesRecipe
 from ensue.extensions.frames.tasks.data import check_frames
 from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrameParts
 from ensue.inspection.notebook import Answers
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clipped
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract import description
 from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
@@ -110,7 +110,7 @@ class FramesPipeline(Predictor):
 
     def _make_inspection(self, view: SeriesView, sections: list[Section], facts: dict[str, str]) -> Inspection:
         facts = {**self.facts(self.recipe.describe()), **facts, "frames": f"{len(view.frames):,}"}
-        return Inspection(clipped(view.series, MAX_TITLE_CHARACTERS), view, facts, sections)
+        return Inspection(clip(view.series, MAX_TITLE_CHARACTERS), view, facts, sections)
 
     def each_json(self, texts: Sequence[Any]) -> Iterator[Any]:
         for series in self._to_series(texts):  # converted in a single call, which numbers the series from 0
