@@ -200,9 +200,7 @@ def _reduce_features(nodes: Nodes, args: Any, kwargs: dict[str, Any], *, mean: b
 
 
 def _layer_norm(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
-    """Return the node of a layer norm (Ba et al. 2016, eq. 4). The deviation needs no gradient of the mean, since
-    Σ(x - mean) = 0.
-    """
+    """Return the node of a layer norm (Ba et al. 2016). Since Σ(x - mean) = 0, dσ/dmean is 0."""
     value, shape, gain, bias, epsilon = args
     node = nodes.node(value)
     if len(shape) != 1:

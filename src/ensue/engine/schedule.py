@@ -1,9 +1,8 @@
 """The order in which a pass computes one position, and the arrays that share memory.
 
 A position is a sequence of segments. A segment begins with products over all rows; then its loops run row by row, while
-a row is in the cache. A loop runs over the features of a row and computes the values of one level and width. The level
-of a value that reads features at other indices (a product, sum, slice, `cat` or spread) is above the levels of its
-arguments.
+a row is in the cache. A loop runs over the features of a row and computes the values of one level and width. A value
+that reads features at other indices (a product, sum, slice, `cat` or spread) has a higher level than its arguments.
 
 A cheap value, such as a sum of two values in arrays, is recomputed in every loop that reads it, since recomputing takes
 less time than writing and reading.
@@ -296,9 +295,7 @@ def _free_slices(saved: Array, hosts: list[Array], taken: dict[Array, View], eve
 
 
 def _may_replace(old: dict[Array, View], new: dict[Array, View], events: list[Event]) -> bool:
-    """Return whether each write of `new` comes after all overlapping reads of `old`, or in a loop that reads the same
-    view.
-    """
+    """Return whether each write of `new` follows all overlapping reads of `old`, or its loop reads the same view."""
     reads = [(position, view) for position, event in enumerate(events) for view in _place_in_hosts(event.reads, old)]
     writes = [(position, view) for position, event in enumerate(events) for view in _place_in_hosts(event.writes, new)]
     return all(

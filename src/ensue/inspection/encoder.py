@@ -78,9 +78,7 @@ def record_attention(layers: nn.Module, x: Tensor) -> list[LayerAttention] | Non
 
 
 def join_steps(tensors: list[Tensor]) -> Tensor:
-    """Return the values of a tap as (T, d). A recurrent layer records a tensor (1, d) for each step, other layers one
-    tensor (1, T, d).
-    """
+    """Return the values (T, d) of a tap: recurrent layers record T tensors (1, d), other layers a tensor (1, T, d)."""
     return tensors[0][0] if tensors[0].dim() == 3 else torch.cat(tensors)
 
 

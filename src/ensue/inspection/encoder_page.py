@@ -34,7 +34,10 @@ def encoder_sections(texts: Sequence[EncoderView]) -> list[Section]:
     contents = [
         {
             "traces": [(name, plot(series, text.columns, name=name)) for name, series in _series(text)],
-            "layers": _draw_heads(text), "is_too_long": text.attention is None, "note": _note(text),
+            "layers": _draw_heads(text), "is_too_long": text.attention is None,
+            "note": "" if not text.attention else note_cut(
+                text.attention[0].weights.shape[1], min(len(text.columns), MAX_DRAWN_WORDS), f"{text.columns.unit}s"
+            ),
         }
         for text in texts
     ]  # fmt: skip
@@ -99,11 +102,6 @@ def _draw_heads(text: EncoderView) -> list[list[tuple[str, Markup]]]:
         return draw_matrix(weights[: len(words), : len(words)], words, words, name=title, key=text.columns.key)
 
     return [[(title, draw(title, w)) for title, w in _heads([layer], text.name)] for layer in text.attention or ()]
-
-
-def _note(text: EncoderView) -> str:
-    size = min(len(text.columns), MAX_DRAWN_WORDS)
-    return note_cut(text.attention[0].weights.shape[1], size, f"{text.columns.unit}s") if text.attention else ""
 
 
 MAX_WEIGHTS = 1_000_000

@@ -1,7 +1,6 @@
 """The components of a word's features, the features of a text without a component, and the effects of letters.
 
-A component is blanked by the id 0 (unknown). The characters of a word are one component, which is blanked by the length
-0.
+A component is blanked by the id 0 (unknown). The characters of a word are one component; it is blanked by the length 0.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -25,8 +25,7 @@ class LabelingScores(LabelsScores):
     class. Otherwise they are computed from tokens and equal the accuracy, and `per_label` has a key for each label.
     `confusion` has the most frequent confusions of labels of tokens. `misaligned` is the number of gold spans that
     begin or end inside a word, cannot be predicted and count as misses. The first such span is at `first_misaligned`.
-    After cross-validation, `expected` is the estimated F1 or accuracy, on unseen sentences, of a model that was trained
-    on all sentences.
+    After cross-validation, `expected` is the estimated F1 or accuracy on unseen sentences after training on all data.
     """
 
     in_json = (
@@ -77,8 +76,7 @@ class LabelingTally(Tally[LabelingScores]):
 
     With `spans`, precision, recall and F1 are those of conlleval: a predicted span is correct if a gold span has the
     same class, start and end. `read` reads spans from labels, without correcting invalid labels. Accuracy compares the
-    labels of tokens, with the same scheme for gold and predicted labels (`Labels.convert_scheme`). `known` are the
-    labels of the model.
+    gold and predicted labels of tokens in one scheme (`Labels.convert_scheme`). The model has the labels `known`.
     """
 
     def __init__(self, *, spans: bool, read: Reading = spans, known: Iterable[str] | None = None) -> None:

@@ -20,8 +20,7 @@ from ensue.inspection.notebook import ShownScores
 def card_columns(format_spec: str, *names: str, **titles: str) -> dict[str, tuple[str, str]]:
     """Return the titles and formats of scores on a model card, by their keys in JSON.
 
-    `format_spec` is the format of all scores. The titles of `names` are derived from the keys; `titles` maps other keys
-    to titles.
+    All scores have the format `format_spec`. The titles of `names` are derived from the keys; `titles` has the others.
     """
     titles = {name: name.replace("_", " ").replace("f1", "F1") for name in names} | titles
     return {name: (title, format_spec) for name, title in titles.items()}

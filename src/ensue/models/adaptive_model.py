@@ -78,9 +78,8 @@ class AdaptiveModel(nn.Module):
 
         W ← W - η ∂/∂W (1/L Σ_t -log P_model(w_t)) + μ (W_trained - W)
 
-    `read`, `nats` and `forward` update the weights; `step` does not, since it reads tokens that the model has
-    generated. `model` has to be in evaluation mode, and is not changed. Raises EnsueError for a model with a limited
-    context.
+    `read`, `nats` and `forward` update the weights; `step` does not, since it reads generated tokens. `model` has to be
+    in evaluation mode, and is not changed. Raises EnsueError for a model with a limited context.
     """
 
     adapts = True

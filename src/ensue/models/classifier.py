@@ -61,9 +61,8 @@ class Classifier(nn.Module):
     2017). With `segment`, a text is read in segments of this many words. The state is carried between segments without
     gradients; the pooling is over all segments. With `multiple`, the task is multi-label.
 
-    `layers` may be a `SubwordEncoder`, with the layers of another model. A `SubwordEncoder` reads the subwords of the
-    words, and a pair as one text. Features are concatenated to its output. `language_loss` is the weight of its
-    language-model loss.
+    `layers` may be a `SubwordEncoder` with the layers of another model. It reads the subwords of the words, and a pair
+    as one text. Features are concatenated to its output. `language_loss` is the weight of its language-model loss.
     """
 
     layers: SequenceLayer | SubwordEncoder

@@ -17,8 +17,7 @@ class TextModel(nn.Module, ABC):
     """A model of texts given a source, `P(y_1 .. y_n | x) = Π_t softmax(head(decoder(target(y_<t))))[y_t]`.
 
     The decoder starts from the state of `begin`. The model has the `step` of a language model, for beam search and
-    sampling. `source_modules` are the modules that read the source, by name. Raises ValueError for a decoder that is
-    not causal.
+    sampling. `source_modules` names the modules that read the source. Raises ValueError if the decoder is not causal.
     """
 
     head: Any

@@ -35,8 +35,7 @@ class NgramBag(nn.Module):
     words are scored, too, with `CHARACTER_SHARE` of the squared norm. The weight `r_g` is not trained, but computed
     from the training texts (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin
     et al. 2016). In training each n-gram is dropped with the probability `dropout`. `remove_unweighted` removes rows
-    with r = 0, which are not trained; `num_kept_rows` is the number of remaining rows. Raises ValueError for fewer than
-    two buckets.
+    with r = 0, which are not trained; `num_kept_rows` rows remain. Raises ValueError for fewer than two buckets.
     """
 
     tables = 1

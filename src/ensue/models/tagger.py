@@ -19,8 +19,7 @@ from ensue.types import Inputs, Loss, Mask, Outputs, State
 class SentenceIndices(NamedTuple):
     """The positions of S sentences in a batch whose rows are concatenated sentences.
 
-    `places` (S, L) are indices into the flattened batch, `mask` (S, L) is True at real words, and `rows` (S,) are the
-    rows of the sentences.
+    `places` (S, L) index the flattened batch, `mask` (S, L) is True at words, and `rows` (S,) are the sentences' rows.
     """
 
     places: Int[Tensor, "S L"]

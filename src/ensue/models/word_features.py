@@ -370,8 +370,7 @@ class FormCache(Copyable):
     """A cache of the vectors of word forms, which is cleared if it exceeds `max_forms` or if a weight has changed.
 
     Unless `weights_are_frozen()`, each call compares the cached rows of its words with the current tables, and the
-    character layer, which is small, with a copy. The pretrained vectors of words that the model lacks are read from the
-    file `vectors`.
+    small character layer with a copy. Pretrained vectors of words that the model lacks are read from `vectors`, a file.
 
     Threads may share the cache: each thread computes its new forms, and a lock protects lookup and insertion. A
     returned table never changes.

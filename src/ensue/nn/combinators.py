@@ -21,8 +21,7 @@ class Stack(SequenceLayer):
     takes no initial state.
 
     Raises:
-        ValueError: There is no layer, the sizes of two adjacent layers differ, or layers attend to memories of
-        different sizes.
+        ValueError: There is no layer, or the sizes of adjacent layers, or of two layers' memories, differ.
     """
 
     def __init__(self, layers: Iterable[SequenceLayer]) -> None:
@@ -112,8 +111,7 @@ class Alongside(Wrapper):
 
 
 class Bidirectional(Parallel):
-    """Two layers, forward and backward: `backward` reads each row from its last real position to its first (Schuster &
-    Paliwal 1997).
+    """Two layers: `backward` reads each row from its last real position to its first (Schuster & Paliwal 1997).
 
     The outputs at a position are concatenated (default), summed, multiplied or averaged. The final state is the pair of
     the layers' final states; the backward layer ends at the first position of a row. The layer looks ahead, so it has

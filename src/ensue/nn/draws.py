@@ -2,8 +2,7 @@
 
 Each draw takes a key from torch's generator: a position in a long random stream. From this position on, each row has
 its own range of the stream. On a CPU a rank draws only the ranges of its rows; on a GPU it draws the numbers of all
-rows and selects its rows. Draws that do not belong to rows, such as dropout of vocabulary entries, use torch's
-generator directly.
+rows and selects its rows. Draws for no row, such as dropout of vocabulary entries, use torch's generator directly.
 """
 
 import ctypes
@@ -90,8 +89,7 @@ def check_probability(p: float) -> float:
 class ElementDropout(nn.Module):
     """Plain dropout (Srivastava et al. 2014): in training each element is zero with the probability `p`.
 
-    On a CPU it is faster than torch's dropout: an element takes 16 random bits. So p is rounded to a multiple of
-    1/65,536.
+    On a CPU it is faster than torch's dropout: an element takes 16 random bits, so p is rounded to a multiple of 2^-16.
     """
 
     def __init__(self, p: float) -> None:

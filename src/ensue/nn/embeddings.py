@@ -84,8 +84,7 @@ class HighwayCharacterCNN(nn.Module):
         r_j = g(max_t (W_j [x_t; ...; x_{t+k-1}] + b_j))        y = W_p highways(r) + b_p
 
     `filters` are pairs (width k, number of filters). Words are padded to `longest` characters with the character
-    `padding`, which is read like any other character. Raises ValueError if `filters` is empty, or if a filter is wider
-    than `longest`.
+    `padding`, which is read like any other. Raises ValueError without filters, and for a filter wider than `longest`.
     """
 
     def __init__(

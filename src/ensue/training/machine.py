@@ -302,9 +302,7 @@ def _required_speedup(mode: ComputeMode) -> float:
 
 
 def medium_is_exact() -> bool:
-    """Return whether oneDNN's products are as exact as the products of the BLAS; on some processors they round to
-    bfloat16.
-    """
+    """Return whether oneDNN's products are as exact as those of the BLAS, not rounded to bfloat16."""
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
     with use_products("medium"):

@@ -261,7 +261,9 @@ def split_levels(model: nn.Module) -> list[Level]:
         if isinstance(module, SequenceLayer) and not isinstance(module, Pointwise | LearnedPositions):
             levels.append([])
         levels[-1].extend(module.parameters())
-    return [_pop_trained(level, names) for level in [*levels, list(model.parameters())]]
+    levels.append(list(model.parameters()))
+    named = [[(names.pop(parameter), parameter) for parameter in level if parameter in names] for level in levels]
+    return [{name: parameter for name, parameter in level if parameter.requires_grad} for level in named]
 
 
 def _modules_below_head(model: nn.Module) -> Iterator[nn.Module]:
@@ -279,8 +281,7 @@ def _modules_below_head(model: nn.Module) -> Iterator[nn.Module]:
 def called_layers(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the layers of stacks whose parameters only `forward` reads.
 
-    `init_state` also reads the parameters of cross-attention. Of a block with cross-attention, the other modules are
-    yielded.
+    Of a block with cross-attention, whose parameters `init_state` also reads, the other modules are yielded.
     """
     if isinstance(module, Stack):
         for layer in module:
@@ -303,9 +304,3 @@ def _iterate_layers(module: nn.Module) -> Iterator[nn.Module]:
         yield module
     else:
         yield from _modules_below_head(module)
-
-
-def _pop_trained(level: list[nn.Parameter], names: dict[nn.Parameter, str]) -> Level:
-    """Remove the parameters of a level from `names`, and return the trained parameters by name."""
-    parameters = {names.pop(parameter): parameter for parameter in level if parameter in names}
-    return {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}

@@ -104,8 +104,7 @@ class AttentionalLayer(Parallel):
 
         y_t = tanh(W [c_t; x_t])
 
-    After recurrent layers, the attention of all positions is computed at once in training. The default of `d_out` is
-    d_in.
+    After recurrent layers, training computes the attention of all positions at once. `d_out` defaults to d_in.
     """
 
     def __init__(self, attention: CrossAttention, *, d_out: int | None = None) -> None:

@@ -1,7 +1,6 @@
 """Cross-attention: multi-head, dot-product, bilinear and additive, and attention before the cell.
 
-`init_state` computes the keys and values of the memory once. The keys and values are the state; the rows of a beam
-share them.
+`init_state` computes the keys and values of the memory once. They are the state, which the rows of a beam share.
 """
 
 import math

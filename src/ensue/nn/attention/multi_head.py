@@ -30,8 +30,7 @@ def row_by_row(count: int) -> AbstractContextManager[None]:
     """Compute self-attention of one position row by row, without padding, in a `with` block.
 
     Padding changes the order in which a row's terms are added, and thereby the rounding of the sum. Padding has to be
-    on the left, as in the results of `ensue.types.concatenate_rows`. Rows after the first `count` get the result of
-    row 0.
+    on the left, as after `ensue.types.concatenate_rows`. Rows after the first `count` get the result of row 0.
     """
     return change_temporarily(_rows.set, count, _rows.get())
 

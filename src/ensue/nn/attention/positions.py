@@ -141,8 +141,7 @@ class RelativeBias(nn.Module):
     """A trained bias of scores for each bucket of distances and each head (Raffel et al. 2020).
 
     Half of the `buckets` are for keys to the left, half for keys to the right. On each side, half of the buckets have
-    one distance each; the other buckets grow logarithmically, up to a distance of 128. Raises ValueError for fewer than
-    four buckets.
+    one distance each; the others grow logarithmically up to 128. Raises ValueError for fewer than four buckets.
     """
 
     def __init__(self, num_heads: int, buckets: int) -> None:

@@ -37,8 +37,7 @@ def fused_attention(
     A query without allowed keys gets zeros. `scale` defaults to 1/√d. With `is_causal`, `bias` and `allowed` are None.
     torch's scaled-dot-product kernel is used, except where the weights have to be stored: for a `tap`, for dropout on a
     CPU or of sharded rows, and inside torch.func transforms. In bfloat16 on a CPU, where the kernel's backward pass is
-    slow, weights are stored for up to `MAX_BFLOAT16_KEYS` keys; attention to more keys is computed in float32
-    (docs/log).
+    slow (docs/log), weights are stored for up to `MAX_BFLOAT16_KEYS` keys; attention to more keys is in float32.
     """
     scale = 1 / math.sqrt(queries.shape[3]) if scale is None else scale
     on_cpu, dtype = queries.device.type == "cpu", values.dtype

@@ -73,8 +73,7 @@ class Transformer(Stack):
     """A `Stack` of positions, `num_layers` blocks and, with pre-norm, a final normalization.
 
     Matrices are initialized from a normal distribution with σ = 1/√fan-in (LeCun et al. 1998). For the matrices that
-    write into the residual stream, σ is also divided by the square root of the number of these matrices (Radford et
-    al. 2019).
+    write into the residual stream, σ is also divided by the square root of their number (Radford et al. 2019).
     """
 
     def __init__(

@@ -62,8 +62,7 @@ class CopyingHead(nn.Module):
     The p_t of See et al. also reads the decoder's input. This term is left out, since s_t depends on the input.
 
     The coverage c reduces repetition; the coverage loss is `CopyingNats.repeated`. With `coverage`, weights are
-    computed position by position. For an empty source, p_t is 1. Taps: `weights` (B, T, S), and `generates` (B, T),
-    which is p_t.
+    computed position by position. For an empty source, p_t is 1. Taps: `weights` (B, T, S), and p_t as `generates`.
     """
 
     def __init__(

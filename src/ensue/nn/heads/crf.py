@@ -100,8 +100,7 @@ class LinearChainCRF(nn.Module):
 
             q(y) = Π_t shares_t[y_t] / Σ_y' Π_t shares_t[y'_t], over the legal y
 
-        The expected counts of tags, pairs and ends are the derivatives of the logarithm of the denominator. `shares`
-        gets no gradient.
+        Expected counts of tags, pairs and ends are derivatives of log of the denominator; `shares` gets no gradient.
         """
         tables = (emissions, self.start, self.transitions, self.end)
         with torch.enable_grad():

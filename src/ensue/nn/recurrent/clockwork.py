@@ -143,8 +143,7 @@ class Clockwork(Recurrent):
     A module reads its own units and slower modules: block (k, j) of U is used only if P_j ≥ P_k. `weight_hidden` (d, d)
     also contains the unused blocks below the diagonal. These blocks are initially 0 and get no gradient.
 
-    Raises `ValueError` unless `periods` are positive and ascending, each divides the next, and their number divides
-    `d_out`.
+    Raises ValueError unless the positive `periods` ascend, each divides the next, and their number divides `d_out`.
     """
 
     repr_arguments = ("d_in", "d_out", "periods")

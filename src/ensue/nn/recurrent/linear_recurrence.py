@@ -33,9 +33,7 @@ GPU_CHUNK = 4
 """The number of positions in a chunk on a GPU."""
 
 CPU_CHUNK, CPU_WIDTH = 16, 4096
-"""The number of positions in a chunk on a CPU; with CPU_WIDTH or more rows × features, a single chunk is faster
-(docs/log).
-"""
+"""The positions of a chunk on a CPU; for CPU_WIDTH or more rows × features, a single chunk is faster (docs/log)."""
 
 
 def scan(
