@@ -13,7 +13,7 @@ from ensue.models.modules import count_parameters
 from ensue.models.specification import Attention, Directions, LSTMEncoder, PairTokens, TextHead, TransformerEncoder
 from ensue.recipe import TrainRecipe
 from ensue.recipe.tables import TuningRecipe
-from ensue.training.optimizer import Tuning, build_optimizer, levels_of
+from ensue.training.optimizer import Tuning, build_optimizer, split_levels
 from ensue.training.run import begin_job
 from training.tiny import run_tiny, tiny_recipe
 from training.tiny_masked import masked_recipe, paragraphs
