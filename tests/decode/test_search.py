@@ -13,7 +13,7 @@ from decode.toy_steppers import Toy
 from ensue.decode import beam
 from ensue.decode.beam import beam_search, best_ids, continuations
 from ensue.decode.candidates import select_best
-from ensue.decode.frontier import Frontier, Requirements
+from ensue.decode.frontier import Frontier, RequiredPhrases
 from ensue.decode.search import BeamSearch, min_length
 from ensue.errors import EnsueError
 
@@ -80,7 +80,7 @@ def test_phrases_that_overlap_need_fewer_tokens() -> None:
 def test_the_state_of_a_phrase_is_what_its_longest_beginning_at_the_end_says() -> None:
     rng = np.random.default_rng(0)
     for phrase in (tuple(rng.integers(0, 3, length).tolist()) for length in range(1, 9) for _ in range(9)):
-        table = Requirements([(phrase,)])
+        table = RequiredPhrases([(phrase,)])
         for state, (symbol, token) in itertools.product(range(len(phrase)), enumerate(table.alphabet[0].tolist())):
             read = (*phrase[:state], token)
             fitting = (length for length in range(len(read) + 1) if read[len(read) - length :] == phrase[:length])
@@ -90,7 +90,7 @@ def test_the_state_of_a_phrase_is_what_its_longest_beginning_at_the_end_says() -
 
 def test_the_states_of_a_long_phrase_take_little_time() -> None:
     start = time.process_time()
-    Requirements([(tuple(range(500)),)])
+    RequiredPhrases([(tuple(range(500)),)])
     assert time.process_time() - start < 2
 
 

@@ -132,6 +132,6 @@ def test_origins_belong_to_the_run_and_go_with_it(run: Path, begin: Beginning) -
     outer.clear()
     assert not list(outer.path.iterdir())
     copy_origins(outer, origins_for([str(run)], None))  # killed before config.json
-    assert outer.foreign_file() == "manifest.json"
+    assert outer.find_foreign_file() == "manifest.json"
     (outer.path / ".lock").touch()
-    assert outer.foreign_file() == ""
+    assert outer.find_foreign_file() == ""

@@ -186,7 +186,7 @@ def show_machine(profile: "Profile") -> None:
     best = {workload: profile.best(workload) for workload in profile.steps}
     times = {w: {timing.mode: timing.milliseconds for timing in timings} for w, timings in profile.steps.items()}
     table = table_of("milliseconds a step", right=times, no_wrap=True)
-    for mode in dict.fromkeys(mode for of_workload in times.values() for mode in of_workload):
+    for mode in dict.fromkeys(mode for modes in times.values() for mode in modes):
         cells = (f"{times[w][mode]:.1f}{'*' if mode == best[w] else ' '}" if mode in times[w] else "-" for w in times)
         table.add_row(_format_mode(mode), *cells)
     Console(highlight=False, soft_wrap=True).print(table)

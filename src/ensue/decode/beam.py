@@ -99,8 +99,8 @@ def beam_search(
         prefixes or [()] * count, max_tokens or [search.max_tokens] * count, required or [()] * count,
         forbidden or [()] * count,
     )  # fmt: skip
-    assert {len(of_inputs) for of_inputs in constraints} == {count}, "constraints for another number of inputs"
-    input_constraints = [search.for_input(*of_input) for of_input in zip(*constraints, strict=True)]
+    assert {len(values) for values in constraints} == {count}, "constraints for another number of inputs"
+    input_constraints = [search.for_input(*values) for values in zip(*constraints, strict=True)]
     if not input_constraints:
         return []
     frontier = Frontier(search, input_constraints, end_id, record)

@@ -1,6 +1,6 @@
 """The frontier of beam search: live and complete hypotheses, and their constraints, without the model.
 
-Dimensions: B inputs that are not done, S slots of each, t tokens, C required phrases, R = B·S rows of the state.
+Dimensions: B inputs that are not done, S slots of each input, t tokens, C required phrases, R = B·S rows of the state.
 """
 
 import math
@@ -14,7 +14,7 @@ from ensue.decode.candidates import Candidate, Continuations, Ids, Live, candida
 from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints, NBest, Phrase
 
 
-class Requirements:
+class RequiredPhrases:
     """The required phrases of B inputs as automata: C phrases of up to L tokens, with A distinct tokens.
 
     The state of a phrase is the length of the longest prefix of the phrase with which the hypothesis ends (Knuth,
@@ -22,16 +22,16 @@ class Requirements:
     """
 
     def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
-        tokens = [sorted({token for phrase in of_input for token in phrase}) for of_input in phrases]
+        tokens = [sorted({token for phrase in group for token in phrase}) for group in phrases]
         self.phrases = phrases
         self.count = max(map(len, phrases))
-        longest = max((len(phrase) for of_input in phrases for phrase in of_input), default=0)
+        longest = max((len(phrase) for group in phrases for phrase in group), default=0)
         self.alphabet = np.full((len(phrases), max(map(len, tokens))), -1)
         self.lengths = np.zeros((len(phrases), self.count), np.int64)
         self.next = np.zeros((len(phrases), self.count, longest + 1, self.alphabet.shape[1] + 1), np.int64)
-        for number, (of_input, alphabet) in enumerate(zip(phrases, tokens, strict=True)):
+        for number, (group, alphabet) in enumerate(zip(phrases, tokens, strict=True)):
             self.alphabet[number, : len(alphabet)] = alphabet
-            for index, phrase in enumerate(of_input):
+            for index, phrase in enumerate(group):
                 self.lengths[number, index] = len(phrase)
                 self._fill_transitions(self.next[number, index], phrase, alphabet)
 
@@ -44,7 +44,7 @@ class Requirements:
             before = table[before, symbol] if state else 0
         table[len(phrase)] = len(phrase)
 
-    def after(
+    def next_states(
         self, inputs: NDArray[np.int64], states: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the states (B, S, M, C) after each of `tokens` (B, S, M), from `states` (B, S, C) of `inputs` (B,)."""
@@ -63,19 +63,19 @@ Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Rows, and the id that is blocked in each row; a row may occur several times."""
 
 
-class Forbidden:
+class ForbiddenPhrases:
     """The forbidden phrases of B inputs, stacked by length. `always` are tokens that are forbidden in every input."""
 
     def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
-        sets = [set(of_input) for of_input in phrases]
+        sets = [set(input_phrases) for input_phrases in phrases]
         always = {phrase for phrase in set.intersection(*sets) if len(phrase) == 1}
         self.always = np.array(sorted(always), np.int64).reshape(-1)
-        of_length: dict[int, dict[Phrase, None]] = {}
-        for phrase in (phrase for of_input in phrases for phrase in of_input if phrase not in always):
-            of_length.setdefault(len(phrase), {})[phrase] = None
+        by_length: dict[int, dict[Phrase, None]] = {}
+        for phrase in (phrase for input_phrases in phrases for phrase in input_phrases if phrase not in always):
+            by_length.setdefault(len(phrase), {})[phrase] = None
         self.groups = [
-            (np.array([*group]), np.array([[phrase in of_input for phrase in group] for of_input in sets]))
-            for group in of_length.values()
+            (np.array([*group]), np.array([[phrase in input_phrases for phrase in group] for input_phrases in sets]))
+            for group in by_length.values()
         ]
         """For each length L: the phrases (P, L), and a mask (B, P) of the inputs that forbid them."""
 
@@ -110,13 +110,13 @@ class Frontier:
     ) -> None:  # fmt: skip
         self.search, self.constraints, self.end_id, self.record = search, constraints, end_id, record
         self.complete, self.incomplete = ([NBest(search.n_best) for _ in constraints] for _ in range(2))
-        self.limits = np.array([of_input.max_tokens for of_input in constraints])
+        self.limits = np.array([each.max_tokens for each in constraints])
         self.penalties = np.array([self._length_penalty(limit + (end_id is not None)) for limit in self.limits])
-        self.prefixes = np.full((len(constraints), max(len(of_input.prefix) for of_input in constraints)), -1)
-        for row, of_input in zip(self.prefixes, constraints, strict=True):
-            row[: len(of_input.prefix)] = of_input.prefix
-        self.forbidden = Forbidden([of_input.forbidden for of_input in constraints])
-        self.required = Requirements([of_input.required for of_input in constraints])
+        self.prefixes = np.full((len(constraints), max(len(each.prefix) for each in constraints)), -1)
+        for row, each in zip(self.prefixes, constraints, strict=True):
+            row[: len(each.prefix)] = each.prefix
+        self.forbidden = ForbiddenPhrases([each.forbidden for each in constraints])
+        self.required = RequiredPhrases([each.required for each in constraints])
         self.length = 1
         """The length of hypotheses including the next token."""
         shape = (len(constraints), 1)
@@ -156,8 +156,8 @@ class Frontier:
         """Return the tokens (R, A) of required phrases, padded with -1. These tokens are always candidates."""
         return self._repeat_for_slots(self.required.alphabet[self.live.inputs])
 
-    def _repeat_for_slots(self, of_inputs: Ids) -> Ids:
-        return np.repeat(of_inputs, self.live.totals.shape[1], 0)
+    def _repeat_for_slots(self, input_values: Ids) -> Ids:
+        return np.repeat(input_values, self.live.totals.shape[1], 0)
 
     def advance(self, ids: Ids, values: NDArray[np.float64], coverage: NDArray[np.float64] | None) -> tuple[Ids, Ids]:
         """Choose the best of the candidates `ids` (R, M) with log-probabilities `values` (R, M).
@@ -188,7 +188,7 @@ class Frontier:
         count, _, options = ids.shape
         progress = banks = None
         if self.required.count:
-            progress = self.required.after(self.live.inputs, self.live.progress, ids)
+            progress = self.required.next_states(self.live.inputs, self.live.progress, ids)
             banks = progress.sum(3).reshape(count, -1)
         best = select_best(totals.reshape(count, -1), self.search.width, banks)
         parents, columns = best // options, best % options
@@ -200,19 +200,19 @@ class Frontier:
         for row, slot in zip(*np.nonzero(ended), strict=True):
             number, parent = self.live.inputs[row], best.parents[row, slot]
             ids = (*self.live.history[row, parent].tolist(), int(best.ids[row, slot]))
-            lacks = self.required.missing_phrases(number, best.progress[row, slot])
+            missing = self.required.missing_phrases(number, best.progress[row, slot])
             total = float(best.totals[row, slot])
             score = total / self._length_penalty(self.length) + float(coverage[row, parent])
-            hypothesis = Hypothesis(ids if self.end_id is None else ids[:-1], score, total, not lacks, lacks)
-            (self.incomplete if lacks else self.complete)[number].add(hypothesis)
+            hypothesis = Hypothesis(ids if self.end_id is None else ids[:-1], score, total, not missing, missing)
+            (self.incomplete if missing else self.complete)[number].add(hypothesis)
 
     def _add_incomplete(self, mask: NDArray[np.bool_], coverage: NDArray[np.float64]) -> None:
         for row, slot in zip(*np.nonzero(mask), strict=True):
             number, total = self.live.inputs[row], float(self.live.totals[row, slot])
             score = total / self._length_penalty(self.length - 1) + float(coverage[row, slot])
             ids = tuple(self.live.history[row, slot].tolist())
-            lacks = self.required.missing_phrases(number, self.live.progress[row, slot])
-            self.incomplete[number].add(Hypothesis(ids, score, total, False, lacks))
+            missing = self.required.missing_phrases(number, self.live.progress[row, slot])
+            self.incomplete[number].add(Hypothesis(ids, score, total, False, missing))
 
     def _continue(self, best: Continuations, is_live: NDArray[np.bool_]) -> tuple[Ids, Ids]:
         """Make the hypotheses `is_live` of `best` live, without inputs that are done and without empty slots."""

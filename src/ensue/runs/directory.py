@@ -67,7 +67,7 @@ class RunDirectory:
         """Whether the directory contains a run."""
         return (self.path / "config.json").is_file()
 
-    def foreign_file(self) -> str:
+    def find_foreign_file(self) -> str:
         """Return the name of a file in the directory that does not belong to a run, or ""."""
         if self.exists:
             with suppress(ParseError, OSError):  # a damaged config.json may belong to a run
@@ -172,7 +172,7 @@ class RunDirectory:
         return model.to(device).eval()
 
     def create(self, recipe: Recipe, *, files: Mapping[str, Any], config: dict[str, Any]) -> None:
-        """Write the files that are known before the first step. config.json comes last, since it marks a run."""
+        """Write the files that are known before the first step. config.json is written last, since it marks a run."""
         content = {"format_version": schema.FORMAT_VERSION, "ensue": VERSION, "task": recipe.task, **config}
         self.write({**files, "recipe.toml": recipe.to_toml(), "config.json": json.dumps(content, indent=2) + "\n"})
 
@@ -191,7 +191,7 @@ class RunDirectory:
         finally:
             for partial in partials.values():
                 partial.unlink(missing_ok=True)
-        self._forget()
+        self._clear_cached_properties()
 
     def publish(self, weights: Path) -> None:
         """Copy `weights` to the file of the best weights, unless that file has the same content."""
@@ -202,7 +202,7 @@ class RunDirectory:
         self.manifest.replace({self.weights.name: partial})
 
     def clear(self, spare: Path | None = None) -> None:
-        """Remove the files of the run except `spare`. config.json goes first, since it marks a run."""
+        """Remove the files of the run except `spare`. config.json is removed first, since it marks a run."""
         (self.path / "config.json").unlink(missing_ok=True)
         for path in (self.path / name for name in schema.file_names()):
             path.unlink(missing_ok=True)
@@ -210,9 +210,9 @@ class RunDirectory:
                 partial_path(path).unlink(missing_ok=True)  # a process may have been killed while writing
         for folder in (self.checkpoints, self.origins, self.path / "tensorboard"):
             shutil.rmtree(folder, ignore_errors=True)
-        self._forget()
+        self._clear_cached_properties()
 
-    def _forget(self) -> None:
+    def _clear_cached_properties(self) -> None:
         for name in ("config", "recipe", "entry", "parts"):
             self.__dict__.pop(name, None)
 
@@ -284,7 +284,7 @@ def continuing_recipe(
     return read_recipe(chosen, {"tuning.rehearse": False}) if rehearses else chosen
 
 
-NEW_HAS_OLD = "the new data have it"
+NEW_HAS_OLD = "the new data have the old data"
 
 
 def _find_files(location: str) -> tuple[tuple[Path, ...], set[str]]:
@@ -368,8 +368,8 @@ def copy_run(source: RunDirectory, target: Path) -> dict[str, schema.FileEntry]:
     for name, entry in files.items():
         with schema.convert_read_errors(source.path / name):
             shutil.copyfile(source.path / name, target / name)
-        if (copied := entry_of(target / name)).sha256 != entry.sha256:
-            raise altered_error(source.path / name, entry, copied.bytes)
+        if (copy_entry := entry_of(target / name)).sha256 != entry.sha256:
+            raise altered_error(source.path / name, entry, copy_entry.bytes)
         flush(target / name)
     Manifest(target).write(schema.ManifestContent(files=files))
     copy_origins(RunDirectory(target), origins_in(source))

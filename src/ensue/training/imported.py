@@ -120,7 +120,7 @@ def check_output_directory(out: str | Path, *, overwrite: bool) -> None:
     run = RunDirectory(out, is_output=True)
     if check_access(run.path).exists() and not run.path.is_dir():
         raise RunError(f"{run.path}: is a file; --out names a directory")
-    if other := run.foreign_file():
+    if other := run.find_foreign_file():
         raise RunError(f"{run.path}: not empty and not a run directory (found {other}); choose another --out")
     if run.exists and not overwrite:
         raise RunError(f"{run.path}: there is a run already; --overwrite removes it")
