@@ -38,7 +38,7 @@ def main() -> None:
     counts = (2_000_000 / np.arange(1, arguments.vocabulary + 1)).astype(np.int64)  # Zipf's law
     targets = torch.multinomial(torch.from_numpy(counts + 1.0), arguments.rows, replacement=True)
     losses: dict[str, Callable[[], Tensor]] = {"all words": lambda: linear_cross_entropy(h, weight, bias, targets)}
-    for size in SAMPLE_SIZES:
+    for size in (size for size in SAMPLE_SIZES if size <= arguments.vocabulary):
         sample = SampledWords(counts, size=size, power=1.0, seed=0).draw(0, torch.device("cpu"))
         losses[f"{size:,} words"] = lambda sample=sample: sampled_cross_entropy(h, weight, bias, targets, sample)
     for dtype in (torch.float32, torch.bfloat16):

@@ -205,8 +205,6 @@ def trial_of(data: Path, name: str, folder: Path, *, dev: bool) -> Trial:
     paths = {part: join_paths(data, getattr(data_set, part)) for part in ("train", "valid", "test")}
     if data_set.write is not None:
         paths |= data_set.write(data, folder, dev=dev)
-    if dev and not paths["valid"]:
-        raise SystemExit(f"{name} has no development data; metrics.jsonl of its run has the validation scores")
     return Trial(
         data_set.recipe, paths["train"], paths["valid"], paths["test"], data_set.settings, data_set.extra_scores
     )
