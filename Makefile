@@ -1,18 +1,18 @@
 # `make quickstart` and `make test` set up everything they need in .venv; nothing else is installed or changed.
 PYTHON ?= python3
 VENV   := .venv
-# where a virtual environment of Windows has its programs, and how they end
+# the folder and the suffix of programs in a virtual environment, on Windows and elsewhere
 BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 EXE    := $(if $(filter Windows_NT,$(OS)),.exe)
-# INSTALL is made of it here and now, so it stands above
+# defined before INSTALL, which expands CONSTRAINTS at once
 CONSTRAINTS ?= constraints.txt
 UV     := $(shell command -v uv 2>/dev/null)
-# pip reads PIP_FIND_LINKS by itself, uv has to be told; old pips build sdists without what these ask for unless PEP 517
+# pip reads PIP_FIND_LINKS, uv needs the option; without --use-pep517 old versions of pip ignore build requirements
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)),$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517) --constraint $(CONSTRAINTS)
 
 TESTS  ?=
 DIST   ?= dist
-# tests that pass through much of every package that is used
+# tests that use much of each required package
 WIDE   := $(addprefix tests/,test_recipe.py test_extension.py test_arguments.py training/test_pictures.py metrics text \
             extensions/serving/test_completions.py cli/test_startup.py extensions/experiments extensions/exporting/onnx)
 # public data for `make models`: UD English-EWT, in a folder with this name
@@ -25,7 +25,7 @@ SEED   ?= 0
 COUNT  ?= 8
 PART   ?= 1/1
 
-# modules are compiled once, and not again by every process of the tests
+# write bytecode, so that not every test process compiles the modules
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -44,16 +44,16 @@ lowest:  ## some tests with the lowest versions that pyproject.toml allows, in b
 	@mkdir -p build && $(MAKE) --no-print-directory test VENV=build/lowest CONSTRAINTS=constraints-lowest.txt \
 	  TESTS="-p no:cacheprovider $(WIDE)"
 
-slow: $(VENV)/.installed-parity  ## the slow tests (of TESTS), on ../shared/data where it is there; PART=2/4 has a quarter of them
+slow: $(VENV)/.installed-parity  ## the slow tests (of TESTS), with real data if ../shared/data exists; PART=2/4 runs a quarter
 	@ENSUE_TEST_PART=$(PART) $(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal $(TESTS)
 
-fuzz: $(VENV)/.installed-test  ## N odd inputs (20,000) made of SEED (0) for everything that reads
+fuzz: $(VENV)/.installed-test  ## N malformed inputs (20,000), drawn by SEED (0), for all readers and commands
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(N) --seed $(SEED)
 
-mutants: $(VENV)/.installed-mutants  ## COUNT small changes (8) to each part of the code, drawn by SEED: do tests notice?
+mutants: $(VENV)/.installed-mutants  ## mutation tests: COUNT small changes (8) to each part of the code, drawn by SEED
 	@PYTHONPATH=tests $(BIN)/python -m mutants --count $(COUNT) --seed $(SEED) --out mutants.jsonl
 
-format: $(VENV)/.installed-dev  ## put the code in the house style
+format: $(VENV)/.installed-dev  ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 check: check-static test  ## format, lint, types and tests, as in CI
@@ -64,10 +64,10 @@ check-static: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs  ## the documentation as pages in docs/_build
 	@$(BIN)/sphinx-build -q -W -b html docs docs/_build
 
-notebooks: $(VENV)/.installed-notebooks  ## the notebooks executed, their outputs kept in them
+notebooks: $(VENV)/.installed-notebooks  ## execute the notebooks, and save their outputs
 	@$(BIN)/python notebooks/execute.py
 
-dist: $(VENV)/.installed-release  ## what a release uploads, in the folder DIST (dist), built and checked; nothing is uploaded
+dist: $(VENV)/.installed-release  ## build and check the files of a release in the folder DIST (dist), without uploading
 	@mkdir -p build && $(BIN)/python -m build --no-isolation --outdir $(DIST) . > build/dist.log || { cat build/dist.log >&2; exit 1; }
 	@$(BIN)/twine check --strict $(DIST)/* && $(BIN)/cffconvert --validate
 
@@ -91,16 +91,16 @@ vectors: $(VENV)/.installed  ## the package ensue-en-vectors in models/en-vector
 	@rm -rf models/en-vectors/ensue_en_vectors models/en-vectors/*.dist-info && \
 	  $(BIN)/python -m zipfile -e models/en-vectors/ensue_en_vectors-1.0-py3-none-any.whl models/en-vectors
 
-bench: $(VENV)/.installed  ## the measurements of the docs, one by one (benchmarks/README.md)
+bench: $(VENV)/.installed  ## two of the benchmarks of the documentation (benchmarks/README.md)
 	@$(BIN)/python benchmarks/training_speed.py && $(BIN)/python benchmarks/generation.py
 
-clean:  ## remove what make made
+clean:  ## remove the files of make
 	rm -rf $(VENV) docs/_build build dist
 
 build/ziglang: $(VENV)/.installed-test
 	@$(INSTALL) --target $@ ziglang
 
-# make cannot follow a venv's insides: one stamp for each set of packages
+# make does not see the packages of a virtual environment, so each set of packages has a stamp file
 $(BIN)/python$(EXE):
 	@echo "making $(VENV) and installing (about a minute; torch is large) ..."
 	@$(if $(UV),uv venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV)) || \

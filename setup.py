@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the readme of the package, whose pictures and links work away from the repository."""
+"""The long description of the package: README.md with absolute addresses of pictures and links."""
 
 import re
 import tomllib
@@ -11,14 +11,14 @@ VERSION = re.findall('VERSION = "(.+)"', (FOLDER / "src" / "ensue" / "version.py
 REPOSITORY = tomllib.loads((FOLDER / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
 
 
-def absolute(match: re.Match[str]) -> str:
-    """A picture or a link of README.md with the address that it has in the repository, at the tag of this version."""
+def make_absolute(match: re.Match[str]) -> str:
+    """Return a picture or a link of README.md with its address in the repository, at the tag of this version."""
     picture, text, path = match.groups()
     return f"{picture}[{text}]({REPOSITORY}/{'raw' if picture else 'blob'}/v{VERSION}/{path})"
 
 
 readme = (FOLDER / "README.md").read_text(encoding="utf-8")
 setup(
-    long_description=re.sub(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)]+)\)", absolute, readme),
+    long_description=re.sub(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)]+)\)", make_absolute, readme),
     long_description_content_type="text/markdown",
 )

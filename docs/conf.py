@@ -1,4 +1,4 @@
-"""How Sphinx builds these pages: `make docs` writes them to docs/_build."""
+"""The configuration of Sphinx. `make docs` writes the pages to docs/_build."""
 
 import re
 from pathlib import Path
@@ -21,11 +21,11 @@ html_title = f"ensue {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
-html_theme_options = {"top_of_page_buttons": []}  # the pages have no address yet at which their source could be read
+html_theme_options = {"top_of_page_buttons": []}  # no link to the source, since the repository has no public address yet
 html_copy_source = html_show_sourcelink = False
 exclude_patterns = ["_build"]
 
-# docs/api.md: signatures from the code, text from docstrings, in which names stand between single backticks
+# docs/api.md: signatures come from the code, text from docstrings, which have names in single backticks
 default_role = "literal"
 add_module_names = False
 autodoc_typehints_format = "short"
@@ -34,16 +34,16 @@ autodoc_member_order = "groupwise"
 toc_object_entries_show_parents = "hide"
 
 
-def without_constructor(app: Any, what: str, name: str, thing: Any, options: Any, *signature: str) -> Any:
-    """How pipelines and pages are made is no part of the interface, and abstract layers have no constructor."""
-    made_elsewhere = ("Pipeline", "Predictor", "Writer", "TextVectors", "Inspection")
-    return ("", None) if name.endswith((*made_elsewhere, ".SequenceLayer", ".Recurrent", ".Parallel")) else None
+def hide_constructor(app: Any, what: str, name: str, thing: Any, options: Any, *signature: str) -> Any:
+    """Hide the constructors of pipelines and pages, which are not public, and of abstract layers."""
+    without_public_constructor = ("Pipeline", "Predictor", "Writer", "TextVectors", "Inspection")
+    return ("", None) if name.endswith((*without_public_constructor, ".SequenceLayer", ".Recurrent", ".Parallel")) else None
 
 
 def mathml(text: str, display: str) -> str:
-    """A formula as a browser shows it by itself: no page asks another server for anything."""
-    known = text.replace("{aligned}", "{align*}")  # of the two the package knows the second one
-    return convert(known, display=display).replace("<mi>&#x02032;</mi>", '<mi mathsize="125%">&#x02032;</mi>')  # primes
+    """Convert a formula to MathML, which browsers display without scripts of other servers."""
+    supported = text.replace("{aligned}", "{align*}")  # latex2mathml does not support aligned
+    return convert(supported, display=display).replace("<mi>&#x02032;</mi>", '<mi mathsize="125%">&#x02032;</mi>')  # primes
 
 
 def visit_inline(translator: Any, node: nodes.math) -> None:
@@ -58,4 +58,4 @@ def visit_formula(translator: Any, node: nodes.math_block) -> None:
 
 def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_formula, None))
-    app.connect("autodoc-process-signature", without_constructor)
+    app.connect("autodoc-process-signature", hide_constructor)

@@ -1,6 +1,6 @@
-"""Draws docs/house.svg: the folders of the package in layers, made from the imports of the source.
+"""Drawing of docs/house.svg: the folders of the package in layers, computed from the imports of the source.
 
-`python docs/house.py` writes the picture. tests/test_house.py compares it with the source.
+`python docs/house.py` writes the picture. tests/test_house.py checks that the picture is up to date.
 """
 
 import sys
@@ -42,19 +42,19 @@ def folder(module: str) -> str:
 
 
 def house(source: Path = SOURCE) -> House:
-    """Return the folders by layers: each one lies above all that it imports."""
+    """Return the folders by layers: each folder is above the folders that it imports."""
     names = {folder(name) for name in modules(source)} - {""}
     below: dict[str, set[str]] = {name: set() for name in names}
-    for found in imports(source):
-        importer, imported = folder(found.importer), folder(found.imported) if "ensue" in found.imported else ""
-        if found.at_use and importer and imported in names and importer != imported:
+    for edge in imports(source):
+        importer, imported = folder(edge.importer), folder(edge.imported) if "ensue" in edge.imported else ""
+        if edge.at_use and importer and imported in names and importer != imported:
             below[importer].add(imported)
     core = {name for name in names if not name.startswith("extensions/")}
     ground = {name for name in core if (source / "ensue" / f"{name}.py").exists()}
     while above := {name for name in ground if (below[name] & core) - ground}:
         ground -= above
     levels = dict.fromkeys(ground, 0) | dict.fromkeys(core - ground, 1)
-    for _ in levels:  # the longest path from the ground; circles are a matter of tests/test_floor_plan.py
+    for _ in levels:  # the longest path from the ground; tests/test_floor_plan.py forbids cycles
         levels |= {name: max((levels[other] + 1 for other in below[name] & core), default=1) for name in core - ground}
     ordered = sorted(core - ground, key=lambda name: (levels[name], name))
     layers = [list(group) for _, group in groupby(ordered, key=lambda name: levels[name])]
@@ -68,16 +68,16 @@ def house(source: Path = SOURCE) -> House:
 
 
 def row(boxes: list[tuple[str, str]], kind: str, top: int, *, height: int = HEIGHT) -> str:
-    """Return the boxes of a row, as (name, note), of equal width."""
+    """Return a row of boxes of equal width as SVG. `boxes` are pairs of a name and a note."""
     width = (WIDTH - 2 * SIDE - GAP * (len(boxes) - 1)) / len(boxes)
-    drawn = ""
+    elements = ""
     for place, (name, note) in enumerate(boxes):
         left = SIDE + place * (width + GAP)
         middle = left + width / 2
-        drawn += f'<rect class="{kind}" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="5"/>'
-        drawn += f'<text x="{middle:.1f}" y="{top + 22}">{escape(name)}</text>'
-        drawn += f'<text class="note" x="{middle:.1f}" y="{top + 37}">{escape(note)}</text>\n' if note else "\n"
-    return drawn
+        elements += f'<rect class="{kind}" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="5"/>'
+        elements += f'<text x="{middle:.1f}" y="{top + 22}">{escape(name)}</text>'
+        elements += f'<text class="note" x="{middle:.1f}" y="{top + 37}">{escape(note)}</text>\n' if note else "\n"
+    return elements
 
 
 def picture(house: House) -> str:
@@ -89,7 +89,7 @@ def picture(house: House) -> str:
     for boxes in (extensions[:half], extensions[half:]):
         body += row(boxes, "extension", top, height=46)
         top += 46 + GAP
-    body += f'<text class="title" x="{SIDE}" y="{top + 18}">core: each folder imports from rows below it alone</text>\n'
+    body += f'<text class="title" x="{SIDE}" y="{top + 18}">core: each folder imports only from rows below it</text>\n'
     top += 30
     for layer in reversed(house.layers):
         body += row([(name, "") for name in layer], "core", top)

@@ -1,9 +1,9 @@
-"""The pictures of docs/inspector.md: pages of trained models in Chromium, as PNG files of few colors.
+"""Screenshots for docs/inspector.md: pages of trained models in Chromium, as PNG files with few colors.
 
     PYTHONPATH=tests python docs/inspector_pictures.py --language RUN --beside RUN --tagger RUN --translator RUN \
         --captioner RUN --strip FILE
 
-It needs Chromium with its driver, and selenium (the extra `browser`).
+The script needs Chromium with its driver, and selenium (the extra `browser`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from inspection.browser import Browser, browsing
 
 FOLDER = Path(__file__).parent
 COLORS = 128
-MOST_PIXELS = 1_150
-"""The height of a picture, at most."""
+MAX_HEIGHT_PIXELS = 1_150
 VERSE = """GRUMIO:
 I am for thee straight: take thou the
 bill, give me thy mete-yard, and spare not me.
@@ -38,8 +37,8 @@ NEWS = "Angela Merkel met Barack Obama at the United Nations in New York on Mond
 CAPTION = "A man in a blue shirt is standing on a ladder cleaning a window."
 
 
-def picture(browser: Browser, inspection: Inspection, name: str, headings: list[str]) -> None:
-    """The sections with these headings; all, if there are none."""
+def save_picture(browser: Browser, inspection: Inspection, name: str, headings: list[str]) -> None:
+    """Save a screenshot of the sections with these headings, or of the whole page without headings."""
     with tempfile.TemporaryDirectory() as folder:
         browser.open(inspection.save(Path(folder) / "page.html"))
         browser.run(
@@ -49,29 +48,29 @@ def picture(browser: Browser, inspection: Inspection, name: str, headings: list[
             headings,
         )
         browser.driver.set_window_size(1240, browser.run("return document.documentElement.offsetHeight") + 140)
-        whole = Image.open(io.BytesIO(browser.find("body").screenshot_as_png)).convert("RGB")
-    shown = whole.crop((0, 0, whole.width, min(whole.height, MOST_PIXELS)))
-    few = shown.quantize(COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    few.save(FOLDER / f"inspector-{name}.png", optimize=True)
+        page = Image.open(io.BytesIO(browser.find("body").screenshot_as_png)).convert("RGB")
+    cropped = page.crop((0, 0, page.width, min(page.height, MAX_HEIGHT_PIXELS)))
+    quantized = cropped.quantize(COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    quantized.save(FOLDER / f"inspector-{name}.png", optimize=True)
 
 
 def main(
-    language: Annotated[Path, typer.Option(help="A language model of characters, of plays.")],
-    beside: Annotated[Path, typer.Option(help="Another one.")],
+    language: Annotated[Path, typer.Option(help="A character language model of plays.")],
+    beside: Annotated[Path, typer.Option(help="Another language model of characters.")],
     tagger: Annotated[Path, typer.Option(help="A tagger of names.")],
     translator: Annotated[Path, typer.Option(help="A translator from English.")],
     captioner: Annotated[Path, typer.Option(help="A captioner of strips of digits.")],
     strip: Annotated[str, typer.Option(help="A strip, such as strips-test.npz[2].")],
 ) -> None:
-    """Draws all pictures."""
-    one, other = ensue.load(language).inspect(VERSE), ensue.load(beside).inspect(VERSE)
+    """Save all pictures."""
+    first, second = ensue.load(language).inspect(VERSE), ensue.load(beside).inspect(VERSE)
     with tempfile.TemporaryDirectory() as folder, browsing(Path(folder)) as browser:
-        picture(browser, one, "text", ["The text", "Units that follow"])
-        picture(browser, one.beside(other), "beside", ["The text"])
-        picture(browser, ensue.load(tagger).inspect(NEWS), "tagger", ["The sentence", "Emission", "The best"])
-        found = ensue.load(translator).inspect(CAPTION)
-        picture(browser, found, "translator", ["Source", "Attention", "The search"])
-        picture(browser, ensue.load(captioner).inspect(strip), "captions", ["Attention"])
+        save_picture(browser, first, "text", ["The text", "Units that follow"])
+        save_picture(browser, first.beside(second), "beside", ["The text"])
+        save_picture(browser, ensue.load(tagger).inspect(NEWS), "tagger", ["The sentence", "Emission", "The best"])
+        translation = ensue.load(translator).inspect(CAPTION)
+        save_picture(browser, translation, "translator", ["Source", "Attention", "The search"])
+        save_picture(browser, ensue.load(captioner).inspect(strip), "captions", ["Attention"])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The tables of docs/recipes.md, from the schema of recipes; `python docs/recipe_keys.py` brings them up to date.
+"""The tables of keys in docs/recipes.md, from the schema of recipes. `python docs/recipe_keys.py` updates them.
 
-Types, bounds and defaults come from the pydantic models, meanings from the docstring under each attribute. A test fails
-where the page is not what this would write.
+Types, bounds and defaults come from the pydantic models, meanings from the docstring under each attribute. A test
+checks that the page is up to date.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ NAMES = {int: "whole number", float: "number", str: "text", bool: "yes or no"}
 
 
 def tables() -> str:
-    """All tables, in Markdown."""
+    """Return all tables in Markdown."""
     parts = []
     for title, model in TABLES:
         parts += [f"### {title}", "", "| key | type | default | meaning |", "|---|---|---|---|", *rows(model), ""]
@@ -205,25 +205,26 @@ def tables() -> str:
 
 
 def rows(model: type[BaseModel]) -> Iterator[str]:
-    explained = meanings(model)
+    """Yield a row of a table for each key."""
+    docstrings = meanings(model)
     for name, field in own_fields(model):
         values = (
             " or ".join(f'`"{task}"`' for task in task_names()) if (model, name) == (Recipe, "task") else kind(field)
         )
-        yield f"| `{field.alias or name}` | {values} | {default(field)} | {' '.join(explained[name].split())} |"
+        yield f"| `{field.alias or name}` | {values} | {default(field)} | {' '.join(docstrings[name].split())} |"
 
 
 def own_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    """The keys of this class alone, without the tables of the recipe, and without a name that titles tell."""
-    explained = meanings(model)
+    """Yield the keys that this class defines, except tables of a recipe, and except `kind` without a docstring."""
+    docstrings = meanings(model)
     for name in inspect.get_annotations(model):
         field = model.model_fields.get(name)
-        if field is not None and (name != "kind" or name in explained) and not (model is Recipe and name in INNER):
+        if field is not None and (name != "kind" or name in docstrings) and not (model is Recipe and name in INNER):
             yield name, field
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """The string under each attribute that has one."""
+    """Return the docstrings of attributes by name."""
     tree = ast.parse(inspect.getsource(model)).body[0]
     assert isinstance(tree, ast.ClassDef)
     return {
@@ -235,11 +236,12 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def kind(field: FieldInfo) -> str:
-    """A field's type and bounds, in words."""
-    return described(field.annotation, list(field.metadata))
+    """Return the type and the bounds of a field in words."""
+    return describe(field.annotation, list(field.metadata))
 
 
-def described(annotation: Any, bounds: list[Any]) -> str:
+def describe(annotation: Any, bounds: list[Any]) -> str:
+    """Return a type and its bounds in words."""
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = next(part for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Annotated:
@@ -248,11 +250,12 @@ def described(annotation: Any, bounds: list[Any]) -> str:
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{json.dumps(choice)}`" for choice in get_args(annotation))
     if get_origin(annotation) is list:
-        return f"list of {described(*get_args(annotation), bounds)}"
-    return ", ".join([NAMES[annotation], *said(bounds)])
+        return f"list of {describe(*get_args(annotation), bounds)}"
+    return ", ".join([NAMES[annotation], *describe_bounds(bounds)])
 
 
-def said(bounds: list[Any]) -> Iterator[str]:
+def describe_bounds(bounds: list[Any]) -> Iterator[str]:
+    """Yield each bound, such as `≥ 1`."""
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     for bound in bounds:
         for name, sign in signs.items():
@@ -262,18 +265,19 @@ def said(bounds: list[Any]) -> Iterator[str]:
 
 
 def default(field: FieldInfo) -> str:
+    """Return the default of a field as JSON."""
     if field.is_required():
         return "needed"
     value = field.get_default(call_default_factory=True)
     return "" if value is None or value == "" else f"`{json.dumps(value)}`"
 
 
-def written(page: str) -> str:
-    """The page with its tables as they should be."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+def update(page: str) -> str:
+    """Return the page with current tables."""
+    before, _, remainder = page.partition(BEGIN)
+    _, _, after = remainder.partition(END)
     return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(update(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

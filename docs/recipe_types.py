@@ -1,6 +1,6 @@
 """The names of the core's recipes by the class of their pipeline; `python docs/recipe_types.py` writes the file.
 
-Type checkers know from it what `ensue.train` returns. A test fails where the file is not what this would write.
+From this file type checkers know what `ensue.train` returns. A test checks that the file is up to date.
 """
 
 from collections import defaultdict
