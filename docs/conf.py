@@ -21,7 +21,9 @@ html_title = f"ensue {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
-html_theme_options = {"top_of_page_buttons": []}  # no link to the source, since the repository has no public address yet
+html_theme_options = {
+    "top_of_page_buttons": []
+}  # no link to the source, since the repository has no public address yet
 html_copy_source = html_show_sourcelink = False
 exclude_patterns = ["_build"]
 
@@ -37,13 +39,19 @@ toc_object_entries_show_parents = "hide"
 def hide_constructor(app: Any, what: str, name: str, thing: Any, options: Any, *signature: str) -> Any:
     """Hide the constructors of pipelines and pages, which are not public, and of abstract layers."""
     without_public_constructor = ("Pipeline", "Predictor", "Writer", "TextVectors", "Inspection")
-    return ("", None) if name.endswith((*without_public_constructor, ".SequenceLayer", ".Recurrent", ".Parallel")) else None
+    return (
+        ("", None)
+        if name.endswith((*without_public_constructor, ".SequenceLayer", ".Recurrent", ".Parallel"))
+        else None
+    )
 
 
 def mathml(text: str, display: str) -> str:
     """Convert a formula to MathML, which browsers display without scripts of other servers."""
     supported = text.replace("{aligned}", "{align*}")  # latex2mathml does not support aligned
-    return convert(supported, display=display).replace("<mi>&#x02032;</mi>", '<mi mathsize="125%">&#x02032;</mi>')  # primes
+    return convert(supported, display=display).replace(
+        "<mi>&#x02032;</mi>", '<mi mathsize="125%">&#x02032;</mi>'
+    )  # primes
 
 
 def visit_inline(translator: Any, node: nodes.math) -> None:
