@@ -20,7 +20,7 @@ from ensue.runs.pictures import HeatMap
 from ensue.tasks.sequence_to_sequence.task import Sources
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.view import OutputView, RecordedSearch, SequenceView, view_output
-from ensue.tasks.sequence_to_sequence.writer import Symbols, Writer
+from ensue.tasks.sequence_to_sequence.writer import Writer, symbols_of
 
 MAX_SOURCE, MAX_OUTPUT = 200, 100
 """The maximum numbers of tokens of the source and of the output in an alignment."""
@@ -142,7 +142,7 @@ def inspect_output(
     _check_length("source", len(source_ids))
     sources = writer.sources([Pair(columns)])
     if target is None:
-        search = record_search(writer, sources, Symbols(coder, columns).of)
+        search = record_search(writer, sources, symbols_of(coder, columns))
         best = search.hypotheses[0]
         ids = [*best.ids, *([coder.target.end_id] if best.is_complete else [])]
         text = coder.decode(best.ids, columns)

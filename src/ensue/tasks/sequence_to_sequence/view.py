@@ -23,7 +23,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.nn import AttentionBefore, CopyingHead, joined_steps, watch
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, Sources, init_decoding
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from ensue.tasks.sequence_to_sequence.writer import Output, Symbols, TokenAlignment
+from ensue.tasks.sequence_to_sequence.writer import Output, TokenAlignment, symbols_of
 from ensue.types import State
 
 MAX_BATCH_ROWS, MAX_BATCH_TOKENS = 32, 4_096
@@ -45,8 +45,8 @@ def align(
         positions_of_rows = _find_aligned_positions(model, tap, pairs, rows, coder.target.begin_id)
         for row, positions in zip(rows.tolist(), positions_of_rows, strict=True):
             (pair, output), (source,) = answers[row], sources.rows.padded(np.array([row])).tolist()
-            symbols = Symbols(coder, pair.sources, is_source=True), Symbols(coder, pair.sources)
-            source_tokens, tokens = tuple(map(symbols[0].of, source)), tuple(map(symbols[1].of, output.ids))
+            source_tokens = tuple(map(symbols_of(coder, pair.sources, is_source=True), source))
+            tokens = tuple(map(symbols_of(coder, pair.sources), output.ids))
             alignments[row] = TokenAlignment(source_tokens, tokens, tuple(positions[: len(tokens)]))
     return alignments
 
@@ -218,8 +218,8 @@ def view_output(
 ) -> SequenceView:  # fmt: skip
     """Return the view of an output for a single source. The decoder reads the output token by token."""
     source = sources.rows.padded(np.array([0]))[0].astype(np.int64)
-    source_symbols, target_symbols = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
-    fields, values = output_fields(models, sources, ids, begin_id=coder.target.begin_id, symbol=target_symbols.of)
+    symbol = symbols_of(coder, columns)
+    fields, values = output_fields(models, sources, ids, begin_id=coder.target.begin_id, symbol=symbol)
     if values.copying is not None:
         (weights, generates), probabilities = values.copying, np.exp(fields["log_probabilities"])
         copied = (weights * (source[None] == np.array(ids)[:, None])).sum(1) * (1 - generates)
@@ -232,6 +232,6 @@ def view_output(
     layers = [vectors.batch(np.array([0]), device) for vectors in sources.contextual[0]]
     x = model.features(source_ids, layers) if isinstance(model, EncoderDecoder) else embedding(source_ids)
     return SequenceView(
-        **fields, text=text, search=search, source=tuple(map(source_symbols.of, source.tolist())),
-        traces=trace_layers(encoder, x), heads=record_attention(encoder, x),
+        **fields, text=text, search=search, traces=trace_layers(encoder, x), heads=record_attention(encoder, x),
+        source=tuple(map(symbols_of(coder, columns, is_source=True), source.tolist())),
     )  # fmt: skip

@@ -83,20 +83,15 @@ class Output(Shown):
         return f"{self.text!r} ({self.score:.3f})"
 
 
-class Symbols:
-    """The symbols of ids for display. A subword inside of a word begins with a dot, and a space is ␣."""
-
-    def __init__(self, coder: PairCoder, columns: Sequence[str], *, is_source: bool = False) -> None:
-        self.side = coder.source if is_source else coder.target
-        self.words = {id: word for word, id in coder.unknown_words(columns).items()}
-
-    def of(self, id: int) -> str:
-        """Return the symbol of an id."""
-        return self.words.get(id) or symbol_of(self.side, id)
+def symbols_of(coder: PairCoder, columns: Sequence[str], *, is_source: bool = False) -> Callable[[int], str]:
+    """Return a function from ids to symbols, for sources or outputs with the copied words of `columns`."""
+    side, words = coder.source if is_source else coder.target, coder.unknown_words(columns)
+    copied = {id: word for word, id in words.items()}
+    return lambda id: copied.get(id) or symbol_of(side, id)
 
 
 def symbol_of(tokenizer: TokenizerWithSpecials, id: int) -> str:
-    """Return the symbol of an id of a tokenizer."""
+    """Return the symbol of an id for display. A subword inside of a word begins with a dot, and a space is ␣."""
     symbol = tokenizer.symbol(id)
     if tokenizer.tokenizer.kind in ("bpe", "numbered") and symbol[:1].isalnum():
         return f"·{symbol}"
