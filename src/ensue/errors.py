@@ -291,10 +291,10 @@ def numeric_settings(declared: type) -> Mapping[str, NumericSetting]:
 
 def check_field_names(noun: str, names: Iterable[str], declared: type) -> None:
     """Raise EnsueError for a name that is not a field of a dataclass, which `noun` describes."""
-    known = [field.name for field in fields(declared)]
+    expected = [field.name for field in fields(declared)]
     for name in names:
-        if name not in known:
-            raise EnsueError(f'{noun} has no "{name}"; expected one of {", ".join(known)}{nearest(name, known)}')
+        if name not in expected:
+            raise EnsueError(f'{noun} has no "{name}"; expected one of {", ".join(expected)}{nearest(name, expected)}')
 
 
 def check_settings(value: Any) -> None:

@@ -166,14 +166,14 @@ def train(
     check_type("the device", device, str, "its name")
     if threads is not None:
         check_integer("threads", threads, 1, MAX_THREADS)
-    chosen = resolve_recipe(recipe, settings, from_run, train=train, valid=valid, test=test)
-    entry = task_entry(chosen.task)
+    resolved = resolve_recipe(recipe, settings, from_run, train=train, valid=valid, test=test)
+    entry = task_entry(resolved.task)
     if not issubclass(entry.pipeline_class, kind):
         raise EnsueError(f"the recipe trains a {entry.pipeline_class.__name__}; expected a {kind.__name__}")
     if reporter is None and (display := kernel_display()) is not None:
         reporter = NotebookReporter(display, entry.judged_by)
     reporter = reporter or (ProgressBar() if progress else None)
-    train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
+    train_run(resolved, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
     return load(out, device=device)
 
 

@@ -115,12 +115,12 @@ def train(
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
     paths = {"train": train, "valid": valid, "test": test}
     with join_processes(processes, timeout) as is_first:
-        chosen = None if recipe is None or from_run else read_recipe(recipe, settings or [], **paths)
+        loaded = None if recipe is None or from_run else read_recipe(recipe, settings or [], **paths)
         if from_run is not None:
             with pause_garbage_collection():
                 from ensue.runs.directory import continuing_recipe
-            chosen = continuing_recipe(from_run, recipe, settings or [], **paths)
-        outcome = train_recipe(chosen, out, track=track or (), **options)
+            loaded = continuing_recipe(from_run, recipe, settings or [], **paths)
+        outcome = train_recipe(loaded, out, track=track or (), **options)
     if is_first:
         exit_if_interrupted(outcome, out)
         files = ", ".join(name for name in ("curve.png", "README.md") if (out / name).exists())
@@ -273,19 +273,19 @@ def prepare(
         raise EnsueError("expected a recipe; `ensue recipes` lists them; only --check works without one")
     from ensue.recipe import read_recipe
 
-    chosen = read_recipe(recipe, settings or [], train=train, valid=valid)
+    loaded = read_recipe(recipe, settings or [], train=train, valid=valid)
     with pause_garbage_collection():
         from ensue.tasks.contract.data_set import prepare_examples
         from ensue.tasks.texts.corpus import prepare_corpus
 
-    if chosen.is_preparable:
+    if loaded.is_preparable:
         if out is not None or column:
             raise EnsueError("labeled data go to the cache (ENSUE_CACHE); leave out --out and --column (use data.*)")
-        cli.notify(prepare_examples(chosen, processes=processes))
+        cli.notify(prepare_examples(loaded, processes=processes))
         return
     if out is None:
         raise EnsueError("--out names the folder of the ids")
-    prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, notify=cli.notify)
+    prepare_corpus(loaded, out, column=column, processes=processes, shard_tokens=shard_tokens, notify=cli.notify)
     command = f"ensue train {cli.quote_path(recipe)} --train {cli.quote_path(out)} --out run"
     cli.notify(f"{out} is complete; try\n  {command}")
 

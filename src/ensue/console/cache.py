@@ -39,10 +39,10 @@ def clear_cache(older_than: str | None = None) -> None:
         if match is None:
             raise EnsueError(f"--older-than is {older_than!r:.40}; expected a time like 30d, 12h or 2w")
         seconds = int(match[1]) * _SECONDS[match[2]]
-    chosen = [entry for entry in _list_entries() if entry.seconds >= seconds]
-    removed = remove(chosen)
-    print(f"removed {len(removed):,} of {len(chosen):,} files, {_total_size(removed)}, from {cache_directory()}")
-    for entry in chosen:
+    entries = [entry for entry in _list_entries() if entry.seconds >= seconds]
+    removed = remove(entries)
+    print(f"removed {len(removed):,} of {len(entries):,} files, {_total_size(removed)}, from {cache_directory()}")
+    for entry in entries:
         if entry not in removed and not entry.is_incomplete:
             raise EnsueError(f"{entry.path}: cannot be removed")
 

@@ -196,8 +196,8 @@ def show_machine(profile: "Profile") -> None:
 
 def machine_json(profile: "Profile") -> str:
     """Return the profile as a JSON object, with its id, its file, and the chosen compute mode of each workload."""
-    chosen = {workload: profile.best(workload).model_dump() for workload in profile.steps}
-    details = {"id": profile.id, "path": str(profile.machine.path), "chosen": chosen}
+    best_modes = {workload: profile.best(workload).model_dump() for workload in profile.steps}
+    details = {"id": profile.id, "path": str(profile.machine.path), "chosen": best_modes}
     return json.dumps(profile.model_dump() | details, ensure_ascii=False)
 
 

@@ -96,15 +96,15 @@ def _number_groups(groups: Sequence[Hashable] | Rows) -> Rows:
 
 
 def _select_fitting(order: Rows, sizes: Rows, room: float) -> list[int]:
-    chosen = []
+    selected = []
     for block in np.array_split(order, -(-len(order) // MAX_GROUPS_AT_ONCE)):
         if room < 1:
             break
         for group, size in zip(block.tolist(), sizes[block].tolist(), strict=True):
             if size <= room:
-                chosen.append(group)
+                selected.append(group)
                 room -= size
-    return chosen
+    return selected
 
 
 def _exchange(held_out: NDArray[np.bool_], sizes: Rows, group_of: Rows, labels: Rows) -> NDArray[np.bool_]:
@@ -160,8 +160,8 @@ def _choose_by_class(order: Rows, sizes: Rows, class_of: Rows, num_rows: int) ->
     held_out, room = list[int](), 1e-6  # absorbs rounding errors of the quotas
     for groups, quota, is_wanted in reversed([*zip(members, quotas.tolist(), minimum > 0, strict=True)]):
         room += quota
-        chosen = _select_fitting(groups, sizes, room)[: len(groups) - 1]
-        chosen = chosen or groups[np.argsort(sizes[groups], kind="stable")][: int(is_wanted)].tolist()
-        room -= sizes[chosen].sum()
-        held_out += chosen
+        selected = _select_fitting(groups, sizes, room)[: len(groups) - 1]
+        selected = selected or groups[np.argsort(sizes[groups], kind="stable")][: int(is_wanted)].tolist()
+        room -= sizes[selected].sum()
+        held_out += selected
     return held_out

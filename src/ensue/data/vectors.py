@@ -58,11 +58,11 @@ class ByteReader:
 
     def read(self, count: int) -> bytes | None:
         """Consume and return the next `count` bytes; None if fewer bytes remain."""
-        taken = self.peek(count)
-        if len(taken) < count:
+        result = self.peek(count)
+        if len(result) < count:
             return None
         self._index += count
-        return taken
+        return result
 
     def read_until(self, mark: bytes) -> bytes | None:
         """Consume the bytes up to and including the next `mark`, and return the bytes before the mark.

@@ -215,9 +215,9 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         values, ids = scores.topk(k)
         return values, ids
     num_chunked = chunks * CHUNK_TOKENS
-    chosen = scores[:, :num_chunked].view(rows, chunks, CHUNK_TOKENS).amax(2).topk(k, sorted=False).indices
+    best_chunks = scores[:, :num_chunked].view(rows, chunks, CHUNK_TOKENS).amax(2).topk(k, sorted=False).indices
     columns = torch.arange(size, device=scores.device)
-    ids = (chosen.unsqueeze(2) * CHUNK_TOKENS + columns[:CHUNK_TOKENS]).flatten(1)
+    ids = (best_chunks.unsqueeze(2) * CHUNK_TOKENS + columns[:CHUNK_TOKENS]).flatten(1)
     ids = torch.cat((ids, columns[num_chunked:].expand(rows, -1)), dim=1)
     values, best = scores.gather(1, ids).topk(k)
     return values, ids.gather(1, best)

@@ -91,8 +91,8 @@ def select_best(totals: NDArray[np.float64], k: int, banks: NDArray[np.int64] | 
     if banks is not None:
         ranked = np.take_along_axis(banks, order, 1)
         numbers = np.arange(ranked.max() + 1)
-        seen = (ranked[:, :, None] == numbers).cumsum(1)
-        priorities = np.take_along_axis(seen, ranked[:, :, None], 2)[:, :, 0] * len(numbers) - ranked
+        rank_in_bank = (ranked[:, :, None] == numbers).cumsum(1)
+        priorities = np.take_along_axis(rank_in_bank, ranked[:, :, None], 2)[:, :, 0] * len(numbers) - ranked
         priorities[np.take_along_axis(totals, order, 1) == -math.inf] = np.iinfo(np.int64).max
         order = np.take_along_axis(order, priorities.argsort(1, kind="stable"), 1)
     return order[:, :k]

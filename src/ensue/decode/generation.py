@@ -198,15 +198,15 @@ def generate_ids(
     if seed is not None:
         check_integer("seed", seed, 0, (1 << 63) - 1)
     rows = prepend_start(model, prompts, start_id)
-    seen = None
+    is_used = None
     if sampling is not None and sampling.repetition_penalty != 1:
-        seen = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
-        for row, prompt in zip(seen, prompts, strict=True):
+        is_used = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
+        for row, prompt in zip(is_used, prompts, strict=True):
             row[torch.from_numpy(np.asarray(prompt, np.int64).reshape(-1))] = True
-        seen = seen.to(device_of(model))
+        is_used = is_used.to(device_of(model))
     generator = torch.Generator(device_of(model))
     generator.seed() if seed is None else generator.manual_seed(int(seed))
-    return islice(_sample_tokens(model, rows, state, sampling or Sampling(), generator, seen, end_id), max_tokens)
+    return islice(_sample_tokens(model, rows, state, sampling or Sampling(), generator, is_used, end_id), max_tokens)
 
 
 def search_ids(

@@ -247,8 +247,8 @@ def _read_kind(document: Mapping[str, Any], table: str) -> str | None:
 def _drop_keys_of_another_kind(document: dict[str, Any], table: str, keys: Collection[str]) -> None:
     """Remove the keys of a table that its kind lacks, except for `keys`, which settings have set."""
     with suppress(EnsueError):  # for an unknown task or kind validation raises the error
-        known = _find_schemas(_recipe_class(document), [table, _read_kind(document, table)])[-1].get("properties", {})
-        dropped = [key for key in document[table] if known and key not in known and f"{table}.{key}" not in keys]
+        valid = _find_schemas(_recipe_class(document), [table, _read_kind(document, table)])[-1].get("properties", {})
+        dropped = [key for key in document[table] if valid and key not in valid and f"{table}.{key}" not in keys]
         for key in dropped:
             del document[table][key]
         if dropped:
@@ -264,16 +264,16 @@ def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
     key = quote(".".join(path), 100)[1:-1]
     match first["type"]:
         case "extra_forbidden":
-            known = list(_find_schemas(recipe, first["loc"][:-1])[-1].get("properties", {}))
-            return f'unknown key "{key}" in {schema}{nearest(path[-1], known)}'
+            names = list(_find_schemas(recipe, first["loc"][:-1])[-1].get("properties", {}))
+            return f'unknown key "{key}" in {schema}{nearest(path[-1], names)}'
         case "missing":
             return f'"{key}" is missing'
         case "value_error":
             return f"{key} {first['ctx']['error']}".lstrip()
         case "union_tag_invalid":
-            known = [tag.strip(" '") for tag in first["ctx"]["expected_tags"].split(",")]
-            known += entries("layer") if path[-1] in LAYER_TABLES else []
-            return f'no {key} "{first["ctx"]["tag"]}"{nearest(first["ctx"]["tag"], known)}; known: {", ".join(known)}'
+            names = [tag.strip(" '") for tag in first["ctx"]["expected_tags"].split(",")]
+            names += entries("layer") if path[-1] in LAYER_TABLES else []
+            return f'no {key} "{first["ctx"]["tag"]}"{nearest(first["ctx"]["tag"], names)}; known: {", ".join(names)}'
         case "union_tag_not_found":
             return f"{key}.{first['ctx']['discriminator'].strip(chr(39))} is missing"
     return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}, found {quote(first.get('input'))}"

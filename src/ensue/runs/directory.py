@@ -75,8 +75,8 @@ class RunDirectory:
                 return "" if isinstance(config, dict) and "format_version" in config else "config.json"
             return ""
         names = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
-        known = {*schema.file_names(), "checkpoints", "origins", "tensorboard"} if ".lock" in names else set()
-        return next((name for name in names if name not in known | {".lock"} and not name.endswith(".partial")), "")
+        run_names = {*schema.file_names(), "checkpoints", "origins", "tensorboard"} if ".lock" in names else set()
+        return next((name for name in names if name not in run_names | {".lock"} and not name.endswith(".partial")), "")
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -269,19 +269,19 @@ def continuing_recipe(
         expected = "a tagger, a classifier, a translator or a language model"
         raise RecipeError(f"--from {path}: a {run.entry.what} cannot be trained further; expected {expected}")
     keys = {"train", "valid", "test", "teacher"} & type(run.recipe.data).model_fields.keys()
-    chosen = read_recipe(recipe or run.recipe, dict.fromkeys((f"data.{key}" for key in keys), "") | begin)
-    chosen = read_recipe(chosen, settings, **paths)
-    adds_spans = chosen.rehearses and not chosen.is_gradient_free
-    if (rehearses := chosen.tuning.rehearse) and adds_spans and run.parts.labels.has_spans:
-        return chosen
-    problem = _explain_no_rehearsal(run, chosen.data.train) if rehearses else "tuning.rehearse is off"
+    combined = read_recipe(recipe or run.recipe, dict.fromkeys((f"data.{key}" for key in keys), "") | begin)
+    combined = read_recipe(combined, settings, **paths)
+    adds_spans = combined.rehearses and not combined.is_gradient_free
+    if (rehearses := combined.tuning.rehearse) and adds_spans and run.parts.labels.has_spans:
+        return combined
+    problem = _explain_no_rehearsal(run, combined.data.train) if rehearses else "tuning.rehearse is off"
     data = f"the training data of {path}, {join_locations(old)}, are"
     if not problem:
-        chosen = read_recipe(chosen, train=[*locations_in(old), *locations_in(chosen.data.train)])
+        combined = read_recipe(combined, train=[*locations_in(old), *locations_in(combined.data.train)])
         warn_once(f"again {path}", f"{data} read again; --set tuning.rehearse=false leaves them out")
-    elif chosen.data.train and problem != NEW_HAS_OLD:
+    elif combined.data.train and problem != NEW_HAS_OLD:
         warn_once(f"forgets {path}", f"{data} not read again and may be forgotten ({problem})")
-    return read_recipe(chosen, {"tuning.rehearse": False}) if rehearses else chosen
+    return read_recipe(combined, {"tuning.rehearse": False}) if rehearses else combined
 
 
 NEW_HAS_OLD = "the new data have the old data"

@@ -341,8 +341,8 @@ def shared_memories_are_as_if_copied(subject: Subject) -> None:
     in_order = torch.arange(B).repeat_interleave(3)
     for rows in (in_order, in_order[[1, 0, 2, 5, *range(6, 18), 3, 4]], in_order.flip(0), torch.tensor([4, 4, 1])):
         y, final = layer(x[rows], layer.init_state(len(rows), rows_of(memory, rows)))
-        chosen = select_rows(state, rows)
-        for shared in (chosen, compact(chosen)):
+        selected = select_rows(state, rows)
+        for shared in (selected, compact(selected)):
             y_shared, final_shared = layer(x[rows], shared)
             same(y_shared, y)
             y_steps, _ = steps(layer, x[rows], shared)

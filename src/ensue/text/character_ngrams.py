@@ -43,8 +43,8 @@ def _hash_ngrams(words: Sequence[str], min_n: int, max_n: int) -> tuple[NDArray[
         is_complete = is_first_byte[end]
         length += is_complete
         at_border = (starts == ends[word]) | (end == ends[word + 1])
-        chosen = is_complete & (length >= min_n) & ~((length == 1) & at_border)
-        rows.append(np.stack([word[chosen], value[chosen].astype(np.int64)], axis=1))
+        is_ngram = is_complete & (length >= min_n) & ~((length == 1) & at_border)
+        rows.append(np.stack([word[is_ngram], value[is_ngram].astype(np.int64)], axis=1))
     table = np.concatenate(rows)
     table = table[np.argsort(table[:, 0], kind="stable")]
     return table[:, 1].astype(np.uint32), np.bincount(table[:, 0], minlength=len(words))

@@ -14,8 +14,8 @@ def trackers_of(names: Sequence[str]) -> list[Tracker]:
     for name in dict.fromkeys(names):
         tracker: type[Tracker] | None = find_entry("tracker", name, Tracker)
         if tracker is None:
-            known = list(entries("tracker"))
-            raise EnsueError(f'no tracker "{name}"{nearest(name, known)}; known: {", ".join(known)}')
+            tracker_names = list(entries("tracker"))
+            raise EnsueError(f'no tracker "{name}"{nearest(name, tracker_names)}; known: {", ".join(tracker_names)}')
         if tracker.package and find_spec(tracker.package) is None:
             raise EnsueError(f"the tracker {name} needs the package {tracker.package}: pip install 'ensue[{name}]'")
         trackers.append(tracker())

@@ -58,8 +58,8 @@ class ColumnSource(TextSource):
         return ((path, number, row[self.column]) for number, row in rows)
 
     def _missing_column(self, names: list[str], path: Path | str, number: int | None = None) -> DataError:
-        known = f"; it has {', '.join(names)}" if names else ""
-        return DataError(f'no column "{self.column}"{nearest(self.column, names)}{known:.200}', path, number)
+        existing_names = f"; it has {', '.join(names)}" if names else ""
+        return DataError(f'no column "{self.column}"{nearest(self.column, names)}{existing_names:.200}', path, number)
 
 
 class DatasetSource(ColumnSource):

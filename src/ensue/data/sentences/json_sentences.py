@@ -46,12 +46,12 @@ def place_spans(spans: Sequence[objects.TextSpan], words: Sequence[Token], *, ne
     placed = [_overlapping_words(span, words) for span in spans]
     if all(span.is_aligned for span in placed):
         return placed
-    taken = {item for span in placed if span.is_aligned for item in _labeled_items(span.words, nested)}
+    labeled_items = {item for span in placed if span.is_aligned for item in _labeled_items(span.words, nested)}
     for number, span in enumerate(placed):
         items = _labeled_items(span.words, nested)
-        if not span.is_aligned and not taken.isdisjoint(items):
+        if not span.is_aligned and not labeled_items.isdisjoint(items):
             placed[number] = span._replace(words=Span(span.words.label, HIDDEN, HIDDEN))
-        taken.update(items)
+        labeled_items.update(items)
     return placed
 
 
@@ -125,18 +125,18 @@ class JsonSentences(Format):
         return Sentence(tuple([word.text for word in words]), columns, line, source, document, misaligned)
 
     def _words_key(self, record: Content, file: str) -> str:
-        chosen = "" if are_unnamed(file) else self.words
-        key = chosen or next((key for key in objects.TOKEN_KEYS if _is_strings(record.get(key))), "text")
-        key = key if chosen or key in record else next(_usual_text_keys(record), key)
+        words_key = "" if are_unnamed(file) else self.words
+        key = words_key or next((key for key in objects.TOKEN_KEYS if _is_strings(record.get(key))), "text")
+        key = key if words_key or key in record else next(_usual_text_keys(record), key)
         if key in record:
             if isinstance(record[key], str) or _is_strings(record[key]):
                 return key
             raise ValueError(f'"{key}" must be a list of strings or a text')
-        invalid = [] if chosen else [key for key in objects.TOKEN_KEYS if key in record]
+        invalid = [] if words_key else [key for key in objects.TOKEN_KEYS if key in record]
         if invalid:
             raise ValueError(f'"{invalid[0]}" must be a list of strings')
-        expected = f'"{chosen}"' if chosen else '"tokens" (a list) or "text"'
-        advice = nearest(chosen, record) if chosen else ""
+        expected = f'"{words_key}"' if words_key else '"tokens" (a list) or "text"'
+        advice = nearest(words_key, record) if words_key else ""
         raise ValueError(f"expected the key {expected}, found {', '.join(map(json.dumps, record)) or 'none'}{advice}")
 
     def _reparse(self, sentence: Sentence) -> tuple[Content, str]:
