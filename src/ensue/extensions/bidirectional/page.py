@@ -65,15 +65,6 @@ def _collect_units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], dire
     return [Units(layer, f"{direction} {kind}", tap_values) for layer, kind, tap_values in build_units(values)]
 
 
-def _make_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
-    mapped = view.words[: len(view.map.places)]
-    about = (
-        f"The words of the text, by their vectors in the last layer. {note_cut(len(view.words), len(mapped), 'words')}"
-    )
-    word_map = map_section(view.map, mapped, num_queries=0, titles=mapped, heading="Map of the words", about=about)
-    return [*_prediction_sections(view, tokenizer), *_fit_section(view), word_map]
-
-
 def _prediction_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
     if view.rightward is None or view.leftward is None:
         return []
@@ -109,15 +100,7 @@ def _direction_section(view: BidirectionalView, tokenizer: WordTokenizer) -> Sec
         "rows": rows,
         "note": note_cut(len(view.words), len(rows), "words"),
     }
-    return Section("Both directions", "extensions/bidirectional/ways.html", values)
-
-
-def _fit_section(view: BidirectionalView) -> list[Section]:
-    if not view.fits:
-        return []
-    rows = list(zip(view.words, view.fits, strict=False))
-    values = {"rows": rows, "note": note_cut(len(view.words), len(rows), "words")}
-    return [Section("Words that fit", "extensions/bidirectional/fits.html", values)]
+    return Section("Both directions", "extensions/bidirectional/directions.html", values)
 
 
 @torch.inference_mode()
@@ -145,15 +128,21 @@ def inspect_words(
     fits = [] if table is None else [table.neighbors(context, NUM_FITS) for context in last_layer]
     tables = (correlate(units, properties), properties, map_vectors(last_layer), fits)
     view = BidirectionalView(tuple(words), ids, len(text), predictions[0], predictions[1], units, *tables)
-    facts = pipeline.facts(recipe) | _make_facts(view, int((ids == reader.tokenizer.unknown_id).sum()))
-    return Inspection(clip(" ".join(words), MAX_TITLE_CHARACTERS), view, facts, _make_sections(view, reader.tokenizer))
-
-
-def _make_facts(view: BidirectionalView, unknown: int) -> dict[str, str]:
-    count = len(view.words)
-    nats = [predictions.surprisals for predictions in (view.rightward, view.leftward) if predictions is not None]
-    return {
-        "words": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
-        **({"unknown": f"{unknown:,}"} if unknown else {}),
-        **({"nats per word": f"{np.mean(nats):.4f}"} if nats else {}),
+    facts = pipeline.facts(recipe) | {
+        "words": f"{len(words):,}{f' of {len(text):,}' if len(text) > len(words) else ''}"
     }
+    if num_unknown := int((ids == reader.tokenizer.unknown_id).sum()):
+        facts["unknown"] = f"{num_unknown:,}"
+    if nats := [direction.surprisals for direction in predictions if direction is not None]:
+        facts["nats per word"] = f"{np.mean(nats):.4f}"
+    mapped = view.words[: len(view.map.places)]
+    note = note_cut(len(words), len(mapped), "words")
+    sections = _prediction_sections(view, reader.tokenizer)
+    if fits:
+        values = {"rows": list(zip(words, fits, strict=False)), "note": note}
+        sections.append(Section("Words that fit", "extensions/bidirectional/fits.html", values))
+    about = f"The words of the text, by their vectors in the last layer. {note}"
+    sections.append(
+        map_section(view.map, mapped, num_queries=0, titles=mapped, heading="Map of the words", about=about)
+    )
+    return Inspection(clip(" ".join(words), MAX_TITLE_CHARACTERS), view, facts, sections)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ensue.extensions.exporting.c import writing
-from ensue.extensions.exporting.c.printing import LANES, Weights, checksum
+from ensue.extensions.exporting.c.printing import NUM_LANES, Weights, checksum
 from ensue.extensions.exporting.c.writing import identifier
 from ensue.recipe.tables import TokenizerRecipe
 from extensions.exporting.c import classifiers
@@ -26,10 +26,10 @@ def test_the_checksum_is_that_of_whole_numbers() -> None:
     weights = Weights()
     assert [weights.add(torch.arange(3)), weights.add(b"abcde")] == [0, 16]
     numbers = weights.padded_content()
-    assert len(numbers) == LANES
-    sums, prime, most = [0] * LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
+    assert len(numbers) == NUM_LANES
+    sums, prime, most = [0] * NUM_LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
     for place, number in enumerate(numbers.tolist()):
-        lane = place % LANES
+        lane = place % NUM_LANES
         sums[lane] = ((sums[lane] ^ number) * prime + (sums[lane] >> 29)) & most
     found = len(numbers)
     for part in sums:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import ensue
 from ensue.data.sentences.source import SentenceSource
-from ensue.extensions.exporting.c.tagging import ROWS
+from ensue.extensions.exporting.c.tagging import MAX_ROWS
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from extensions.exporting.c import carried as runs
 from extensions.exporting.c.carried import cut
@@ -127,7 +127,7 @@ def test_any_words(both: tuple[LabelingPipeline, Carried], sentences: list[list[
 
 
 def test_a_sentence_has_the_same_numbers_beside_any_others(both: tuple[LabelingPipeline, Carried]) -> None:
-    sentences = sentences_of(3, count=3 * ROWS)
+    sentences = sentences_of(3, count=3 * MAX_ROWS)
     together = both[1].labeled(sentences, room=500)
     assert together == [both[1].labeled([sentence])[0] for sentence in sentences] == both[1].labeled(sentences, room=31)
     with ThreadPoolExecutor(4) as pool:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ensue.data.examples import Pair
-from ensue.extensions.exporting.c.transducing import BEAMS, ROWS
+from ensue.extensions.exporting.c.transducing import MAX_BEAMS, MAX_ROWS
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.task import mean_surprisals
 from extensions.exporting.c import carried as runs
@@ -65,7 +65,7 @@ class CarriedTransducer(runs.Interface):
         return session
 
     def code(self, *sources: tuple[str | bytes, ...], search: CSearch | None = None, session: Any = None) -> int:
-        self.answers = (CAnswer * ROWS)()
+        self.answers = (CAnswer * MAX_ROWS)()
         texts = [text if isinstance(text, bytes) else text.encode("utf-8") for source in sources for text in source]
         array, count = (CText * len(texts))(*((text, len(text)) for text in texts)), ctypes.c_size_t(len(sources))
         how = None if search is None else ctypes.byref(search)
@@ -173,7 +173,7 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     assert carried.call("session_size", *sizes) == carried.call("session_size", sizes[1], sizes[0]) == 0
     assert carried.call("begin", carried.model, carried.session, *sizes) == runs.ARGUMENT
     for changes in (
-        {"beams": 0}, {"beams": BEAMS + 1}, {"n_best": 6}, {"length_penalty": float("nan")}, {"max_tokens": 0},
+        {"beams": 0}, {"beams": MAX_BEAMS + 1}, {"n_best": 6}, {"length_penalty": float("nan")}, {"max_tokens": 0},
     ):  # fmt: skip
         assert carried.code(texts, search=carried.usual(**changes)) == runs.ARGUMENT
     assert carried.code(texts, search=carried.usual(min_tokens=15)) == runs.ARGUMENT
@@ -181,7 +181,7 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
     assert carried.code(texts, session=carried.begun(13, 13)) == TOO_LONG
     assert carried.code(texts, session=carried.begun(13, 14)) == 1
     assert carried.code(*[texts] * 30, session=carried.begun(30, 14)) == 2  # there is room for two
-    assert carried.code(*[texts] * 30) == ROWS // carried.usual().beams
+    assert carried.code(*[texts] * 30) == MAX_ROWS // carried.usual().beams
     assert carried.code(texts, (b"x" * 701, b"")) == 1
     assert carried.code() == runs.OK
     assert carried.code(texts, session=ctypes.create_string_buffer(9999)) == runs.BAD_STATE

@@ -23,7 +23,7 @@ from ensue.text.vocabulary import Vocabulary
 from ensue.types import State, leaves
 from ensue.version import package_text
 
-LANES, ALIGNMENT = 64, 16
+NUM_LANES, ALIGNMENT = 64, 16
 """The number of parallel sums of the checksum, and the alignment of arrays in 32-bit numbers."""
 MEAN_BUCKET_SIZE = 4
 """The mean number of symbols in a bucket of a hash table in lexicon.h."""
@@ -100,15 +100,15 @@ class Weights:
         return offset
 
     def padded_content(self) -> NDArray[np.uint32]:
-        """Return the content of the file, padded to a multiple of LANES."""
+        """Return the content of the file, padded to a multiple of NUM_LANES."""
         content = np.concatenate(self.arrays)
-        return np.concatenate([content, np.zeros(-len(content) % LANES, "<u4")])
+        return np.concatenate([content, np.zeros(-len(content) % NUM_LANES, "<u4")])
 
 
 def checksum(numbers: NDArray[np.uint32]) -> int:
     """Return the same checksum as the function `checksum` of weights.h."""
-    sums, multiplier = np.zeros(LANES, np.uint64), np.uint64(_MULTIPLIER)
-    for row in numbers.reshape(-1, LANES).astype(np.uint64):
+    sums, multiplier = np.zeros(NUM_LANES, np.uint64), np.uint64(_MULTIPLIER)
+    for row in numbers.reshape(-1, NUM_LANES).astype(np.uint64):
         sums = (sums ^ row) * multiplier + (sums >> np.uint64(29))
     result = len(numbers)
     for lane in sums.tolist():

@@ -7,7 +7,7 @@ import torch
 
 from ensue.extensions.exporting.c.classifying import add_labels, head_templates
 from ensue.extensions.exporting.c.printing import CModel, Weights, c_string, read_template
-from ensue.extensions.exporting.c.tagging import ROWS, label_names, label_tables, tag_head
+from ensue.extensions.exporting.c.tagging import MAX_ROWS, label_names, label_tables, tag_head
 from ensue.extensions.exporting.c.word_layers import LayerSteps, layer_table
 from ensue.tasks.contract.description import ClassOutput, ModelDescription, SeriesInput, SoundFeatures, TagOutput
 from ensue.text.labels import Labels
@@ -55,10 +55,10 @@ def series_tagger_source(description: ModelDescription, weights: Weights) -> CMo
 
 
 def _add_layers(description: ModelDescription, weights: Weights) -> list[str]:
-    steps, series = LayerSteps(weights, ROWS), cast(SeriesInput, description.input)
+    steps, series = LayerSteps(weights, MAX_ROWS), cast(SeriesInput, description.input)
     table = layer_table(cast(Any, description.model).layers, steps)
     weights.constants |= steps.sizes() | {
-        "ROWS": ROWS, "D_FRAME": len(series.mean), "D_WAVE": 0, "MAX_FRAMES": series.max_length,
+        "ROWS": MAX_ROWS, "D_FRAME": len(series.mean), "D_WAVE": 0, "MAX_FRAMES": series.max_length,
         "READS_MISSING": int(series.has_missing),
         "AT_MEAN": weights.add(torch.tensor(series.mean)), "AT_DEVIATION": weights.add(torch.tensor(series.deviation)),
     }  # fmt: skip

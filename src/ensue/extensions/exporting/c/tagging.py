@@ -9,7 +9,7 @@ from ensue.tasks.contract.description import ModelDescription, TagOutput, WordIn
 from ensue.text.labels import Labels
 from ensue.text.schemes import OUTSIDE, PLACES, SCHEMES, position
 
-ROWS = 16
+MAX_ROWS = 16
 """The maximum number of sentences in a batch."""
 
 
@@ -25,8 +25,8 @@ def tagger_source(description: ModelDescription, weights: Weights) -> CModel:
         raise ValueError("features from another model are unsupported")
     if lexicon.columns:
         raise ValueError(f'it reads the column "{next(iter(lexicon.columns))}" of the data')
-    weights.constants["ROWS"] = ROWS
-    steps = word_layers.LayerSteps(weights, ROWS)
+    weights.constants["ROWS"] = MAX_ROWS
+    steps = word_layers.LayerSteps(weights, MAX_ROWS)
     tables = word_layers.layer_table(model.layers, steps)
     splitter = word_layers.splitter_templates(words.splitter)
     templates = ["stored.h", "rows.h", "utf8.h", *splitter, "cutting.h", "lines.h"]
@@ -48,7 +48,8 @@ def tagger_source(description: ModelDescription, weights: Weights) -> CModel:
 
 def tag_head(head: TagHead, weights: Weights) -> None:
     """Add the weights and constants of a tag head."""
-    chain, num_padded, constants = head.chain(), head.num_tags + -head.num_tags % word_layers.WIDE, weights.constants
+    chain, constants = head.chain(), weights.constants
+    num_padded = head.num_tags + -head.num_tags % word_layers.BLOCK_COLUMNS
     constants["MAX_HOISTED"] = max(constants["MAX_HOISTED"], num_padded)
     constants |= {
         "TAGS": head.num_tags, "WIDE_TAGS": num_padded, "HAS_CHAIN": int(chain is not None),

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ensue.extensions.exporting.c.printing import CModel, Weights, add_hash_table, c_array, print_step, ranges
 from ensue.extensions.exporting.c.tokens import detokenizer_constants, lexer_templates, token_bytes
-from ensue.extensions.exporting.c.word_layers import WIDE, LayerSteps, iterate_layers, layer_table, pad_columns
+from ensue.extensions.exporting.c.word_layers import BLOCK_COLUMNS, LayerSteps, iterate_layers, layer_table, pad_columns
 from ensue.extensions.exporting.exporting import missing_options
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import AttentionalLayer, FromContext, InputFeeding, SequenceLayer, WithContext
@@ -22,9 +22,9 @@ from ensue.text.tokenizers import Tokenizer
 from ensue.text.vocabulary import Vocabulary
 from ensue.types import State
 
-BEAMS, ROWS = 32, 64
+MAX_BEAMS, MAX_ROWS = 32, 64
 """The maximum beam width, and the maximum number of hypotheses in a step."""
-SOURCES = 16
+MAX_SOURCES = 16
 """The maximum number of sources in a batch."""
 ATTENTIONS = {
     cross.DotAttention: 1,
@@ -71,14 +71,14 @@ class CellsWithQuery(nn.Module):
 class TokenScoreLayer(nn.Module):
     """The output layer, from context and cell output to the scores of tokens.
 
-    The number of scores is padded to a multiple of WIDE. The state is the vector for input feeding.
+    The number of scores is padded to a multiple of BLOCK_COLUMNS. The state is the vector for input feeding.
     """
 
     def __init__(self, attentional: AttentionalLayer | None, head: Any, d_context: int, d_cells: int) -> None:
         super().__init__()
         self.attentional, self.head, self.d_context = attentional, head, d_context
         self.d_in, self.d_fed = d_context + d_cells, head.d_in
-        padding = -head.vocabulary_size % WIDE
+        padding = -head.vocabulary_size % BLOCK_COLUMNS
         self.weight = nn.Parameter(F.pad(head.matrix().detach(), (0, 0, 0, padding)))
         self.bias = nn.Parameter(F.pad(head.bias.detach(), (0, padding)))
         self.d_out = len(self.bias)
@@ -107,7 +107,8 @@ def transducer_source(description: ModelDescription, weights: Weights) -> CModel
     notes = missing_options(output.search, [*SEARCH, "forbidden"], OPTIONS_WITHOUT_NOTE)
     search = {name: setting.value for name, setting in output.search.items()}
     weights.constants |= {
-        "ROWS": SOURCES, "D_SOURCE": model.source.d_out, "D_TARGET": model.target.d_out, "D_ENCODED": decoder.d_memory,
+        "ROWS": MAX_SOURCES, "D_SOURCE": model.source.d_out,
+        "D_TARGET": model.target.d_out, "D_ENCODED": decoder.d_memory,
         "AT_SOURCES": weights.add_rows(model.source.weight * model.source.scale),
         "AT_TARGETS": weights.add_rows(model.target.weight * model.target.scale),
         "SOURCE_TOKENS": model.source.vocabulary_size,
@@ -117,9 +118,9 @@ def transducer_source(description: ModelDescription, weights: Weights) -> CModel
         **{f"DEFAULT_{name}": search[key] for key, name in SEARCH.items()},
         "DEFAULT_PENALTY": repr(float(search["length_penalty"])),
     }  # fmt: skip
-    if search["width"] > BEAMS:
-        raise ValueError(f"its search has {search['width']:,} beams; expected at most {BEAMS} in C")
-    steps = LayerSteps(weights, SOURCES)
+    if search["width"] > MAX_BEAMS:
+        raise ValueError(f"its search has {search['width']:,} beams; expected at most {MAX_BEAMS} in C")
+    steps = LayerSteps(weights, MAX_SOURCES)
     table = layer_table(model.encoder, steps)
     weights.constants |= steps.sizes()
     if any(len(phrase) != 1 for phrase in search["forbidden"]):
@@ -132,7 +133,7 @@ def transducer_source(description: ModelDescription, weights: Weights) -> CModel
     ]  # fmt: skip
     return CModel(
         [*dict.fromkeys(templates)], interface="transducing",
-        values={"TEXTS": source.num_texts, "BEAMS": BEAMS, "ROWS": ROWS}, usage=USAGE, notes=notes,
+        values={"TEXTS": source.num_texts, "BEAMS": MAX_BEAMS, "ROWS": MAX_ROWS}, usage=USAGE, notes=notes,
     )  # fmt: skip
 
 
@@ -168,7 +169,7 @@ def _print_decoder(
     d_value = (d_key if has_values else d_memory) if attention else 0
     scores = TokenScoreLayer(attentional, model.head, d_value, d_cells)
     layers = {"_cells": cells, "_scores": scores}
-    steps = [print_step(layer, weights, rows=ROWS, number=name) for name, layer in layers.items()]
+    steps = [print_step(layer, weights, rows=MAX_ROWS, number=name) for name, layer in layers.items()]
     starts: Any = decoder.starts
     widths = [start.out_features for start in starts]
     if sum(widths) != steps[0].leaves:

@@ -14,7 +14,7 @@ from ensue.extensions.exporting.c.word_layers import iterate_layers
 from ensue.nn import LearnedPositions, PostNormBlock, PreNormBlock, SequenceLayer, SinusoidalPositions
 from ensue.types import leaves
 
-ROWS = 16
+MAX_ROWS = 16
 """The maximum number of tokens in a call. Weights are loaded from memory once per call."""
 _POSITIONS = (LearnedPositions, SinusoidalPositions)
 
@@ -98,7 +98,7 @@ def transformer_source(model: Any, weights: Weights) -> list[str]:
     table, steps, segments = [], [], split_at_attention(model)
     for segment in segments:  # segments with equal code share their functions, with weights at different offsets
         segment_weights = Weights(precision=weights.precision)
-        step = print_step(segment, segment_weights, rows=ROWS, number="_SEGMENT")
+        step = print_step(segment, segment_weights, rows=MAX_ROWS, number="_SEGMENT")
         number = texts.setdefault(step.text, len(texts))
         steps.append(step)
         begin = weights.add(np.concatenate(segment_weights.arrays))
@@ -109,7 +109,7 @@ def transformer_source(model: Any, weights: Weights) -> list[str]:
     constants |= {
         "CONTEXT": context, "BLOCKS": len(segments) - 1, "HEADS": attention.num_heads, "D_HEAD": attention.d_head,
         "SCORE_SCALE": 1 / math.sqrt(attention.d_head), "D_POSITION": segments[0].d_position,
-        "D_READ": max(segment.d_in for segment in segments), "ROWS": ROWS,
+        "D_READ": max(segment.d_in for segment in segments), "ROWS": MAX_ROWS,
         "HOISTED": max(1, *(step.hoisted for step in steps)), "WORK": max(step.work for step in steps),
         "IS_ROTARY": int(attention.rotary is not None), "AT_POSITIONS": 0, "AT_ANGLES": 0,
     }  # fmt: skip

@@ -17,8 +17,8 @@ from ensue.nn.draws import ElementDropout
 from ensue.text.lexicon import MAX_CHARACTERS_READ, Lexicon
 from ensue.types import leaves
 
-WIDE = 32
-"""The multiple to which narrow matrices are padded."""
+BLOCK_COLUMNS = 32
+"""The number of columns of a narrow matrix is padded to a multiple of this number."""
 MAX_WORD_CHARACTERS = 1000
 """The maximum length of a word in the vocabulary."""
 MERGES = {"concatenate": 0, "sum": 1, "product": 2, "mean": 3}  # the constants of layers.h
@@ -85,7 +85,7 @@ def _character_templates(characters: CharacterCNN | CharacterLSTM, steps: "Layer
             "letters_lstm.h",
         ]
     (width,), (filters,) = characters.widths, cast("Iterable[nn.Linear]", characters.filters)
-    constants |= {"FILTER_WIDTH": width, "WIDE_FILTERS": characters.d_out + -characters.d_out % WIDE}
+    constants |= {"FILTER_WIDTH": width, "WIDE_FILTERS": characters.d_out + -characters.d_out % BLOCK_COLUMNS}
     constants |= {
         "AT_FILTERS": weights.add_matrix(pad_columns(filters.weight)), "AT_FILTER_BIAS": weights.add(filters.bias),
     }  # fmt: skip
@@ -93,8 +93,8 @@ def _character_templates(characters: CharacterCNN | CharacterLSTM, steps: "Layer
 
 
 def pad_columns(weight: Tensor) -> Tensor:
-    """Return the transposed matrix of a linear layer, padded with zero columns to a multiple of WIDE."""
-    return nn.functional.pad(weight.t(), (0, -len(weight) % WIDE))
+    """Return the transposed matrix of a linear layer, padded with zero columns to a multiple of BLOCK_COLUMNS."""
+    return nn.functional.pad(weight.t(), (0, -len(weight) % BLOCK_COLUMNS))
 
 
 @dataclass

@@ -37,13 +37,6 @@ IGNORED = frozenset({"promote_types", "_assert_tensor_metadata", "_assert_async"
 """The operations for which no node is added."""
 
 
-@contextmanager
-def record_operations(trace: graph.Trace) -> Iterator[None]:
-    """Add the operations inside the block to the graph of a trace."""
-    with torch.no_grad(), _OperationMode(trace), _ProductMode(trace):
-        yield
-
-
 class _Recorder:
     """The dispatch handler of `_OperationMode`. If that class defined the handler, torch would import its compiler."""
 
@@ -224,6 +217,7 @@ Function = Callable[..., Mapping[str, Tensor]]
 """A function (model, **inputs) that returns the outputs by name."""
 
 
+@torch.no_grad()
 def trace_function(
     model: nn.Module, function: Function, inputs: Mapping[str, TensorSpec], *, name: str
 ) -> onnx.ModelProto:
@@ -243,7 +237,12 @@ def trace_function(
     if graph.TEXTS in names:
         rows, texts = (sizes.value(trace.root, sizes.primes[name]) for name in (graph.ROWS, graph.TEXTS))
         sizes.bind(sizes.primes[graph.BEAMS], trace.add("Div", rows, texts))
-    with record_operations(trace), convert_loops(meta_model, trace), make_traceable(meta_model, trace):
+    with (
+        _OperationMode(trace),
+        _ProductMode(trace),
+        convert_loops(meta_model, trace),
+        make_traceable(meta_model, trace),
+    ):
         outputs_by_name = function(meta_model, **arguments)
     outputs = []
     new_names: dict[str, str] = {}

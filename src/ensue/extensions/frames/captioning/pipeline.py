@@ -84,7 +84,7 @@ def _attention_section(view: CaptionView) -> Section:
             for number in range(count)
         ],
     }  # fmt: skip
-    return Section("Attention", "extensions/frames/captioning/looks.html", content)
+    return Section("Attention", "extensions/frames/captioning/attention.html", content)
 
 
 def grid_cells(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[int, int]) -> list[tuple[float, ...]]:
