@@ -1,5 +1,5 @@
-/* A bag of n-grams: `score_k = b_k + sum_g r_g w_gk / |r|` over the distinct n-grams g of a text or a pair; with n-grams
- * of characters |r| is that of words or of characters, divided by the root of their share. A stored row has r and all w.
+/* A bag of n-grams: `score_k = b_k + sum_g r_g w_gk / |r|` over the distinct n-grams g of a text or a pair. N-grams of
+ * words and of characters have a norm |r| each, divided by the square root of their share. A stored row has r and all w.
  * A bit set marks the stored rows; each 32 bits come with the number of stored rows before them. */
 enum { ROW = 1 + NAME_LABELS };
 
@@ -82,7 +82,7 @@ static void convert_hashes_to_rows(uint32_t *hashes, size_t count) {
 }
 
 /* Adds the scores of texts of `counts` keys and `spelled_counts` hashes. `rows` has room for NGRAMS numbers per key, and
- * `sums` for one. */
+ * `sums` has room for the numbers of one key. */
 #if !IS_PAIR
 static void add_bag(const NAME_model *model, const int64_t *keys, const size_t *counts, uint64_t *sums, uint32_t *rows,
                     uint32_t *spelled, const size_t *spelled_counts, double *scores) {

@@ -9,7 +9,7 @@ typedef struct {
     uint32_t *points, *places, *letters, *rows, *spelled;
 } work;
 
-/* The maximum number of n-grams of characters per byte: those of a word of one byte between its two ends. */
+/* The maximum number of n-grams of characters per byte, reached by a word of one byte between < and >. */
 enum { SPELLED_PER_BYTE = 3 * CHARACTER_NGRAMS };
 
 /* Assigns the arrays of `work` to `memory` and returns their size in bytes; if `memory` is NULL, only returns it. */

@@ -1,9 +1,9 @@
 /* A classifier trained with ensue: the labels of a text, with their probabilities.
  *
  * A model is immutable after NAME_open, so threads can share it. The caller allocates the memory of each call:
- * NAME_memory(BYTES) bytes, aligned as by malloc; each thread needs its own. It keeps no state between calls. A session
- * buffers a line of text that comes in pieces. Only NAME_open allocates. A function that fails returns a number
- * below 0. */
+ * NAME_memory(BYTES) bytes, aligned as by malloc; each thread needs its own. The memory keeps no state between calls.
+ * A session buffers a line of text that comes in pieces. Only NAME_open allocates. A function that fails returns a
+ * number below 0. */
 typedef struct NAME_session NAME_session;
 
 typedef struct {

@@ -11,7 +11,7 @@ static const char USAGE[] = "[@OPTION@] [FILE ...]";
 /* Columns that are not features, and the names of the features, if they have names. */
 static const char *const OTHERS[] = {@OTHERS@}, *const COLUMNS[] = {@COLUMNS@};
 
-enum { WAITING = 256, FRAMES_TOGETHER = 1 << 14, READS_MISSING = @MISSING@ };
+enum { WAITING = 256, MAX_FRAMES_PER_CALL = 1 << 14, READS_MISSING = @MISSING@ };
 
 /* Buffered series: their names, lengths and concatenated frames. */
 typedef struct {
@@ -55,7 +55,7 @@ static int make_memory(waiting *of, size_t frames) {
 @ANSWER@
 /* Prints the outputs of the buffered series. */
 static int flush(const NAME_model *model, waiting *of) {
-    size_t max = of->frames < FRAMES_TOGETHER ? of->frames : FRAMES_TOGETHER, begin = 0;
+    size_t max = of->frames < MAX_FRAMES_PER_CALL ? of->frames : MAX_FRAMES_PER_CALL, begin = 0;
     for (size_t k = 0; k < of->count; begin += of->series[k++].count) {
         of->series[k].frames = of->numbers + begin * NAME_WIDTH;
         max = of->series[k].count > max ? of->series[k].count : max;
@@ -87,7 +87,7 @@ static int add_series(const NAME_model *model, waiting *of, const char *name, in
     if (number >= 0) snprintf(copy + strlen(name), 32, "[%lld]", (long long)number);
     of->names[of->count] = copy, of->series[of->count++].count = frames;
     of->frames += frames;
-    return of->count == WAITING || of->frames >= FRAMES_TOGETHER ? flush(model, of) : NAME_OK;
+    return of->count == WAITING || of->frames >= MAX_FRAMES_PER_CALL ? flush(model, of) : NAME_OK;
 }
 
 /* An array in a file: its kind (i, u, f), the bytes of a number, whether it is big-endian, its shape, and the offset of

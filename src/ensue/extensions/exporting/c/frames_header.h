@@ -1,8 +1,8 @@
 /* @ABOUT_FRAMES@
  *
  * A model is immutable after NAME_open, so threads can share it. The caller allocates the memory of each call:
- * NAME_memory(FRAMES) bytes, aligned as by malloc; each thread needs its own. It keeps no state between calls. Only
- * NAME_open allocates. A function that fails returns a number below 0. */
+ * NAME_memory(FRAMES) bytes, aligned as by malloc; each thread needs its own. The memory keeps no state between calls.
+ * Only NAME_open allocates. A function that fails returns a number below 0. */
 enum {
     NAME_LABELS = @LABELS@,   /* the number of labels; ids start at 0 */
     NAME_WIDTH = @WIDTH@,    /* numbers per frame */

@@ -49,8 +49,8 @@ int NAME_check(const NAME_model *model, const NAME_state *state) {
     return is_valid ? NAME_OK : NAME_BAD_STATE;
 }
 
-/* The number of tokens that a full window passes to the next window: half of them, as ensue scores (`TextScorer`) and
- * is_generation (`Reader`), but all tokens of a prompt that fills the context. */
+/* The number of tokens that a full window passes to the next window: half of its tokens, like `TextScorer` and `Reader`
+ * of ensue, but all tokens of a prompt that fills the context. */
 static uint32_t num_passed(const NAME_state *state, int is_drawn) {
     uint32_t half = CONTEXT > 1 ? CONTEXT / 2 : 1;
     return is_drawn ? (state->num_read == CONTEXT ? CONTEXT : half) - 1 : CONTEXT - half;
@@ -87,7 +87,7 @@ static void score_waiting(const NAME_model *model, sink *to) {
     }
 }
 
-/* Adds a token of the text; without room it is read but not written. */
+/* Adds a token of the text; without room the token is read but not written. */
 static void emit(const NAME_model *model, sink *to, uint32_t id, uint64_t begin, uint64_t end) {
     NAME_state *state = to->state;
     if (to->room) to->tokens[to->found++] = (NAME_token){.begin = begin, .end = end};

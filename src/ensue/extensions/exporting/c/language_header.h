@@ -41,11 +41,11 @@ int NAME_begin(const NAME_model *model, NAME_state *state, uint64_t seed);
 /* Reads a piece of a text, and writes the complete tokens with their surprisals to `tokens`, an array of `room`
  * elements. Returns the number of tokens, and sets `*used` to the number of bytes read: reading stops before the array
  * is full. A text may be cut between any bytes; invalid bytes become U+FFFD. If `bytes` is NULL, the text ends, and its
- * last tokens are written; with subwords, call it until it returns 0. */
+ * last tokens are written; with subwords, call the function until it returns 0. */
 int NAME_feed(const NAME_model *model, NAME_state *state, const char *bytes, size_t count, size_t *used,
               NAME_token *tokens, size_t room);
 
-/* Samples the next token and reads it; ends the text first. `sampling` NULL samples from the model's distribution. */
+/* Samples the next token and reads it; ends the text first. If `sampling` is NULL, no option is set. */
 int NAME_next(const NAME_model *model, NAME_state *state, const NAME_sampling *sampling, NAME_token *token);
 
 /* Checks that bytes are a valid state of this model: NAME_OK or NAME_BAD_STATE. */

@@ -1,4 +1,4 @@
-/* Reads the vectors of a word's characters, of a long word the first and last ones; returns their number. */
+/* Reads the vectors of a word's characters, or of a long word's first and last characters; returns their number. */
 static int read_letters(const NAME_model *model, const form *of, real *to) {
     int count = of->count < MAX_CHARACTERS ? of->count : MAX_CHARACTERS;
     for (int k = 0; k < count; k++, to += D_CHARACTER) {

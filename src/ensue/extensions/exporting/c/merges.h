@@ -99,8 +99,8 @@ static void merges_make_room(const NAME_model *model, merger *in) {
     merges_settle(model, in, shared > word ? shared : in->count);
 }
 
-/* Takes the next final token and its position in a text that has been read up to `position`. Returns whether there is
- * one. */
+/* Takes the next final token and its position in a text that has been read up to `position`. Returns whether
+ * there is a final token. */
 static int merges_take(const NAME_model *model, merger *in, uint64_t position, uint32_t *id, uint64_t *begin,
                        uint64_t *end) {
     if (in->taken == in->word) return 0;

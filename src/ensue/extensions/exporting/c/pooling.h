@@ -2,7 +2,7 @@
 enum { LAST, FIRST, MEANS, MAXIMA, ATTENTION };
 
 typedef struct {
-    int kind, d_last, wide, d_attention; /* LAST has d_last features of the last position, the others of the first */
+    int kind, d_last, wide, d_attention; /* LAST: d_last features are of the last word, the others of the first */
     size_t linear, bias, vector;
 } pooling;
 

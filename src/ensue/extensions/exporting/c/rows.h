@@ -12,7 +12,7 @@ typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int6
 #define KEEP(vector) (void)0
 #endif
 
-enum { PANEL = 16, TOGETHER = 128 }; /* the columns of a panel; the rows of M per pass */
+enum { PANEL = 16, DEPTH_BLOCK = 128 }; /* the columns of a panel; the rows of M per pass */
 
 /* V8 loads all vectors of a basic block before it adds the first one, and has registers for one row of M and eight
  * sums. So in WebAssembly each row ends in a branch. OPAQUE hides the number of rows and the address from the compiler,
@@ -102,8 +102,8 @@ static void add_product(int64_t rows, int64_t n, int64_t panel, int64_t k, const
 static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const real *packed, real *c,
                      int64_t ldc) {
     const stored *m = (const stored *)(const void *)packed;
-    const int64_t together = rows == 1 ? k : TOGETHER;
+    const int64_t depth = rows == 1 ? k : DEPTH_BLOCK;
     for (int64_t r = 0; r < rows; r++) memset(c + r * ldc, 0, (size_t)n * sizeof *c);
-    for (int64_t i = 0; i < k; i += together)
-        add_product(rows, n, k * PANEL, k - i < together ? k - i : together, a + i, stride, m + i * PANEL, c, ldc);
+    for (int64_t i = 0; i < k; i += depth)
+        add_product(rows, n, k * PANEL, k - i < depth ? k - i : depth, a + i, stride, m + i * PANEL, c, ldc);
 }

@@ -4,7 +4,7 @@
 typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
                             real *c, int64_t ldc);
 
-enum { PANEL = 16, BESIDE = 16, TOGETHER = 512 }; /* columns; rows of A per pass; rows of M whose sums fit 32 bits */
+enum { PANEL = 16, ROW_BLOCK = 16, DEPTH_BLOCK = 512 }; /* columns; rows of A and of M per pass: sums fit 32 bits */
 
 #if HAS_LANES && defined(__AVX512BW__)
 typedef __m512i wide;
@@ -49,7 +49,7 @@ typedef v128_t wide;
                 }                                                                                        \
                 UNROLLED for (int r = 0; r < ROWS; r++) {                                                \
                     int32_t pair;                                                                        \
-                    memcpy(&pair, a + r * TOGETHER + i, sizeof pair);                                    \
+                    memcpy(&pair, a + r * DEPTH_BLOCK + i, sizeof pair);                                 \
                     UNROLLED for (int w = 0; w < WIDE; w++) {                                            \
                         ADD_PAIRS(sums[r][w], pair, b[w]);                                               \
                         KEEP(sums[r][w]);                                                                \
@@ -63,7 +63,7 @@ typedef v128_t wide;
 #else
 #define BLOCK(ROWS)                                                                                      \
     INLINE void block_##ROWS(int64_t k, const int16_t *a, const stored *m, int32_t (*to)[PANEL]) {       \
-        for (int r = 0; r < ROWS; r++, a += TOGETHER) {                                                  \
+        for (int r = 0; r < ROWS; r++, a += DEPTH_BLOCK) {                                               \
             int32_t sums[PANEL] = {0};                                                                   \
             for (int64_t i = 0; i < k; i += 2)                                                           \
                 for (int j = 0; j < PANEL; j++)                                                          \
@@ -95,22 +95,22 @@ static real round_row(int64_t k, const real *a, int16_t *to) {
     return real_of(max) / 32767;
 }
 
-/* Adds the products of up to BESIDE rows of A and TOGETHER of M; panels are `panel` numbers apart. */
+/* Adds the products of up to ROW_BLOCK rows of A and DEPTH_BLOCK of M; panels are `panel` numbers apart. */
 static void add_rows(int64_t rows, int64_t n, int64_t k, const real *a, int64_t stride, const stored *m, int64_t panel,
                      const real *factors, real *c, int64_t ldc, int is_first) {
-    int16_t rounded[BESIDE * TOGETHER + 2];
-    real sizes[BESIDE];
-    int32_t sums[BESIDE][PANEL];
-    for (int64_t r = 0; r < rows; r++) sizes[r] = round_row(k, a + r * stride, rounded + r * TOGETHER);
+    int16_t rounded[ROW_BLOCK * DEPTH_BLOCK + 2];
+    real sizes[ROW_BLOCK];
+    int32_t sums[ROW_BLOCK][PANEL];
+    for (int64_t r = 0; r < rows; r++) sizes[r] = round_row(k, a + r * stride, rounded + r * DEPTH_BLOCK);
     for (int64_t j = 0; j < n; j += PANEL, m += panel) {
         int64_t r = 0;
-        for (; rows - r >= 4; r += 4) block_4(k, rounded + r * TOGETHER, m, sums + r);
-        if (rows - r == 3) block_3(k, rounded + r * TOGETHER, m, sums + r);
-        if (rows - r == 2) block_2(k, rounded + r * TOGETHER, m, sums + r);
-        if (rows - r == 1) block_1(k, rounded + r * TOGETHER, m, sums + r);
-        int64_t some = n - j < PANEL ? n - j : PANEL;
+        for (; rows - r >= 4; r += 4) block_4(k, rounded + r * DEPTH_BLOCK, m, sums + r);
+        if (rows - r == 3) block_3(k, rounded + r * DEPTH_BLOCK, m, sums + r);
+        if (rows - r == 2) block_2(k, rounded + r * DEPTH_BLOCK, m, sums + r);
+        if (rows - r == 1) block_1(k, rounded + r * DEPTH_BLOCK, m, sums + r);
+        int64_t width = n - j < PANEL ? n - j : PANEL;
         for (r = 0; r < rows; r++)
-            for (int64_t w = 0; w < some; w++) {
+            for (int64_t w = 0; w < width; w++) {
                 real *to = c + r * ldc + j + w;
                 *to = (is_first ? 0 : *to) + (real)sums[r][w] * sizes[r] * factors[j + w];
             }
@@ -121,8 +121,8 @@ static void multiply(int64_t rows, int64_t n, int64_t k, const real *a, int64_t 
                      int64_t ldc) {
     const stored *m = skip_scales(packed, (size_t)n);
     int64_t panel = (k + k % 2) * PANEL;
-    for (int64_t r = 0; r < rows; r += BESIDE)
-        for (int64_t i = 0; i < k; i += TOGETHER)
-            add_rows(rows - r < BESIDE ? rows - r : BESIDE, n, k - i < TOGETHER ? k - i : TOGETHER, a + r * stride + i,
-                     stride, m + i * PANEL, panel, packed, c + r * ldc, ldc, i == 0);
+    for (int64_t r = 0; r < rows; r += ROW_BLOCK)
+        for (int64_t i = 0; i < k; i += DEPTH_BLOCK)
+            add_rows(rows - r < ROW_BLOCK ? rows - r : ROW_BLOCK, n, k - i < DEPTH_BLOCK ? k - i : DEPTH_BLOCK,
+                     a + r * stride + i, stride, m + i * PANEL, panel, packed, c + r * ldc, ldc, i == 0);
 }

@@ -7,7 +7,7 @@ enum { NEW_FORMS = PRECISION == 8 ? 16 : 96, MAX_FORM_BYTES = 20, WIDE_FORM = D_
 typedef struct {
     uint32_t hash, next; /* the index + 1 of the next form in the bucket, or 0 */
     uint64_t batch;      /* the last batch with this form */
-    uint8_t is_known;    /* whether the bucket contains it */
+    uint8_t is_known;    /* whether its bucket contains the form */
     uint8_t is_met;      /* whether a batch used it since the clock hand passed */
     uint8_t size, text[MAX_FORM_BYTES];
 } known_form;

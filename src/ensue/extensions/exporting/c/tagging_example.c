@@ -11,7 +11,7 @@ static int is_usage_valid(int argc, char **argv) {
     return argc < 2 || (argc == 2 && strcmp(argv[1], "--probabilities") == 0);
 }
 
-enum { SESSION = @SESSION@, TOGETHER = 2048, READ = 1 << 15 }; /* words of a session, sentences of a call, bytes of a read */
+enum { SESSION = @SESSION@, MAX_SENTENCES = 2048, READ = 1 << 15 }; /* words of a session; sentences per call */
 
 @READ_LINES@
 /* The buffers that grow with the longest line. */
@@ -22,12 +22,12 @@ typedef struct {
     size_t room, session_room, count;
 } buffers;
 
-/* Grows the buffers for sentences of up to `words` words, and for `together` words in all. */
-static int make_room(const NAME_model *model, buffers *of, size_t words, size_t together) {
-    if (together > of->room) {
-        NAME_word *larger = realloc(of->words, together * sizeof *larger);
+/* Grows the buffers for sentences of up to `words` words, and for `total` words in all. */
+static int make_room(const NAME_model *model, buffers *of, size_t words, size_t total) {
+    if (total > of->room) {
+        NAME_word *larger = realloc(of->words, total * sizeof *larger);
         if (!larger) return NAME_MEMORY;
-        of->words = larger, of->room = together;
+        of->words = larger, of->room = total;
     }
     if (words <= of->session_room) return NAME_OK;
     free(of->session);
@@ -95,7 +95,7 @@ static int label_all(const NAME_model *model, buffers *of, int probabilities) {
 static int run(const NAME_model *model, int argc, char **argv) {
     (void)argv;
     buffers of = {0};
-    int code = make_room(model, &of, SESSION, TOGETHER);
+    int code = make_room(model, &of, SESSION, MAX_SENTENCES);
     if (!code) code = label_all(model, &of, argc > 1);
     free(of.session);
     free(of.words);

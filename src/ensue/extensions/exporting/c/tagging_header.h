@@ -28,7 +28,7 @@ size_t NAME_session_size(size_t words);
 int NAME_begin(const NAME_model *model, NAME_session *session, size_t words);
 
 /* Splits a line into the words of a sentence, as `ensue predict` does. Returns the number of words and writes the first
- * `room` of them; if there are more, call it again with more room. */
+ * `room` of them; if there are more, call the function again with more room. */
 int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *text, size_t size, NAME_word *words,
                  size_t room);
 
@@ -42,5 +42,5 @@ int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words,
 int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used);
 
 /* Splits and labels the complete line. Returns the number of its words; their texts are valid until the next NAME_feed.
- * If the number exceeds `room`, no word is labeled: call it again with more room. */
+ * If the number exceeds `room`, no word is labeled: call the function again with more room. */
 int64_t NAME_take(const NAME_model *model, NAME_session *session, NAME_word *words, size_t room, int probabilities);

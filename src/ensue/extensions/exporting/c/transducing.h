@@ -15,7 +15,7 @@ typedef struct {
 /* The search state of a source. */
 typedef struct {
     size_t begin, count, keys; /* offset and number of its tokens, and offset of its keys */
-    uint32_t limit, first, rows; /* maximum of output tokens, and first row and number of its hypotheses */
+    uint32_t limit, first, rows; /* maximum number of output tokens; first row and number of its hypotheses */
     double totals[NAME_BEAMS];
     ranking complete, incomplete;
     uint32_t *found[2];
@@ -44,7 +44,8 @@ enum { MAX_SIZE = 1000000, MAX_LANES = 16, HOISTED = CELLS_HOISTED > SCORES_HOIS
 
 static uint64_t padded(uint64_t count) { return (count + MAX_LANES - 1) / MAX_LANES * MAX_LANES; }
 
-/* The maximum of tokens for sources of this size: a text adds a separator or end token, and for subwords a blank. */
+/* The maximum number of tokens of sources with `bytes` bytes: a text adds a separator or end token, and for subwords a
+ * blank. */
 static uint64_t tokens_for(uint64_t bytes) { return bytes + ROWS * NAME_TEXTS * (1 + ADDS_BLANK); }
 
 static parts lay_out_arrays(NAME_session *session, uint64_t bytes, uint64_t tokens) {
@@ -179,8 +180,8 @@ static const real *read_layers(const NAME_model *model, NAME_session *session, c
 
 #if ATTENTION
 /* Stores the keys as columns, and the values by head, so that attention is two matrix products. */
-static void store_encoded(const NAME_model *model, const parts *of, const real *x, int64_t stride, const source *sources,
-                        uint32_t group) {
+static void store_encoded(const NAME_model *model, const parts *of, const real *x, int64_t stride,
+                          const source *sources, uint32_t group) {
     const source *last = sources + group - 1;
     const real *keys = x, *bias = reals(model, AT_MEMORY_BIAS);
     size_t d = D_VALUE / HEADS, words = last->begin + last->count, wide = (size_t)stride, ld = wide;
@@ -291,17 +292,17 @@ static void step(const NAME_model *model, const NAME_session *session, parts *of
 
 /* Computes log-probabilities in place. Compilers vectorize the parallel sums; they would not vectorize a single sum. */
 static int normalize(real *x) {
-    enum { BESIDE = 16 };
-    real tops[BESIDE], max = -INFINITY;
-    double sums[BESIDE] = {0}, sum = 0;
+    enum { NUM_SUMS = 16 };
+    real tops[NUM_SUMS], max = -INFINITY;
+    double sums[NUM_SUMS] = {0}, sum = 0;
     for (int k = TARGETS; k < WIDE_TARGETS; k++) x[k] = -INFINITY;
     memcpy(tops, x, sizeof tops);
-    for (int k = BESIDE; k < WIDE_TARGETS; k += BESIDE)
-        for (int w = 0; w < BESIDE; w++) tops[w] = x[k + w] > tops[w] ? x[k + w] : tops[w];
-    for (int w = 0; w < BESIDE; w++) max = tops[w] > max ? tops[w] : max;
-    for (int k = 0; k < WIDE_TARGETS; k += BESIDE)
-        for (int w = 0; w < BESIDE; w++) sums[w] += (double)exp_(x[k + w] - max);
-    for (int w = 0; w < BESIDE; w++) sum += sums[w];
+    for (int k = NUM_SUMS; k < WIDE_TARGETS; k += NUM_SUMS)
+        for (int w = 0; w < NUM_SUMS; w++) tops[w] = x[k + w] > tops[w] ? x[k + w] : tops[w];
+    for (int w = 0; w < NUM_SUMS; w++) max = tops[w] > max ? tops[w] : max;
+    for (int k = 0; k < WIDE_TARGETS; k += NUM_SUMS)
+        for (int w = 0; w < NUM_SUMS; w++) sums[w] += (double)exp_(x[k + w] - max);
+    for (int w = 0; w < NUM_SUMS; w++) sum += sums[w];
     if (!(sum < INFINITY)) return NAME_NUMBERS;
     const real total = (real)log_64(sum);
     for (int k = 0; k < TARGETS; k++) x[k] = x[k] - max - total;
@@ -349,9 +350,9 @@ static uint32_t choose(const real *scores, uint32_t rows, const double *totals, 
 static double penalty(const NAME_search *how, uint32_t length) { return exp_64(how->length_penalty * log_64(length ? length : 1)); }
 
 /* Extends the hypotheses of a source by its best continuations. Open hypotheses get the rows from `next` on; returns
- * the row after them. */
+ * the row after these rows. */
 static uint32_t extend(NAME_session *session, const parts *of, uint32_t number, const NAME_search *how, uint32_t length,
-                      uint32_t next) {
+                       uint32_t next) {
     source *one = session->sources + number;
     ranking *complete = &one->complete;
     choice chosen[NAME_BEAMS];
@@ -364,7 +365,7 @@ static uint32_t extend(NAME_session *session, const parts *of, uint32_t number, 
             double total = chosen[k].total;
             has_ended[chosen[k].parent] = 1;
             add_hypothesis(complete, how->n_best, (hypothesis){total / penalty(how, length), total, length - 1, 0, 1},
-                 history + chosen[k].parent * of->width, one->found[0], of->width);
+                           history + chosen[k].parent * of->width, one->found[0], of->width);
         }
     for (uint32_t r = 0; r < one->rows; r++) {
         double total = one->totals[r];
@@ -372,7 +373,7 @@ static uint32_t extend(NAME_session *session, const parts *of, uint32_t number, 
         for (int k = 0; k < TARGETS && is_stuck; k++) is_stuck = !(scores[r * WIDE_TARGETS + k] > -INFINITY);
         if (is_stuck || (length > one->limit && !has_ended[r]))
             add_hypothesis(&one->incomplete, how->n_best, (hypothesis){total / penalty(how, length - 1), total, length - 1, 0, 0},
-                 history + r * of->width, one->found[1], of->width);
+                           history + r * of->width, one->found[1], of->width);
     }
     for (uint32_t k = 0; k < count && length <= one->limit; k++) {
         if (chosen[k].id == END) continue;

@@ -7,7 +7,7 @@
  */
 static const char USAGE[] = "[--beams N] [--n-best N] [--length-penalty A] < TEXTS";
 
-/* Parses the options; returns 0 for invalid ones. */
+/* Parses the options; returns 0 for invalid options. */
 static int read_options(int argc, char **argv, NAME_search *how) {
     for (int k = 1; k < argc; k += 2) {
         char *end = NULL;
@@ -42,7 +42,7 @@ static int is_blank(const char *line, size_t size) {
     return 1;
 }
 
-/* Splits a line into its texts; returns 0 if they are not NAME_TEXTS. */
+/* Splits a line into its texts; returns 0 if their number is not NAME_TEXTS. */
 static int cut_line(const char *line, size_t size, NAME_text *texts) {
     if (is_blank(line, size)) {
         for (int k = 0; k < NAME_TEXTS; k++) texts[k] = (NAME_text){line, 0};

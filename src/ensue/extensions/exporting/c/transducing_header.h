@@ -8,7 +8,7 @@ typedef struct NAME_session NAME_session;
 enum {
     NAME_TEXTS = @TEXTS@, /* texts per source, such as a word and its features */
     NAME_BEAMS = @BEAMS@, /* the largest beam size */
-    NAME_ROWS = @ROWS@   /* the maximum of hypotheses, and so of outputs, of a batch of sources */
+    NAME_ROWS = @ROWS@   /* the maximum number of hypotheses, and so of outputs, in a batch of sources */
 };
 
 typedef struct {
@@ -20,7 +20,7 @@ typedef struct {
 typedef struct {
     uint32_t beams, n_best;          /* the beam size (1: greedy); the number of outputs of a source */
     double length_penalty;           /* 0 to 10 */
-    uint32_t min_tokens, max_tokens; /* the minimum and the maximum of tokens of an output */
+    uint32_t min_tokens, max_tokens; /* the minimum and the maximum number of tokens in an output */
     uint32_t no_repeat_ngram;        /* no n-gram of this length is repeated; 0: no restriction */
 } NAME_search;
 
@@ -35,8 +35,8 @@ typedef struct {
 NAME_search NAME_usual(void);
 
 /* Returns the size in bytes of a session for sources with a total of `bytes` bytes, and for outputs of up to `tokens`
- * tokens, the `max_tokens` of the search. Returns 0 if one of them is above 1,000,000, or if the size exceeds size_t.
- * An invalid byte may count as three bytes. Sources are batched up to `bytes`, so a larger session is faster. */
+ * tokens, the `max_tokens` of the search. Returns 0 if `bytes` or `tokens` is above 1,000,000, or if the size exceeds
+ * size_t. An invalid byte may count as three bytes. Sources are batched up to `bytes`, so a larger session is faster. */
 size_t NAME_session_size(size_t bytes, size_t tokens);
 
 /* Initializes a session for these numbers of bytes and tokens. */

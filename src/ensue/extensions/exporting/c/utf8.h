@@ -65,7 +65,7 @@ UNUSED static int utf8_write(uint32_t point, uint8_t to[4]) {
            to[2] = (uint8_t)(0x80 | (point >> 6 & 63)), to[3] = (uint8_t)(0x80 | (point & 63)), 4;
 }
 
-/* Writes the characters of a text, and their byte offsets and the size of the text to `places`, unless this is NULL. */
+/* Writes the characters of a text. If `places` is not NULL, writes their byte offsets and the size of the text there. */
 UNUSED static uint32_t utf8_points(const char *text, size_t size, uint32_t *points, uint32_t *places) {
     utf8 decoder = {0, 0, 0, 0, 0};
     uint32_t count = 0, found[2];

@@ -1,5 +1,5 @@
 
-const TOO_LONG = -7, TOGETHER = 64;  // an error code of NAME.h; texts per call
+const TOO_LONG = -7, MAX_BATCH = 64;  // an error code of NAME.h; texts per call
 
 /** A classifier: the labels of texts, with the probabilities of all labels. */
 class Model {
@@ -22,8 +22,8 @@ class Model {
     const atLeast = checkedAtLeast(options);
     const parts = texts.flatMap(text => textsOf(text, this.#texts)), found = [], work = { place: 0, room: 0 };
     try {
-      for (let k = 0; k < parts.length; k += TOGETHER * this.#texts)
-        this.#classify(parts.slice(k, k + TOGETHER * this.#texts), atLeast, work, found);
+      for (let k = 0; k < parts.length; k += MAX_BATCH * this.#texts)
+        this.#classify(parts.slice(k, k + MAX_BATCH * this.#texts), atLeast, work, found);
       return found;
     } finally {
       if (work.room) this.#memory.functions.release(work.place);

@@ -1,5 +1,5 @@
 
-const SERIES = 8, REAL = 4, FRAMES_TOGETHER = 1 << 12, SERIES_TOGETHER = 256;  // bytes of a NAME_series and of a number; frames and series per call
+const SERIES = 8, REAL = 4, MAX_FRAMES_PER_CALL = 1 << 12, MAX_SERIES_PER_CALL = 256;  // bytes of a NAME_series and of a number; frames and series per call
 
 /** Series of frames in the memory of WebAssembly, and the features of sounds. */
 class Series {
@@ -27,7 +27,7 @@ class Series {
       for (let k = 0; k < list.length;) {
         const batch = [];
         try {
-          for (let frames = 0; k < list.length && batch.length < SERIES_TOGETHER && frames < FRAMES_TOGETHER; frames += batch.at(-1).count)
+          for (let frames = 0; k < list.length && batch.length < MAX_SERIES_PER_CALL && frames < MAX_FRAMES_PER_CALL; frames += batch.at(-1).count)
             batch.push(this.#put(list[k++]));
           for (const one of this.#answerBatch(batch, work, answer)) found.push(one);
         } finally {
@@ -42,7 +42,7 @@ class Series {
 
   #answerBatch(batch, work, answer) {
     const memory = this.#memory, counts = batch.map(({ count }) => count);
-    const frames = Math.max(Math.min(sumOf(counts), FRAMES_TOGETHER), ...counts);
+    const frames = Math.max(Math.min(sumOf(counts), MAX_FRAMES_PER_CALL), ...counts);
     memory.enlarge(work, this.#workSize(frames));
     const place = memory.allocate(batch.length * SERIES);
     try {

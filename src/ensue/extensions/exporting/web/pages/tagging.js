@@ -1,5 +1,5 @@
 
-const WORD = 32, MIN_WORDS = 512, TOGETHER = 128, BYTES = 16;  // bytes of a word; words of a session; sentences of a call; bytes of text per word
+const WORD = 32, MIN_WORDS = 512, MAX_BATCH = 128, BYTES = 16;  // bytes of a word; words of a session; sentences of a call; bytes of text per word
 
 /** A tagger: words with labels and probabilities. */
 class Model {
@@ -20,7 +20,7 @@ class Model {
   predict(texts) {
     if (!Array.isArray(texts)) throw new TypeError("the texts are no array");
     const found = [];
-    for (let k = 0; k < texts.length; k += TOGETHER) found.push(...this.#label(texts.slice(k, k + TOGETHER)));
+    for (let k = 0; k < texts.length; k += MAX_BATCH) found.push(...this.#label(texts.slice(k, k + MAX_BATCH)));
     return found;
   }
 

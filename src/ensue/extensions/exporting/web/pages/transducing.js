@@ -1,5 +1,5 @@
 
-const ANSWER = 32, MAX_ANSWERS = 64, TOGETHER = 16, MIN_BYTES = 1024;  // bytes of an output; outputs and sources per call; bytes of a session
+const ANSWER = 32, MAX_ANSWERS = 64, MAX_BATCH = 16, MIN_BYTES = 1024;  // bytes of an output; outputs and sources per call; bytes of a session
 const OFFSETS = { beams: 0, nBest: 4, lengthPenalty: 8, minTokens: 16, maxTokens: 20, noRepeatNgram: 24 };  // in the struct NAME_search
 
 /** An encoder-decoder: the output for a source. */
@@ -26,7 +26,7 @@ class Model {
     if (!Array.isArray(sources)) throw new TypeError("the sources are no array");
     const how = this.#withDefaults(search), all = sources.map(source => textsOf(source, this.numTexts));
     for (let done = 0; done < all.length;) {
-      const found = this.#transduce(all.slice(done, done + TOGETHER), how);
+      const found = this.#transduce(all.slice(done, done + MAX_BATCH), how);
       done += found.length;
       yield* found;
     }
