@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.extensions.frames.glimpses.model import GlimpseParts, GlimpseReader, ReadSymbols, bound
+from ensue.extensions.frames.glimpses.model import GlimpseParts, GlimpseReader, ReadSymbols, compute_bound
 from ensue.extensions.frames.tasks.model import Frames
 from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.text.labels import Classes
@@ -46,7 +46,7 @@ def test_the_gradient_is_that_of_the_expected_bound(ways: int, targets: list[int
     steps = torch.cartesian_prod(axis, axis)
     noise = torch.zeros(len(steps), ways, len(targets), 1, 2, dtype=torch.float64)
     noise[..., 1] = steps.view(-1, ways, len(targets), 1)
-    image = model.images(Frames(images(1), None)).expand(len(steps), -1, -1, -1)
+    image = model.to_images(Frames(images(1), None)).expand(len(steps), -1, -1, -1)
     right = torch.tensor([targets]).expand(len(steps), -1)
     found = model(image, [len(targets)] * len(steps), noise)
     distance = ((found.places - found.means)[..., 1] / DEVIATION).flatten(1)
@@ -54,7 +54,7 @@ def test_the_gradient_is_that_of_the_expected_bound(ways: int, targets: list[int
     logp = found.logits.log_softmax(-1).gather(-1, right[:, None, :, None].expand(-1, ways, -1, 1)).sum((2, 3)).mean(1)
     assert float(share.detach().sum()) == pytest.approx(1)
     exact = gradients(model, -(share * logp).sum(), retain=True)
-    estimate = gradients(model, (share.detach() * bound(found, right, DEVIATION)).sum())
+    estimate = gradients(model, (share.detach() * compute_bound(found, right, DEVIATION)).sum())
     for name, value in exact.items():
         torch.testing.assert_close(estimate[name], value, atol=1e-7, rtol=1e-5, msg=name)
     assert exact["place.weight"].abs().max() > 1e-4
@@ -69,7 +69,8 @@ def test_a_baseline_reduces_the_gradient_but_not_its_mean() -> None:
     sizes = []
     for expected in (0.0, -math.log(4)):
         (gradient,) = torch.autograd.grad(
-            bound(found._replace(baselines=found.baselines + expected), torch.tensor([[0, 3]]), 1.0).sum(), found.means
+            compute_bound(found._replace(baselines=found.baselines + expected), torch.tensor([[0, 3]]), 1.0).sum(),
+            found.means,
         )
         sizes.append(gradient.abs().amax((0, 1, 3, 4)).tolist())
     assert sizes == [pytest.approx([2 * math.log(4), math.log(4)]), pytest.approx([0, 0], abs=1e-6)]
@@ -77,19 +78,19 @@ def test_a_baseline_reduces_the_gradient_but_not_its_mean() -> None:
 
 def test_the_bound_is_above_the_surprisal() -> None:
     model, targets = reader(samples=1), torch.tensor([[2, 0, SYMBOLS]])
-    image = model.images(Frames(images(1), None))
+    image = model.to_images(Frames(images(1), None))
     torch.manual_seed(0)
     with torch.no_grad():
         found = model(image, [3], torch.randn(1, 1000, 3, 2, 2).double())
     logp = found.logits.log_softmax(-1)[0, :, [0, 1, 2], targets[0]].sum(1)
     surprisal = math.log(1000) - float(logp.logsumexp(0))
-    assert float(bound(found, targets, DEVIATION)) == pytest.approx(-float(logp.mean()))
+    assert float(compute_bound(found, targets, DEVIATION)) == pytest.approx(-float(logp.mean()))
     assert -float(logp.mean()) > surprisal + 1e-4
 
 
 def test_images_that_end_are_read_as_if_alone() -> None:
     model = reader()
-    whole, noise = model.images(Frames(images(3), None)), torch.randn(3, 2, 4, 2, 2).double()
+    whole, noise = model.to_images(Frames(images(3), None)), torch.randn(3, 2, 4, 2, 2).double()
     together = model(whole, [4, 2, 1], noise)
     for row, length in enumerate([4, 2, 1]):
         alone = model(whole[row : row + 1], [length], noise[row : row + 1])
@@ -102,7 +103,7 @@ def test_reading_by_means_is_reading_without_noise_and_stops() -> None:
     model = reader()
     frames = Frames(images(2), None)
     logp, places = model.read(frames, min_symbols=3, max_symbols=2)
-    found = model(model.images(frames), [3, 3], torch.zeros(2, 1, 3, 2, 2).double())
+    found = model(model.to_images(frames), [3, 3], torch.zeros(2, 1, 3, 2, 2).double())
     torch.testing.assert_close(logp, found.logits[:, 0].log_softmax(-1))
     torch.testing.assert_close(places, found.places[:, 0])
     with torch.no_grad():

@@ -58,7 +58,7 @@ def recipe_tables(norm: str, config: Configuration, names: Set[str]) -> dict[str
 
 
 def untied_softmax(recipe: Any, name: str) -> list[ParameterMapping]:
-    """Return the mapping of the softmax matrix, unless it is tied to the embedding."""
+    """Return the mapping of the softmax matrix; [] if the matrix is tied to the embedding."""
     return [] if recipe.tokens.tied else [ParameterMapping("head.weight", (name,))]
 
 

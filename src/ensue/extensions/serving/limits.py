@@ -42,7 +42,7 @@ class Limits:
     inspected_characters: int = 1 << 14
     """The number of characters in a text for `/v1/inspect`, whose responses are large."""
     prompt_tokens: int = 1 << 16
-    """The number of tokens in a prompt. It is lower for a model with a context."""
+    """The number of tokens in a prompt. The limit is lower for a model with a context."""
     max_tokens: int = 1 << 16
     """The number of tokens in a choice."""
     terms: int = 1 << 10

@@ -26,7 +26,7 @@ class StaticVectors(nn.Module):
     """A table of vectors (V + buckets, d): V rows of words, then a row for each bucket of n-grams.
 
     `ngrams` are the buckets of each word's n-grams. The vector of a word is the mean of the word's row and the rows of
-    its n-grams (Bojanowski et al. 2017). Without `ngrams` it is the word's row.
+    its n-grams (Bojanowski et al. 2017). Without `ngrams`, the vector of a word is its row.
     """
 
     def __init__(self, vocabulary_size: int, d_words: int, *, ngrams: Ragged | None = None, buckets: int = 0) -> None:

@@ -222,6 +222,7 @@ class Program:
         return _UNLIMITED if result is None else self._sets.add(result)
 
     def _find_first(self, parsed: Any, flags: int) -> Ranges | None:
+        """Return the characters with which a match can begin; None if they are unknown."""
         for op, value in parsed:
             kind = str(op)
             if kind in _SETS:

@@ -49,7 +49,7 @@ class BlockSegment(nn.Module):
 
 
 class TraceableRMSNorm(nn.Module):
-    """A replacement of `nn.RMSNorm`, which the engine cannot trace, since it changes a tensor in place."""
+    """A replacement of `nn.RMSNorm`, which changes a tensor in place, so the engine cannot trace it."""
 
     def __init__(self, norm: nn.RMSNorm) -> None:
         super().__init__()

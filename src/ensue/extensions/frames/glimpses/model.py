@@ -92,7 +92,7 @@ class GlimpseReader(nn.Module):
         self.register_buffer("start", torch.tensor(table.start), persistent=False)
         self.register_buffer("move", torch.tensor(table.move), persistent=False)
 
-    def images(self, frames: Frames) -> Float[Tensor, "B C H W"]:
+    def to_images(self, frames: Frames) -> Float[Tensor, "B C H W"]:
         """Return images from series, whose frames are rows of pixels."""
         x: Tensor = self.features(frames)
         return x.view(*x.shape[:2], -1, self.table.colors).permute(0, 3, 1, 2)
@@ -103,7 +103,7 @@ class GlimpseReader(nn.Module):
         plan, planner = self.planner.step(features)
         return GlimpseState(features, plan, self.start.expand(len(plan), 2), self.reader.init_state(len(plan)), planner)
 
-    def symbol(
+    def read_symbol(
         self, images: Float[Tensor, "B C H W"], state: GlimpseState, noise: Float[Tensor, "R N 2"] | None = None
     ) -> tuple[ReadSymbols, GlimpseState]:
         """Return the next symbol and state. Places are means plus σ times `noise` from N(0, 1); None: no noise."""
@@ -113,11 +113,13 @@ class GlimpseReader(nn.Module):
             means = origin + PLACE_SCALE * self.place(state.plan)
             places = means if noise is None else means + self.table.deviation * noise[:, n]
             glimpses.append((places.detach(), means, self.baseline(state.plan.detach()).squeeze(1)))
-            state = self.look(images, places.detach(), state._replace(means=means))
+            state = self.take_glimpse(images, places.detach(), state._replace(means=means))
         columns = (torch.stack(column, 1) for column in zip(*glimpses, strict=True))
         return ReadSymbols(self.head(state.features), *columns), state
 
-    def look(self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], state: GlimpseState) -> GlimpseState:
+    def take_glimpse(
+        self, images: Float[Tensor, "B C H W"], places: Float[Tensor, "R 2"], state: GlimpseState
+    ) -> GlimpseState:
         """Return the state after a glimpse at these places."""
         patches = self.glimpses(images, places.view(len(images), -1, 2)).flatten(0, 1)
         features, reader = self.reader.step(self.vector(patches, places), state.reader)
@@ -134,7 +136,7 @@ class GlimpseReader(nn.Module):
             rows = sum(length > number for length in lengths)
             if rows < len(images):
                 images, state = images[:rows], select_rows(state, torch.arange(rows * paths, device=images.device))
-            symbol, state = self.symbol(images, state, noise[:rows, :, number].flatten(0, 1))
+            symbol, state = self.read_symbol(images, state, noise[:rows, :, number].flatten(0, 1))
             symbols.append(F.pad(x, (0, 0) * (x.dim() - 1) + (0, len(noise) * paths - len(x))) for x in symbol)
         stacked = (torch.stack(column, 1) for column in zip(*symbols, strict=True))
         tensors = (x.view(-1, paths, *x.shape[1:]) for x in stacked)
@@ -142,12 +144,12 @@ class GlimpseReader(nn.Module):
 
     def loss(self, frames: Frames, targets: Int[Tensor, "B S"]) -> Loss:
         """Return the bound on the surprisal of symbols and stop, summed over images. The padding of `targets` is -1."""
-        table, images = self.table, self.images(frames)
+        table, images = self.table, self.to_images(frames)
         shape = (len(images), table.samples, targets.shape[1], table.each, 2)
         noise = normal(shape, dtype=images.dtype, device=images.device)
         lengths, order = (targets >= 0).sum(1).sort(descending=True, stable=True)
         read = self(images[order], lengths.tolist(), noise[order])
-        nats = bound(read, targets[order, : int(lengths[0])], table.deviation, policy=table.policy)
+        nats = compute_bound(read, targets[order, : int(lengths[0])], table.deviation, policy=table.policy)
         return Loss(nats.sum(), len(images))
 
     def read(
@@ -160,11 +162,11 @@ class GlimpseReader(nn.Module):
         the next symbol; None for places at means. Returns the logarithms of mean probabilities of symbols and stop over
         paths, and the places of the first path.
         """
-        images = self.images(frames)
+        images = self.to_images(frames)
         steps: list[tuple[Tensor, Tensor]] = []
         state, has_ended = self.begin(images, paths), torch.zeros(len(images), dtype=torch.bool, device=images.device)
         while len(steps) < min_symbols or (len(steps) <= max_symbols and not has_ended.all()):
-            symbol, state = self.symbol(images, state, noise and noise())
+            symbol, state = self.read_symbol(images, state, noise and noise())
             logp = symbol.logits.log_softmax(-1).view(len(images), paths, -1)
             mean = logp.logsumexp(1) - math.log(paths)
             steps.append((mean, symbol.places[::paths]))
@@ -173,7 +175,7 @@ class GlimpseReader(nn.Module):
         return logp, places
 
 
-def bound(
+def compute_bound(
     read: ReadSymbols, targets: Int[Tensor, "B S"], deviation: float, *, policy: float = 1.0
 ) -> Float[Tensor, " B"]:
     """Return `-1/M Σ_m log p(y | l^m)` of each image. The expectation of this value is a bound on `-log p(y)`.
