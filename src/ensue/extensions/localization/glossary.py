@@ -81,8 +81,8 @@ def fold(text: str) -> str:
 def whole_word_pattern(words: str, *, any_case: bool = False) -> re.Pattern[str]:
     """Return a pattern that matches `words` with any white space between them, but not inside longer words.
 
-    In scripts without spaces between words, such as Chinese, it matches inside longer words, too. With `any_case`,
-    lowercase `words` match in any case.
+    In scripts without spaces between words, such as Chinese, the pattern matches inside longer words, too. With
+    `any_case`, lowercase `words` match in any case.
     """
     before, after = (
         r"\w" if re.match(r"\w", end) and not count_without_blanks(end) else "" for end in (words[0], words[-1])

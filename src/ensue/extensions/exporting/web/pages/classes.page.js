@@ -1,4 +1,4 @@
-const BATCH_LINES = 64, MAX_SHOWN = 2000;  // lines per batch; the maximum of characters that are shown of a text
+const BATCH_LINES = 64, MAX_SHOWN = 2000;  // lines per batch; characters of a text that are shown
 const EXAMPLES = {
   one: ["The sea was calm, and we sailed at dawn.\nNobody laughed, and half of us had left before the end."],
   pair: ["A man plays the guitar on a stage.\nThe shop is open today.", "Somebody makes music.\nThe shop is closed today."],
@@ -43,7 +43,7 @@ function look(model, place) {
 }
 
 load().then(async model => {
-  browse(shown, () => Math.min(answers.length, SHOWN), () => at, place => look(model, place));
+  browse(shown, () => Math.min(answers.length, MAX_ROWS), () => at, place => look(model, place));
   const examples = EXAMPLES[model.isPair ? "pair" : "one"];
   if (model.isPair) {
     byId("inputs").className = "sides";

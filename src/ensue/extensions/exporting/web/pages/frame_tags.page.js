@@ -1,4 +1,4 @@
-const MAX_SEGMENTS = 2000;  // the maximum of segments that are shown
+const MAX_SEGMENTS = 2000;  // segments that are shown
 let segments = [], part = -1;
 
 /** Shows the segments of a series on a line and in a table, with the probabilities of the labels. */

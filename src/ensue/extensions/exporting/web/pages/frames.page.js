@@ -109,7 +109,7 @@ function listen(model, cells, tell) {
     tell(answers[place]);
   };
   const begin = sources => read(model, sources, show).catch(complain), sourceOf = file => ({ name: file.name, series: () => seriesOf(model, file) });
-  browse(shown, () => Math.min(answers.length, SHOWN), () => at, look);
+  browse(shown, () => Math.min(answers.length, MAX_ROWS), () => at, look);
   byId("files").addEventListener("change", event => begin([...event.target.files].map(sourceOf)));
   for (const kind of ["dragover", "dragleave", "drop"]) document.addEventListener(kind, event => {
     event.preventDefault();

@@ -1,6 +1,6 @@
 
 const { token: unitName, length } = byId("written").dataset;
-const SHOWN = 20000, EXAMPLE = 160;  // the maximum of colored parts; the maximum of characters of an example
+const MAX_PARTS = 20000, EXAMPLE = 160;  // colored parts; characters of an example
 const text = byId("text"), unit = byId("unit"), shown = byId("shown"), told = byId("told");
 
 /** Splits a text into tokens or words. A part has the sum of the surprisals of the tokens that begin in it. */
@@ -38,7 +38,7 @@ function paint(model) {
   const words = partsOf(tokens, read, "word").filter(part => part.text.trim());
   const full = Math.log(model.vocabularySize) * (unit.value === "word" && unit.options.length > 1 ? 4 : 1);
   byId("full").textContent = `${round(full, 1)} nats or more`;
-  shown.replaceChildren(...parts.slice(0, SHOWN).map((part, place) => {
+  shown.replaceChildren(...parts.slice(0, MAX_PARTS).map((part, place) => {
     const found = element("span", part.text, `w for${part.isUnknown ? " unknown" : ""}`);
     if (part.text.includes("\n")) {
       found.replaceChildren(...part.text.split("\n").flatMap((line, k) => k ? [element("i", "↵"), "\n", line] : [line]));
@@ -54,7 +54,7 @@ function paint(model) {
     ...(unit.options.length > 1 && words.length ? [[round(sum / words.length, 2), "nats per word"]] : []),
     [round(Math.exp(each)), "perplexity"],
     ...(unknown ? [[unknown.toLocaleString("en"), "not in the vocabulary"]] : []),
-    ...(parts.length > SHOWN ? [[SHOWN.toLocaleString("en"), "parts are in colors"]] : []),
+    ...(parts.length > MAX_PARTS ? [[MAX_PARTS.toLocaleString("en"), "parts are in colors"]] : []),
   ];
   byId("facts").replaceChildren(...facts.map(([value, what]) => {
     const item = element("li", element("b", value));
@@ -86,7 +86,7 @@ function look(place) {
   told.append(`: surprisal ${round(part.nats, 3)} nats (${round(part.nats / Math.LN2, 2)} bits), P ${Math.exp(-part.nats).toPrecision(3)}${unknown}`);
 }
 
-browse(shown, () => Math.min(parts.length, SHOWN), () => at, look);
+browse(shown, () => Math.min(parts.length, MAX_PARTS), () => at, look);
 
 let writing = 0;
 

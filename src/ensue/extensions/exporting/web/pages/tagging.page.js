@@ -1,4 +1,4 @@
-const SHOWN = 20000, LINES = 64, EXAMPLE = "Anna Novak moved from Lima to Vienna in 1999.\nShe still writes for The Daily Post.";
+const MAX_WORDS = 20000, LINES = 64, EXAMPLE = "Anna Novak moved from Lima to Vienna in 1999.\nShe still writes for The Daily Post.";
 const text = byId("text"), shown = byId("shown"), told = byId("told");
 let turn = 0, words = [], whole = "", at = -1;
 
@@ -33,7 +33,7 @@ async function read(model) {
 function paint(model) {
   const tones = tonesOf(model), content = [];
   let end = 0, open = null;
-  words.slice(0, SHOWN).forEach((word, place) => {
+  words.slice(0, MAX_WORDS).forEach((word, place) => {
     const isNext = word.span && word.inner;
     (isNext ? open : content).push(whole.slice(end, word.begin));
     const part = element("span", word.text);
@@ -54,7 +54,7 @@ function paint(model) {
     chip.replaceChildren(...item.parts, element("sub", nameOf(item.span.label)));
     chip.style.setProperty("--tone", tones.get(item.span.label));
     return chip;
-  }), words.length > SHOWN ? " …" : "");
+  }), words.length > MAX_WORDS ? " …" : "");
   const counts = new Map();
   for (const word of words) if (word.span && !word.inner) counts.set(word.span.label, (counts.get(word.span.label) ?? 0) + 1);
   showCounts(tones, counts, count => count.toLocaleString("en"));
@@ -78,7 +78,7 @@ function look(place) {
   told.replaceChildren(element("b", word.text), `: ${word.label}, P ${round(word.probability, 4)}`);
 }
 
-browse(shown, () => Math.min(words.length, SHOWN), () => at, look);
+browse(shown, () => Math.min(words.length, MAX_WORDS), () => at, look);
 load().then(async model => {
   text.addEventListener("input", () => read(model).catch(complain));
   byId("numbers").addEventListener("change", () => paint(model));

@@ -1,4 +1,4 @@
-const SHOWN = 2000, MAX_LINE = 2000;  // the maximum of rows; the maximum of characters of a line, for a second or two
+const MAX_ROWS = 2000, MAX_LINE = 2000;  // rows that are shown; characters of a line, which take a second or two
 const areas = [...byId("inputs").querySelectorAll("textarea")], shown = byId("shown"), body = shown.querySelector("tbody");
 let turn = 0, answers = [], at = -1;
 
@@ -21,14 +21,14 @@ async function read(model, area) {
   const taken = Math.round(performance.now() - start);
   byId("speed").textContent = `${found.length.toLocaleString("en")} texts in ${taken.toLocaleString("en")} ms`;
   byId("all").hidden = found.length < 2;
-  body.replaceChildren(...found.slice(0, SHOWN).map((answer, place) => {
+  body.replaceChildren(...found.slice(0, MAX_ROWS).map((answer, place) => {
     const row = element("tr", element("td", clipped(answer.parts.join(" | "), 200)));
     row.dataset.place = place;
     row.append(element("td", answer.text));
     for (const cell of row.children) cell.dir = "auto";
     return row;
   }));
-  if (found.length > SHOWN) byId("speed").textContent += `; the first ${SHOWN.toLocaleString("en")} are shown`;
+  if (found.length > MAX_ROWS) byId("speed").textContent += `; the first ${MAX_ROWS.toLocaleString("en")} are shown`;
   look(Math.max(0, found.findLastIndex(({ line }) => line <= here)));
 }
 
@@ -51,7 +51,7 @@ function look(place) {
 }
 
 load().then(async model => {
-  browse(shown, () => Math.min(answers.length, SHOWN), () => at, look);
+  browse(shown, () => Math.min(answers.length, MAX_ROWS), () => at, look);
   byId("beams").value = Math.max(model.search.beams, byId("best").valueAsNumber);
   if (areas.every(area => !area.value)) for (const area of areas) area.value = area.dataset.example;
   const again = area => read(model, area).catch(complain);
