@@ -141,7 +141,7 @@ def draw_image(values: NDArray[Any], columns: FrameColumns, *, colors: int, name
     height, width, _ = shown.shape
     zoom = max(1.0, min(12.0, MAX_IMAGE_SIDE / max(height, width)))
     sizes = {"tall": height * zoom, "wide": width * zoom, "zoom": zoom}
-    return render("extensions/frames/frame_rows.html", columns=columns, address=make_data_url(shown), name=name, **sizes)
+    return render("extensions/frames/rows.html", columns=columns, address=make_data_url(shown), name=name, **sizes)
 
 
 def _color(values: NDArray[Any], low: float, high: float, *, signed: bool) -> NDArray[np.float32]:
