@@ -24,7 +24,7 @@ from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch, Hypothesis
 from ensue.errors import ContextError, EnsueError, check_integer
 from ensue.interruption import check_interrupted
-from ensue.models.language_model import padded, read_prefixes
+from ensue.models.language_model import pad_rows, read_prefixes
 from ensue.models.modules import count_parameters, device_of, evaluating
 from ensue.types import State, select_rows, widest_float
 
@@ -96,7 +96,7 @@ class Reader:
 
 def _fill(like: Tensor, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
     """Return the tokens of `rows` in a tensor with the shape of `like`, and their lengths."""
-    read, mask = padded(rows)
+    read, mask = pad_rows(rows)
     ids = torch.zeros_like(like)
     ids[:, : read.shape[1]] = torch.from_numpy(read).to(like.device)
     return ids, torch.from_numpy(mask.sum(1)).to(like.device)

@@ -48,7 +48,7 @@ class Loop:
 
     def reads(self, node: Node) -> bool:
         """Return whether the loop reads a node, or a slice or spread of it."""
-        return any(source == node for arg in self.arguments() for source in sources_of(arg))
+        return any(source == node for arg in self.arguments() for source in find_sources(arg))
 
 
 @dataclass
@@ -78,11 +78,11 @@ class Schedule:
         return None if source is None else View(source.array, source.start + node.index, node.width)
 
 
-def sources_of(node: Node) -> Iterator[Node]:
+def find_sources(node: Node) -> Iterator[Node]:
     """Yield a node and, if it is a slice or spread, its sources, recursively."""
     yield node
     if node.op in ("slice", "spread"):
-        yield from sources_of(node.args[0])
+        yield from find_sources(node.args[0])
 
 
 def is_stored(node: Node) -> bool:

@@ -131,7 +131,7 @@ class TracedStep:
 
 def trace(layer: Any) -> TracedStep:
     """Return the trace of `layer.step`, which is the same in all modes of torch. Random generators do not change."""
-    devices = {tensor.device for _, tensor in tensors_of(layer) if tensor.device.type == "cuda"}
+    devices = {tensor.device for _, tensor in list_tensors(layer) if tensor.device.type == "cuda"}
     with (
         torch.inference_mode(False),  # inference mode would skip the dispatch that is recorded
         torch.no_grad(),
@@ -142,7 +142,7 @@ def trace(layer: Any) -> TracedStep:
 
 
 def _trace(layer: Any) -> TracedStep:
-    named = dict(tensors_of(layer))
+    named = dict(list_tensors(layer))
     sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
     sizes |= {size for leaf in leaves(layer.init_state(1)) for size in leaf.shape}
     rows = next(rows for rows in range(211, 10_000) if rows not in sizes)  # no other size in arguments equals it
@@ -353,7 +353,7 @@ class Snapshot:
     def __init__(self, layer: nn.Module) -> None:
         self._modules = [_ModuleState(module, () if module is layer else _HOOKS) for module in layer.modules()]
         names = defaultdict(list)
-        for name, tensor in tensors_of(layer):
+        for name, tensor in list_tensors(layer):
             names[id(tensor)].append(attrgetter(name))
         self._ties = [getters for getters in names.values() if len(getters) > 1]
 
@@ -370,13 +370,13 @@ class ModuleCopy:
 
     def __init__(self, module: nn.Module) -> None:
         self._snapshot = Snapshot(module)
-        self._tensors = [tensor.detach().clone() for _, tensor in tensors_of(module)]
+        self._tensors = [tensor.detach().clone() for _, tensor in list_tensors(module)]
 
     def equals(self, module: nn.Module) -> bool:
         """Return whether the module is unchanged, to the bit."""
         return (not has_hooks(module) and self._snapshot.matches(module)) and all(
             now.dtype == was.dtype and now.device == was.device and torch.equal(now, was)
-            for (_, now), was in zip(tensors_of(module), self._tensors, strict=True)
+            for (_, now), was in zip(list_tensors(module), self._tensors, strict=True)
         )
 
 
@@ -442,7 +442,7 @@ def _make_token(value: Any) -> Any:
         return type(value), value
 
 
-def tensors_of(layer: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def list_tensors(layer: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the names and tensors of parameters, buffers and other attributes; a tied tensor with each of its names."""
     yield from layer.named_parameters(remove_duplicate=False)
     yield from layer.named_buffers(remove_duplicate=False)

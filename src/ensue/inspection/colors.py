@@ -4,7 +4,7 @@ import colorsys
 import zlib
 
 
-def color_of(label: str) -> str:
+def choose_color(label: str) -> str:
     """Return the color of a label in hexadecimal. The labels B-PER and I-PER have the color of PER."""
     hue = zlib.crc32((label.partition("-")[2] or label).encode()) % 360 / 360
     red, green, blue = colorsys.hls_to_rgb(hue, 0.85, 0.65)

@@ -81,7 +81,7 @@ class ReadWords:
         texts = [self.words]
         return self._read(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()), texts)
 
-    def blanked(self, position: int, places: Sequence[InputField]) -> ReadFeatures:
+    def blank(self, position: int, places: Sequence[InputField]) -> ReadFeatures:
         """Return a batch with a row for each of `places`. In a row, this component of word `position` is blank."""
         forms = self.forms.select(np.full(len(places), self.numbers[position]))
         numbers, columns, contextual, texts = self._repeat(len(places))

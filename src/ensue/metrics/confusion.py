@@ -8,7 +8,7 @@ from itertools import islice
 from operator import add
 from typing import Any, Generic, TypeVar
 
-from ensue.metrics.scores import ItemRows, ScoredItems, Scores, f1_of, f1_score, quotient, ratio_or_zero
+from ensue.metrics.scores import ItemRows, ScoredItems, Scores, compute_f1, f1_score, quotient, ratio_or_zero
 
 MAX_LABELS = 100
 """The maximum number of labels in the saved scores of a validation, and in a confusion matrix."""
@@ -27,7 +27,7 @@ class LabelScore:
     @classmethod
     def of(cls, correct: int, support: int, predicted: int) -> "LabelScore":
         """Compute the scores from counts. Quotients with a denominator of 0 are 0, as in conlleval."""
-        f1 = f1_of(correct, support, predicted)
+        f1 = compute_f1(correct, support, predicted)
         return cls(ratio_or_zero(correct, predicted), ratio_or_zero(correct, support), f1, support, predicted)
 
 

@@ -74,7 +74,7 @@ def ratio_or_zero(count: NumberT, total: NumberT) -> NumberT:
     return count / total if total else 0.0
 
 
-def f1_of(correct: NumberT, gold: NumberT, predicted: NumberT) -> NumberT:
+def compute_f1(correct: NumberT, gold: NumberT, predicted: NumberT) -> NumberT:
     """Return F1, `2 precision recall / (precision + recall)`, from counts."""
     return ratio_or_zero(2 * correct, gold + predicted)
 
@@ -127,7 +127,7 @@ def quotient(count: int, total: int) -> Score:
 
 def f1_score(correct: int, gold: int, predicted: int) -> Score:
     """Return the score that is the F1 of the sums of three columns."""
-    return of_sums(lambda sums: f1_of(sums[:, correct], sums[:, gold], sums[:, predicted]))
+    return of_sums(lambda sums: compute_f1(sums[:, correct], sums[:, gold], sums[:, predicted]))
 
 
 @dataclass(frozen=True)

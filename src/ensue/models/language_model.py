@@ -91,13 +91,13 @@ def read_prefixes(model: LanguageModel, rows: Sequence[NDArray[np.int64]], state
     device = device_of(model)
     columns = max(1, MAX_CHUNK_TOKENS // len(rows))
     for start in range(0, max(len(row) for row in rows), columns):
-        ids, mask = padded([row[start : start + columns] for row in rows])
+        ids, mask = pad_rows([row[start : start + columns] for row in rows])
         chunk_mask = None if mask.all() else torch.from_numpy(mask).to(device)
         _, state = model.read(torch.from_numpy(ids).to(device), state, mask=chunk_mask)
     return state
 
 
-def padded(rows: Sequence[NDArray[np.int64]], value: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def pad_rows(rows: Sequence[NDArray[np.int64]], value: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return rows as an array (B, T), padded with a value on the right, and the mask (B, T) of real positions."""
     lengths = np.array([len(row) for row in rows])
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]

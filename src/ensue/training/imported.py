@@ -65,7 +65,7 @@ def read_json_file(path: Path) -> Any:
         raise DataError(str(error), path) from None
 
 
-def recipe_of(document: dict[str, Any], source: Path) -> Recipe:
+def build_recipe(document: dict[str, Any], source: Path) -> Recipe:
     """Return the recipe of an imported model. Raises RecipeError for invalid values."""
     about = {"about": f"imported from {run_name(source)}", "train": {"epochs": 1, **document.get("train", {})}}
     return validate_recipe(document | about, where=str(source))

@@ -26,7 +26,7 @@ from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.text.tokenizers import Tokenizer, train_tokenizer
-from ensue.training.imported import Imported, recipe_of, write_run
+from ensue.training.imported import Imported, build_recipe, write_run
 
 from .published import Bert, byte_level, odd_texts, wordpiece, write, write_bert
 
@@ -174,7 +174,7 @@ def test_the_layout_of_sentence_transformers_is_written(copy: Path, tmp_path: Pa
 def test_a_language_model_of_ours_comes_back(encoder: dict[str, Any], tmp_path: Path) -> None:
     """With a softmax of its own, whose bias is in the matrix of the export."""
     table = {"kind": "transformer", "d_model": 16, "num_layers": 2, "num_heads": 2, "context": 40, **encoder}
-    recipe = recipe_of({"task": "language-modeling", "tokens": {"d_embedding": 16}, "encoder": table}, tmp_path)
+    recipe = build_recipe({"task": "language-modeling", "tokens": {"d_embedding": 16}, "encoder": table}, tmp_path)
     parts = LanguageModelParts(train_tokenizer("characters", ["the house of the sun"]))
     model = parts.build(recipe).eval()
     with torch.no_grad():

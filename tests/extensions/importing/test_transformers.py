@@ -19,7 +19,7 @@ from ensue.extensions.exporting.exporting import export_run
 from ensue.extensions.importing.importing import import_run
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.text.tokenizers import train_tokenizer
-from ensue.training.imported import Imported, recipe_of, write_run
+from ensue.training.imported import Imported, build_recipe, write_run
 
 from .published import byte_level, odd_texts, wordpiece, write
 
@@ -313,7 +313,7 @@ def test_language_models_of_ours_are_theirs(layers: str, tokens: dict[str, Any],
     text = "the house of the sun\nand a house"
     tokenizer = train_tokenizer("characters", [text])
     encoder = {"kind": "transformer", "d_model": 8, "num_layers": 2, "num_heads": 2, "context": 40, **OURS[layers]}
-    recipe = recipe_of({"task": "language-modeling", "tokens": tokens, "encoder": encoder}, tmp_path)
+    recipe = build_recipe({"task": "language-modeling", "tokens": tokens, "encoder": encoder}, tmp_path)
     parts = LanguageModelParts(tokenizer)
     model = noisy(parts.build(recipe))
     (tmp_path / "source").write_text("")

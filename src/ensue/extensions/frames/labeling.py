@@ -18,7 +18,7 @@ from ensue.extensions.frames.recipe import FrameLabelingRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, pad_frames
 from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, make_frames, split_into_chunks
-from ensue.inspection.colors import color_of
+from ensue.inspection.colors import choose_color
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.notebook import Answers, Shown
@@ -278,6 +278,6 @@ def _label_section(view: FrameTaggerView) -> Section:
         rows["file"] = view.labels
         num_right = int(np.sum(np.array(view.said) == np.array(view.labels)))
         about += f" The model has the label of the file at {num_right:,} of {len(view.labels):,} frames."
-    colors = {label: color_of(label) for labels in rows.values() for label in labels}
+    colors = {label: choose_color(label) for labels in rows.values() for label in labels}
     drawing = draw_labels(rows, columns, colors=colors)
     return Section.plain("The labels", drawing, about=about, note=columns.note)

@@ -16,7 +16,7 @@ from ensue.extensions.importing.tokenizer_files import read_tokenizer
 from ensue.extensions.importing.weight_files import check_finite, read_json_object, read_weights, weight_files
 from ensue.tasks import task_entry
 from ensue.text.tokenizer import Tokenizer
-from ensue.training.imported import Imported, read_json_file, recipe_of
+from ensue.training.imported import Imported, build_recipe, read_json_file
 
 POOLING_FLAGS = {
     "pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first", "pooling_mode_max_tokens": "max",
@@ -97,7 +97,7 @@ def import_directory(directory: Path) -> Imported:
     tables["tokenizer"] = {"kind": tokenizer.kind, "lowercase": tokenizer.lowercase}
     if family.is_masked:
         tables["sentences"] = read_sentences(directory)
-    recipe = recipe_of(tables, directory)
+    recipe = build_recipe(tables, directory)
     layout = family.layout(recipe)
     parameters = import_parameters(layout, tensors, files[0])
     notes = [*_remove_padding_rows(parameters, tokenizer, directory), *family.note_unused(tensors, layout)]

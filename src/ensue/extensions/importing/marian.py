@@ -34,7 +34,7 @@ from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.pieces import library_tokenizer
 from ensue.text.published import BLANK, NumberedTokenizer
 from ensue.text.special_tokens import SPECIAL, TokenizerWithSpecials
-from ensue.training.imported import Imported, read_file, recipe_of
+from ensue.training.imported import Imported, build_recipe, read_file
 
 TASK = "sequence-to-sequence"
 NAMES = BlockNames(
@@ -133,7 +133,7 @@ def import_marian(directory: Path, config: Configuration) -> Imported:
     tensors = MARIAN.rename_tensors(read_weights(files))
     published = {"kind": "published"}
     tables = {"task": TASK, "tokenizer": published, "target_tokenizer": published}
-    recipe = recipe_of(tables | MARIAN.recipe_tables(config, tensors.keys()), directory)
+    recipe = build_recipe(tables | MARIAN.recipe_tables(config, tensors.keys()), directory)
     vectors = Conversion(lambda published: _select_rows(published[0], ids, 0.0)[:, _order_features(recipe)])
     biases = Conversion(lambda published: _select_rows(published[0].flatten(), ids, IMPOSSIBLE_BIAS))
     tokens = [

@@ -19,7 +19,7 @@ from ensue.text.character_ngrams import ngram_hashes
 from ensue.text.pieces import library_tokenizer
 from ensue.text.published import NumberedTokenizer
 from ensue.text.tokenizer import LINE_END, UNKNOWN, WordTokenizer
-from ensue.training.imported import Imported, recipe_of
+from ensue.training.imported import Imported, build_recipe
 
 MAGIC_NUMBER, VERSIONS = 793712314, (11, 12)
 ARGUMENTS = (
@@ -177,7 +177,7 @@ def import_model2vec(directory: Path, config: Configuration) -> Imported:
         raise DataError(f"no vectors of these pieces ({error})", files[0]) from None
     check_finite({"embeddings": rows}, files[0])
     vectors = {"kind": "static", "d_words": rows.shape[1], "unit_length": config.content.get("normalize") is True}
-    recipe = recipe_of({"task": TASK, "tokenizer": {"kind": "published"}, "vectors": vectors}, directory)
+    recipe = build_recipe({"task": TASK, "tokenizer": {"kind": "published"}, "vectors": vectors}, directory)
     parts, keys = task_entry(TASK).parts_class(tokenizer), {"vocabulary_size": tokenizer.vocabulary_size}
     return Imported(directory, tuple(files), "model2vec", recipe, parts, keys, {"vectors": rows})
 
@@ -226,7 +226,7 @@ def _import_rows(
     path: Path, kind: str, table: dict[str, int], tokenizer: WordTokenizer, rows: Tensor, notes: list[str]
 ) -> Imported:
     words = {"kind": "words", "splitter": "whitespace", "lowercase": False}
-    recipe = recipe_of({"task": TASK, "tokenizer": words, "vectors": {"kind": "static", **table}}, path)
+    recipe = build_recipe({"task": TASK, "tokenizer": words, "vectors": {"kind": "static", **table}}, path)
     parts = task_entry(TASK).parts_class(tokenizer)
     vocabulary = {"vocabulary_size": tokenizer.vocabulary_size}
     return Imported(path, (path,), kind, recipe, parts, vocabulary, {"vectors": rows}, notes)

@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ensue.inspection.colors import color_of
+from ensue.inspection.colors import choose_color
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadWords
@@ -70,7 +70,7 @@ def labels_section(
     `threshold` is the minimum probability of a predicted label; None if a text has one label.
     """
     ranked = sorted(probabilities.items(), key=lambda item: -item[1])[:MAX_LABELS]
-    rows = [(name, probability, color_of(name) if name in predicted else None) for name, probability in ranked]
+    rows = [(name, probability, choose_color(name) if name in predicted else None) for name, probability in ranked]
     note = note_cut(len(probabilities), len(rows), "labels", "most probable")
     content = {"rows": rows, "threshold": threshold, "note": note, "what": what}
     return Section(heading, "tasks/classification/labels.html", content)

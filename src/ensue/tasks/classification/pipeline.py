@@ -17,7 +17,7 @@ from ensue.data.files import Data, as_location, join_locations
 from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError, check_fraction, check_text_list, check_type
-from ensue.inspection.colors import color_of
+from ensue.inspection.colors import choose_color
 from ensue.inspection.notebook import MAX_CELL_CHARACTERS, Answers, Bar, Chips, Shown
 from ensue.inspection.page import Inspection, Section, ansi, clip
 from ensue.inspection.texts import ShownText
@@ -70,7 +70,7 @@ class Classified(Shown):
         return [{**texts, "label": ",".join(self.labels), "probability": round(self.probability, 6)}]
 
     def _rows(self) -> list[dict[str, Any]]:
-        chips = Chips({label: color_of(label) for label in self.labels})
+        chips = Chips({label: choose_color(label) for label in self.labels})
         return [{"text": " | ".join(self.texts), "labels": chips, "probability": Bar(self.probability)}]
 
     def _sections(self) -> list[Section]:
@@ -101,7 +101,7 @@ def format_colored(text: str, labels: Sequence[str], probabilities: dict[str, fl
     line = Text()
     for label in labels or ("-",):
         probability = f" {probabilities[label]:.2f}" if labels else ""
-        line.append(f"{label}{probability}", style=f"black on {color_of(label)}").append("  ")
+        line.append(f"{label}{probability}", style=f"black on {choose_color(label)}").append("  ")
     line.append(text)
     return ansi(Console(highlight=False), line) + "\n"
 

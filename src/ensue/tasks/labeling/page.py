@@ -14,7 +14,7 @@ from rich.text import Text
 from torch import Tensor
 
 from ensue.data.sentences.sentence import Surface
-from ensue.inspection.colors import color_of
+from ensue.inspection.colors import choose_color
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder import LayerAttention, LayerTrace, record_attention, trace_layers
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
@@ -141,7 +141,7 @@ def _measure_effects(
             break
         effects, rows, tag = list[Effect](), max(1, MAX_BATCH_WORDS // len(read)), int(path[position])
         for start in range(0, len(places), rows):
-            variants = read.blanked(position, places[start : start + rows])
+            variants = read.blank(position, places[start : start + rows])
             variant_emissions = model.emissions(variants.x, variants.keys, None, variants.subwords)
             decreases = (emissions[position, tag] - variant_emissions[:, position, tag]).tolist()
             probabilities = model.head.marginals(variant_emissions, None)[:, position, tag].tolist()
@@ -176,7 +176,7 @@ def inspect_sentence(
     if labels.has_spans:
         marks = [Mark(span.start, span.end, span.label) for span in spans(names)]
     shown_text = ShownText(surface.text, surface.offsets, marks)
-    colors = {mark.label: color_of(mark.label) for mark in shown_text.marks}
+    colors = {mark.label: choose_color(mark.label) for mark in shown_text.marks}
     columns = WordColumns(view.words[:MAX_WORDS])
     sections = [
         Section("The sentence and its labels", "inspection/plain.html", {"shown": labeled_text(shown_text, colors)}),
@@ -320,7 +320,7 @@ def format_aligned(tagged: TaggedSentence, width: int | None = None) -> str:
             texts, used_columns = [Text() for _ in texts], 0
         texts[0].append(word.text + " " * (size - cell_len(word.text)))
         for line, label in zip(texts[1:], labels, strict=True):
-            style = "dim" if label == "O" else f"black on {color_of(label)}"
+            style = "dim" if label == "O" else f"black on {choose_color(label)}"
             line.append(label, style=style).append(" " * (size - cell_len(label)))
         used_columns += size
     return "\n".join([*lines, *(ansi(console, text) for text in texts)]) + "\n"

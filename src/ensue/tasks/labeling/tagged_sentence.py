@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensue.inspection.colors import color_of
+from ensue.inspection.colors import choose_color
 from ensue.nn.heads.single_chain import Posterior
 from ensue.text.label_columns import NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
@@ -223,7 +223,7 @@ Item = LabeledSpan | LabeledWord
 def _opening_tag(item: Item) -> str:
     probability = item.probability if isinstance(item, LabeledSpan) else item.confidence
     title = f' title="{probability:.4f}"' if isinstance(probability, float) else ""
-    style = f"background:{color_of(item.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"
+    style = f"background:{choose_color(item.label)};color:#1c1e21;border-radius:5px;padding:.14em .3em"
     return f'<span style="{style}"{title}>'
 
 

@@ -19,7 +19,7 @@ from ensue.data.permutation import mix, random_numbers
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.scores import MaskedScores
 from ensue.models.build_text import POOLINGS
-from ensue.models.language_model import padded
+from ensue.models.language_model import pad_rows
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.models.modules import device_of, evaluating
 from ensue.nn.draws import ALL_ROWS, RowSlice
@@ -236,7 +236,7 @@ class EncodedTextPairs:
         members = [self.members[row] for row in rows]
         firsts, similar = [texts[0] for texts in members], [texts[1] for texts in members]
         candidates = [*similar, *(text for texts in members for text in texts[2:])]
-        ids, mask = padded([self.ids[text] for text in (*firsts, *candidates)], self.padding_id)
+        ids, mask = pad_rows([self.ids[text] for text in (*firsts, *candidates)], self.padding_id)
         return TextPairBatch(
             on_device(excluded_candidates(*map(np.array, (firsts, similar, candidates))), device),
             on_device(ids, device),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.corpus.examples import NOT_HIDDEN
-from ensue.models.language_model import padded
+from ensue.models.language_model import pad_rows
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.texts.framing import MAX_CALL_TOKENS, TextWindow, batches_by_length, text_windows
@@ -143,5 +143,5 @@ def _frame(
     coder: MaskedTokenizer, pieces: Sequence[NDArray[np.int64]], device: torch.device
 ) -> tuple[Tensor, Tensor | None]:
     """Return the ids (B, T) of pieces between [CLS] and [SEP], and their mask (None without padding)."""
-    ids, mask = padded([coder.add_frame(piece) for piece in pieces], coder.padding_id)
+    ids, mask = pad_rows([coder.add_frame(piece) for piece in pieces], coder.padding_id)
     return torch.from_numpy(ids).to(device), None if mask.all() else torch.from_numpy(mask).to(device)

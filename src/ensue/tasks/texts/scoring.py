@@ -26,7 +26,7 @@ from ensue.data.parallel import batched
 from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 from ensue.metrics.scores import LanguageScores
-from ensue.models.language_model import LanguageModel, padded, read_prefixes
+from ensue.models.language_model import LanguageModel, pad_rows, read_prefixes
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import process_group, shard, sharded_map
 from ensue.tasks.texts.framing import batches_by_length
@@ -176,7 +176,7 @@ def _read_parts(
     for column in range(0, max(map(len, parts)), columns):
         starts = [begin + column for begin in begins]
         stops = [min(start + columns, part.stop) for start, part in zip(starts, parts, strict=True)]
-        targets, mask = padded([tokens.read(start, stop) for start, stop in zip(starts, stops, strict=True)])
+        targets, mask = pad_rows([tokens.read(start, stop) for start, stop in zip(starts, stops, strict=True)])
         nats, state = _compute_nats(model, np.column_stack((last, targets[:, :-1])), targets, state)
         last = targets[:, -1]
         positions = np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
@@ -267,7 +267,7 @@ def total_nats(model: LanguageModel, texts: list[NDArray[np.int64]], *, start_id
             else:
                 totals[index] = TextScorer(model, start_id=start_id).feed(ids).sum()
         for batch in batches_by_length(short, [max(1, len(texts[index])) for index in short], BATCH_TOKENS):
-            targets, mask = padded([texts[index] for index in batch])  # padding is last, so the model needs no mask
+            targets, mask = pad_rows([texts[index] for index in batch])  # padding is last, so the model needs no mask
             inputs = np.column_stack((np.full(len(batch), start_id), targets))[:, :-1]
             nats, _ = _compute_nats(model, inputs, targets, None)
             totals[batch] = np.where(mask, nats.cpu().numpy(), 0.0).sum(1)

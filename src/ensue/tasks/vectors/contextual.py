@@ -18,7 +18,7 @@ from ensue.data.files import Data, as_location
 from ensue.data.judgments import Judgment, read_judged_texts
 from ensue.errors import EnsueError, check_integer, nearest
 from ensue.metrics.scores import TextSimilarityScores, pearson, spearman
-from ensue.models.language_model import padded
+from ensue.models.language_model import pad_rows
 from ensue.models.layer_outputs import layer_outputs, output_sizes, pad_features
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, TokenEmbedding
@@ -275,7 +275,7 @@ class LayeredPipeline(ContextualPipeline):
 @torch.inference_mode()
 def _read_windows(reader: LayeredReader, windows: Sequence[NDArray[np.int64]]) -> Vectors:
     """Return the outputs (B, L, S, d) of all layers for windows of ids."""
-    ids, array = padded([reader.framing.add_frame(window) for window in windows])
+    ids, array = pad_rows([reader.framing.add_frame(window) for window in windows])
     device = device_of(reader.layers)
     mask = None if array.all() else torch.from_numpy(array).to(device)
     with evaluating(reader.features), evaluating(reader.layers):
