@@ -203,7 +203,8 @@ def _convert(value: Any, name: str, text: str, numbers: deque[int]) -> Iterable[
         return _convert_list(value, name, text, numbers)
     if isinstance(value, dict) and (element := _element_layout(value, name)):
         return _convert_values(element, [(1, value)], name, numbers)
-    lists = {key: items for key, items in value.items() if _are_examples(items)} if isinstance(value, dict) else {}
+    values = {key: x for key, x in value.items() if isinstance(x, list)} if isinstance(value, dict) else {}
+    lists = {k: x for k, x in values.items() if any(x) and all(isinstance(item, dict | list | None) for item in x)}
     if len(lists) > 1:
         example_keys = [key for key, items in lists.items()
                         if _element_layout(_first_value(items), name) or _has_text(_first_value(items))]  # fmt: skip
@@ -223,10 +224,6 @@ def _has_text(value: Any) -> bool:
 
 def _first_value(values: list[Any]) -> Any:
     return next((value for value in values if value is not None), None)
-
-
-def _are_examples(items: Any) -> bool:
-    return isinstance(items, list) and any(items) and all(isinstance(item, dict | list | None) for item in items)
 
 
 def _convert_list(values: list[Any], name: str, text: str, numbers: deque[int]) -> Iterable[Row] | None:

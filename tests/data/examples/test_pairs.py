@@ -184,7 +184,8 @@ def test_sources_alone_are_lines_or_what_the_run_has_read(
     [
         ("id,text\n1,a b c\n", [("a b c",)]), ("nr,satz\n1,a b c\n", [("a b c",)]), ("text\na b c\n", [("a b c",)]),
         ("text\nword\n", [("text",), ("word",)]), ("message,N;PL\nsea,N;SG\n", [("message",), ("sea",)]),
-        ("lemma,tag\nsea,N;SG\n", [("sea", "N;SG")]), ("en,id\na b c,7\n", [("en",), ("a b c",)]),
+        ("lemma,tag\nsea,N;SG\n", [("sea", "N;SG")]),
+        ("foo,7\na b c,8\n", [("foo",), ("a b c",)]), ("foo,id\na b c,x\n", [("foo",), ("a b c",)]),
     ],
 )  # fmt: skip
 def test_a_table_of_sources_has_a_header_of_usual_names(
@@ -195,8 +196,10 @@ def test_a_table_of_sources_has_a_header_of_usual_names(
 
 
 def test_the_source_of_a_table_of_sources_is_never_guessed(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r'cannot tell which column is the source: .* "nr", column 2 "author"'):
-        source(tmp_path, "nr,author,date\n1,b,c\n", "a.csv", is_labeled=False)
+    for text in ("nr,author,date\n1,b,c\n", "foo,id\na b c,7\nd e,-3.5\n", ",foo\n0,a b\n"):
+        name = text.partition("\n")[0].split(",")[1]
+        with pytest.raises(DataError, match=rf'which column is the source: .*column 1.*, column 2 "{name}"'):
+            source(tmp_path, text, "a.csv", is_labeled=False)
 
 
 def test_the_references_of_a_test_are_found_by_the_name_of_training(tmp_path: Path) -> None:

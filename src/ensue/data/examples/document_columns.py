@@ -45,6 +45,7 @@ _MULTI_HOT = re.compile(r"""\[ *(["']?[01]["']?)(?: *, *["']?[01]["']?)+ *\]""")
 """Matches a multi-hot list: a 0 or 1 for each label."""
 _NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
 TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
+_NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
 _SIDES = {name for sources, targets in USUAL_NAMES for names in (*sources, targets) for name in names}
 
 
@@ -222,11 +223,14 @@ def _has_header(rows: Rows, choice: DocumentChoice) -> bool:
 
 
 def is_header_of_sources(rows: Rows) -> bool:
-    """Return whether the first row has two usual names, or is the usual name of the only column, which has texts."""
+    """Return whether the first row has two usual names, that of a single column of texts, or one above numbers."""
     header, columns = _split_header(rows)
     names = {*map(records.simplify, header)}
     is_single = len(columns) == 1 and _mean_words(columns[0]) >= 3
-    return len(names & (_NAMES | _SIDES)) >= 2 or (is_single and not names.isdisjoint(TEXT_NAMES | _SIDES))
+    if len(names & (_NAMES | _SIDES)) >= 2 or (is_single and not names.isdisjoint(TEXT_NAMES | _SIDES)):
+        return True
+    pairs = zip(header, columns, strict=False) if len(columns) > 1 else ()
+    return any(all(map(_NUMBER.fullmatch, cells)) and not _NUMBER.fullmatch(name) for name, cells in pairs)
 
 
 def _split_header(rows: Rows) -> tuple[Sequence[str], list[tuple[str, ...]]]:

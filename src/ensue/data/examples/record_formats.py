@@ -193,7 +193,7 @@ def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Colum
 def _choose_texts(columns: Sequence[Column]) -> Iterator[Sides]:
     """Yield the source column of data without targets: the only column of texts, or the first unnamed column."""
     texts = [column for column in columns if records.simplify(column.name) in TEXT_NAMES]
-    if len(columns) == 1 or not columns[0].name or len(texts) == 1:
+    if len(columns) == 1 or not any(column.name for column in columns) or len(texts) == 1:
         yield tuple(texts or columns[:1]), ()
 
 
