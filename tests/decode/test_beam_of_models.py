@@ -139,6 +139,9 @@ def test_what_is_shared_is_not_left_behind_when_inputs_are_done(monkeypatch: pyt
 def test_an_ensemble_has_the_mean_of_probabilities() -> None:
     models = [transformer(5), recurrent(6)]
     (found,) = found_by(Ensemble(models), [3], BeamSearch(4, 2, max_tokens=5))
+    scores, _ = Ensemble(models).step(torch.tensor([START]), started(Ensemble(models), batch([3])))
+    assert float(scores.detach().exp().sum()) == pytest.approx(1)
+    assert Ensemble.returns_log_probabilities, "so that the search does not compute a softmax again"
     for one in found:
         ids = [*one.ids, END] if one.is_complete else one.ids
         total = 0.0

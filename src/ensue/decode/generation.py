@@ -26,7 +26,7 @@ from ensue.errors import ContextError, EnsueError, check_integer
 from ensue.interruption import check_interrupted
 from ensue.models.language_model import pad_rows, read_prefixes
 from ensue.models.modules import count_parameters, device_of, evaluating
-from ensue.types import State, select_rows, widest_float
+from ensue.types import State, at_least_float32, select_rows, widest_float
 
 MIN_FORWARD_ROWS, MAX_FORWARD_PARAMETERS = 32, 1 << 20
 """From this number of rows and up to this number of parameters, `forward` of one token is faster than `step`, measured
@@ -109,6 +109,8 @@ class Ensemble(nn.Module):
     EnsueError if the sizes of the vocabularies differ.
     """
 
+    returns_log_probabilities = True
+
     def __init__(self, models: Sequence[Any]) -> None:
         super().__init__()
         assert models, "no model"
@@ -122,8 +124,8 @@ class Ensemble(nn.Module):
         """Read one token in each row. Return the log-probabilities of the next token, and the states."""
         states = [None] * len(self.models) if state is None else state
         steps = [model.step(ids_t, before) for model, before in zip(self.models, states, strict=True)]
-        total = torch.stack([scores.log_softmax(-1) for scores, _ in steps]).logsumexp(0)
-        return total - math.log(len(steps)), tuple(after for _, after in steps)
+        log_p = [scores.log_softmax(-1, dtype=at_least_float32(scores.dtype)) for scores, _ in steps]
+        return torch.stack(log_p).logsumexp(0) - math.log(len(steps)), tuple(after for _, after in steps)
 
 
 def next_ids(
