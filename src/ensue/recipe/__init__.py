@@ -95,17 +95,19 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     raise RecipeError("expected a recipe (see `ensue recipes`), or training data, for which one is proposed")
 
 
-def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
-    """Return the recipe of a document. Raises RecipeError for the first error, with `where` before the message."""
+def validate_recipe(document: Mapping[str, Any], *, where: str, is_trained: bool = False) -> Recipe:
+    """Return the recipe of a document, or raise RecipeError with `where`. A run's may have keys that it did not use."""
     try:
         document = _add_needs(document)
         schema = _recipe_class(document)
+        recipe = schema.model_validate(document, strict=True)
     except EnsueError as error:
         raise RecipeError(f"{where}: {error}") from None
-    try:
-        return schema.model_validate(document, strict=True)
     except ValidationError as error:
         raise RecipeError(f"{where}: {_explain(error, schema)}") from None
+    if not is_trained and (problem := next(recipe.training_problems(), "")):
+        raise RecipeError(f"{where}: {problem}")
+    return recipe
 
 
 def translate_former_values(document: dict[str, Any]) -> dict[str, Any]:

@@ -33,10 +33,6 @@ def _join_paths(value: Any) -> Any:
     return as_location(value) if are_texts else value
 
 
-def _split_paths(location: str) -> str | list[str]:
-    return location if len(names := locations_in(location)) == 1 else names
-
-
 def _check_encoding(name: str) -> str:
     try:
         return name and check_encoding(name) and name
@@ -44,7 +40,8 @@ def _check_encoding(name: str) -> str:
         raise ValueError(f"names an {error}") from None
 
 
-DataPath = Annotated[Path, BeforeValidator(_join_paths), PlainSerializer(_split_paths)]
+_BY_PATH = PlainSerializer(lambda location: location if len(names := locations_in(location)) == 1 else names)
+DataPath = Annotated[Path, BeforeValidator(_join_paths), _BY_PATH]
 """A path of data, or a list of paths."""
 
 
@@ -250,8 +247,10 @@ class Recipe(Table):
             origin = getattr(getattr(self, name, None), "origin", "")
             if origin and origin not in self.origins:
                 yield f"has {name}.from, which a {self.what} does not support"
-        default = TuningRecipe(rehearse=self.tuning.rehearse)  # rehearsal adds data, and is allowed
-        if self.is_gradient_free and any(getattr(self.tuning, key) != value for key, value in default):
+
+    def training_problems(self) -> Iterator[str]:
+        """Yield the problems of values that only training reads, which a run of an earlier version may have."""
+        if self.is_gradient_free and self.tuning != type(self.tuning)(rehearse=self.tuning.rehearse):  # adds data
             yield f"has a table [tuning], which a {self.what} does not support"
         for name in self.unused_keys:
             if getattr(self.train, name) != type(self.train).model_fields[name].default:

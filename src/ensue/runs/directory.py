@@ -104,7 +104,8 @@ class RunDirectory:
         """The recipe with all defaults."""
         content = self.manifest.read("recipe.toml")
         with schema.convert_read_errors(self.path / "recipe.toml"):
-            return validate_recipe(translate_former_values(parse_toml(content)), where=str(self.path / "recipe.toml"))
+            document = translate_former_values(parse_toml(content))
+            return validate_recipe(document, where=str(self.path / "recipe.toml"), is_trained=True)
 
     @cached_property
     def entry(self) -> TaskEntry:

@@ -117,7 +117,8 @@ def _shorten_paths(run: RunDirectory, others: Sequence[RunDirectory] = ()) -> di
         names[origin["path"]] = origin["path"] = f"origins/{number}"
     if "imported" in config:
         config["imported"]["path"] = _shorten(config["imported"]["path"], names)
-    recipe = validate_recipe(_shorten_values(run.recipe.model_dump(), "", names), where=str(run.path / "recipe.toml"))
+    document = _shorten_values(run.recipe.model_dump(), "", names)
+    recipe = validate_recipe(document, where=str(run.path / "recipe.toml"), is_trained=True)
     run.write({"recipe.toml": recipe.to_toml(), "config.json": json.dumps(config, indent=2) + "\n"})
     return names
 

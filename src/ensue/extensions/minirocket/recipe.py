@@ -30,8 +30,8 @@ class MiniRocketRecipe(FrameClassificationRecipe):
     task: Literal["frame-classification-minirocket"] = "frame-classification-minirocket"  # type: ignore[assignment]
     head: MiniRocketHead = MiniRocketHead()  # type: ignore[assignment]
 
-    def problems(self) -> Iterator[str]:
-        yield from super().problems()
+    def training_problems(self) -> Iterator[str]:
+        yield from super().training_problems()
         is_random = any(getattr(self.features, key) for key in ("noise", "dropout", "shift", "stretch", "filter"))
         if self.train.steps != 1 or self.encoder.kind != "none" or is_random:
             yield 'needs train.steps = 1, encoder.kind = "none", and features without random changes or a filter'
