@@ -1,6 +1,7 @@
 """The weights of a linear tagger are the minimum of the regularized loss, computed over all paths one by one."""
 
 from itertools import pairwise, product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,8 @@ from ensue.models.specification import Directions, NoEncoder
 from ensue.models.tagger import Tagger, WindowSum
 from ensue.models.word_features import REACH, EncodedForms, WindowScores, Words
 from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
+from ensue.recipe import read_recipe
+from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.task import Labeling, LinearObjective, TaggedBatch, label_pairs, tally_of
 from ensue.text.labels import Labels
 
@@ -159,19 +162,24 @@ def test_padding_adds_nothing_to_a_window() -> None:
     torch.testing.assert_close(layer(x[:1])[0][0, 1], expected)
 
 
-@pytest.mark.parametrize("names", [["O", "B-X", "I-X"], ["a", "b", "c"]])
-def test_the_expected_score_and_its_standard_error(names: list[str]) -> None:
-    """The standard error is that of the jackknife over sentences, with the factor for five folds."""
+@pytest.mark.parametrize(("names", "size"), [(["O", "B-X", "I-X"], 1), (["a", "b", "c"], 4)])
+def test_the_expected_score_and_its_standard_error(names: list[str], size: int) -> None:
+    """The standard error is that of the jackknife over groups of sentences, with the factor for five folds."""
     scheme: Any = "bio" if "O" in names else None
     labels, choose = Labels(names, scheme=scheme, tag_scheme=scheme), np.random.default_rng(0)
-    gold = [choose.integers(0, 3, choose.integers(1, 15)) for _ in range(200)]
-    paths = [np.where(choose.random(len(tags)) < 0.2, choose.integers(0, 3, len(tags)), tags) for tags in gold]
+    gold = [choose.integers(0, 3, choose.integers(1, 15)) for _ in range(200 * size)]
+    noise = np.repeat(choose.random(200) / 2, size)
+    paths = [
+        np.where(choose.random(len(tags)) < share, choose.integers(0, 3, len(tags)), tags)
+        for tags, share in zip(gold, noise, strict=True)
+    ]
     texts = [labels.decode(tags.tolist()) for tags in gold]
     data = SimpleNamespace(labels=texts, words=texts, misaligned=())
-    task: Any = SimpleNamespace(labels=labels, train=data, judged_by="f1" if scheme else "accuracy")
+    groups = 7 * np.repeat(choose.permutation(200), size)
+    task: Any = SimpleNamespace(labels=labels, train=data, judged_by="f1" if scheme else "accuracy", groups=groups)
     scores = Labeling._score_folds(task, paths, 5)
     counts = np.array([tally_of(labels).add(*pair) for pair in label_pairs(paths, data, labels)])
-    sums = counts.sum(0) - counts
+    sums = counts.sum(0) - counts.reshape(200, size, -1).sum(1)
     left_out = 2 * sums[:, 2] / (sums[:, 3] + sums[:, 4]) if scheme else sums[:, 0] / sums[:, 1]
     error = np.sqrt(199 / 200 * np.square(left_out - left_out.mean()).sum()) * 0.8 ** (1 / 3) * np.sqrt(2.25)
     assert scores.standard_error == pytest.approx(error, rel=0.1)
@@ -181,3 +189,18 @@ def test_the_expected_score_and_its_standard_error(names: list[str]) -> None:
     assert scores.summary().endswith(f"; expected of the model of all sentences: {expected}")
     assert {"expected", "standard_error"} <= scores.as_json().keys()
     assert "expected" not in tally_of(labels).scores_of(label_pairs(paths, data, labels)).as_json()
+
+
+@pytest.mark.parametrize("mark", ["# newdoc", "-DOCSTART- O"])
+@pytest.mark.parametrize("num_documents", [4, 5])
+def test_documents_are_left_out_as_wholes(num_documents: int, mark: str, tmp_path: Path) -> None:
+    """At least five documents are divided among the folds, and fewer are ignored."""
+    row = "{0}\t{1}\t_\t{2}" + "\t_" * 6 + "\n" if "#" in mark else "{1}\t{2}\n"
+    sentence = "".join(row.format(*values) for values in ((1, "dogs", "N"), (2, "bark", "V")))
+    document = mark + "\n" * (1 if "#" in mark else 2) + (sentence + "\n") * 6
+    (tmp_path / "a.conllu").write_text(document * num_documents)
+    format = "conllu" if "#" in mark else "columns"
+    job = LabelingJob(read_recipe("tag-linear", {"data.train": str(tmp_path / "a.conllu"), "data.format": format}))
+    folds = job.task.folds.reshape(num_documents, 6)
+    assert (folds == folds[:, :1]).all() == (num_documents == 5)
+    assert {*folds.ravel().tolist()} == {*range(5)}

@@ -175,9 +175,7 @@ def share(value: float) -> str:
     """Return a probability with three digits; "<.001" between 0 and .001, and ">.999" between .999 and 1."""
     if 0 < value < 0.001:
         return "<.001"
-    if 0.999 < value < 1:
-        return ">.999"
-    return f"{value:.3f}".removeprefix("0")
+    return ">.999" if 0.999 < value < 1 else f"{value:.3f}".removeprefix("0")
 
 
 def render(template: str, **numbers: Any) -> Markup:

@@ -150,8 +150,7 @@ class Labels(Stored):
         """Return the tag ids of a sentence; -1 for labels that are not in the training data."""
         if self.tag_scheme is not None:  # even if both schemes are equal, since labels may violate their scheme
             labels = schemes.convert(labels, self.tag_scheme)
-        ids = self.tags.ids
-        return [ids.get(label, -1) for label in labels]
+        return [self.tags.ids.get(label, -1) for label in labels]
 
     def convert_scheme(self, labels: Sequence[str]) -> Sequence[str]:
         """Convert the labels of another file's sentence to the scheme of the training file, unless they are plain."""

@@ -217,8 +217,7 @@ def _make_vocabulary(symbols: Iterable[str]) -> Vocabulary:
 def _ids(vocabulary: Vocabulary | None, symbols: Iterable[str], count: int) -> NDArray[np.int64]:
     if vocabulary is None:
         return np.zeros(count, np.int64)
-    ids = vocabulary.ids
-    return np.fromiter((ids.get(symbol, 0) for symbol in symbols), np.int64, count)
+    return np.fromiter((vocabulary.ids.get(symbol, 0) for symbol in symbols), np.int64, count)
 
 
 MAX_UNKNOWN_FRACTION, MAX_NEW_FRACTION = 0.05, 0.4

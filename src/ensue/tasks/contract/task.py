@@ -217,6 +217,4 @@ def reset(state: State, probability: float, init_state: Callable[[int], State]) 
 def on_device(array: Any, device: torch.device) -> torch.Tensor:
     """Return a numpy array as a tensor on the device. The copy to a GPU is asynchronous, from pinned memory."""
     tensor = torch.from_numpy(array)
-    if device.type == "cuda":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

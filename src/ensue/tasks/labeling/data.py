@@ -29,6 +29,9 @@ from ensue.text.label_columns import HEAD_KINDS, LabelColumns, LabelHead, Nested
 from ensue.text.labels import Labels
 from ensue.text.schemes import LAYER_SIGN, OUTSIDE, SCHEMES, Scheme, SchemeDetector, Span
 
+MIN_DOCUMENTS = 5
+"""The minimum number of documents for a linear tagger to be cross-validated by documents; with fewer, by sentences."""
+
 
 class WordLabels(Sequence[list[Any]]):
     """The labels of the words of each sentence: strings, or tuples of strings with `has_several_columns`."""
@@ -262,22 +265,26 @@ class SentenceData(WordsData[Sentences]):
         self.label_column = data.label_column or self.format.default_column
         super().__init__(recipe, run)
         self.fingerprint = source.files.fingerprint()
-        first = source.first() if isinstance(source.format, ColumnsFormat) else None
-        self.width = 0 if first is None else len(first.columns)
+        first = source.first()
+        self.width = len(first.columns) if first is not None and isinstance(source.format, ColumnsFormat) else 0
         """The number of columns of a file whose columns have no names; 0 for other files."""
         for name in self.columns or [self.label_column]:
             if {name, str(self.width) if name == "last" else ""} & set(recipe.features.columns):
                 raise RecipeError(f'features.columns names the column of the labels ("{name}")')
         self.advice = f' (column "{self.label_column}"); data.labels names another column'
         rehearsed = [self.extended.origin.fingerprint] if self.extended is not None and recipe.tuning.rehearse else []
-        key = [self.fingerprint, recipe.max_words, recipe.features.columns, rehearsed]
+        has_documents = not data.valid_fraction and first is not None and first.document is not None
+        self.group = data.group or ("document" if has_documents and recipe.is_gradient_free else "")
+        key = [self.fingerprint, recipe.max_words, recipe.features.columns, rehearsed, self.group]
         self.split = Split.cached(Sentences, data, key, lambda: self._split(source))
         self.teacher = TeacherLabels(data.teacher, lambda answer: answer.texts, by_word=True) if data.teacher else None
 
     def _split(self, source: SentenceSource) -> Split[Sentences]:
         label_columns = [name for name in self.columns or [""] if HEAD_KINDS.get(name, "label") == "label"]
         data = self.recipe.data
-        sentences, detectors = self._read(source, group=data.group, schemes=label_columns)
+        sentences, detectors = self._read(source, group=self.group, schemes=label_columns)
+        if not data.group and len(sentences.columns["groups"].values) < MIN_DOCUMENTS:
+            del sentences.columns["groups"]
         pairs = sentences.label_pairs() if data.division == "labels" else None
         split = Split.of(sentences, data, self.read, examples="sentences", is_random=False, labels=pairs)
         if self.recipe.tuning.rehearse:

@@ -37,13 +37,16 @@ class LabelingJob(LabelsJob[Tagger]):
         valid = self.encode(self.split.valid) if self.split.valid else None
         train = self.encode(self.split.train)
         soft = data.soft_targets(self.parts.labels)
-        folds, num_words = None, len(self.split.train.texts.words) if recipe.is_gradient_free else 0
+        folds = groups = None
+        num_words = len(self.split.train.texts.words) if recipe.is_gradient_free else 0
         if num_words > MAX_SOLVED_WORDS:
             problem = f"is for at most {MAX_SOLVED_WORDS:,} words, found {num_words:,}"
             raise RecipeError(f'head.solver = "lbfgs" {problem}; use the recipe tag-lstm-crf')
         if recipe.is_gradient_free:
             folds = self.folds(next(number for number, limit in MAX_FOLD_WORDS.items() if num_words <= limit))
-        self.task = Labeling(train, valid, self.parts.labels, recipe.train, key=self.split.key, soft=soft, folds=folds)
+            groups = self.split.train.group_keys
+        options: dict[str, Any] = {"key": self.split.key, "soft": soft, "folds": folds, "groups": groups}
+        self.task = Labeling(train, valid, self.parts.labels, recipe.train, **options)
 
     def prepare(self, model: Tagger) -> None:
         def chunks(column: int) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:

@@ -197,10 +197,9 @@ def path_sections(
     lattice = _draw_lattice(view, columns, tags, unit)
     sections = [Section("Emission scores and the best path", "tasks/labeling/lattice.html", lattice)]
     if view.tables is not None:
-        sections.append(
-            Section("Transition scores", "tasks/labeling/transitions.html", _tabulate_transitions(view, tags))
-        )
-        sections.append(Section("The best paths", "tasks/labeling/paths.html", {"paths": _list_paths(view, names)}))
+        transitions, paths = _tabulate_transitions(view, tags), {"paths": _list_paths(view, names)}
+        sections.append(Section("Transition scores", "tasks/labeling/transitions.html", transitions))
+        sections.append(Section("The best paths", "tasks/labeling/paths.html", paths))
     return sections
 
 

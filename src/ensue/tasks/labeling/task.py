@@ -22,6 +22,7 @@ from ensue.data.compact_texts import Columns, Numbers, Ragged, Texts, padded_ind
 from ensue.data.parallel import batched
 from ensue.errors import EnsueError
 from ensue.metrics.labeling import ColumnsTally, LabelingScores, LabelingTally
+from ensue.metrics.scores import ItemRows
 from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import LBFGS
 from ensue.models.tag_heads import PADDING
@@ -192,14 +193,14 @@ class TaggedBatch(Batch):
 class Labeling(BucketedTask[Tagger, TaggedBatch]):
     """Labeling in batches of sentences of similar length. The score is the F1 of spans, or accuracy for plain labels.
     `key` is the cache key of the training data, `soft` (N, K) are tag probabilities of a teacher, and `folds` are the
-    folds of the sentences for a linear tagger (`head.solver = "lbfgs"`).
+    folds of the sentences for a linear tagger (`head.solver = "lbfgs"`), `groups` the groups that are in one fold.
     """
 
     def __init__(
         self, train: Any, valid: Any, labels: TaggerLabels, sizes: BatchSizes, *, key: str = "",
-        soft: NDArray[np.float32] | None = None, folds: NDArray[np.int64] | None = None,
+        soft: NDArray[np.float32] | None = None, folds: Any = None, groups: Any = None,
     ) -> None:  # fmt: skip
-        self.soft, self.folds = soft, folds
+        self.soft, self.folds, self.groups = soft, folds, groups
         self.cross_validated: LabelingScores | None = None
         """The scores of the training sentences in cross-validation, set by `update`."""
         self.train, self.passages, self.valid, self.labels = train, train.passages, valid, labels
@@ -252,7 +253,9 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
     def _score_folds(self, paths: Sequence[NDArray[np.int64]], num_folds: int) -> LabelingScores:
         """Return the scores of tags (T,) by models of other folds, and the expected F1 of a model of all sentences."""
         tally, ratio = tally_of(self.labels), (1 - 1 / num_folds) ** LEARNING_EXPONENT
-        items = tally.items_of(label_pairs(paths, self.train, self.labels), "sentences")
+        counts = np.array([tally.add(*pair) for pair in label_pairs(paths, self.train, self.labels)])
+        sums = np.stack([np.bincount(self.groups, column) for column in counts.T], axis=1)
+        items = ItemRows(sums[sums.any(1)]).build_items("groups", tally.item_scores)
         # the factor adds the variance among training sets to the bootstrap variance (Nadeau & Bengio 2003)
         deviation = items.samples()[self.judged_by].std() * math.sqrt(1 + num_folds / (num_folds - 1))
         scores, error = tally.scores(), float(ratio * deviation)

@@ -57,8 +57,7 @@ class WordsRecipe(Recipe):
 
     @property
     def unused_keys(self) -> tuple[str, ...]:
-        is_solved = getattr(getattr(self, "head", None), "solver", "") == "lbfgs"
-        return SOLVER_KEYS if is_solved else ()
+        return SOLVER_KEYS if getattr(getattr(self, "head", None), "solver", "") == "lbfgs" else ()
 
     def continuing(self, run: str) -> dict[str, Any]:
         return {"encoder.from": run, "tuning.keep_labels": True, "tuning.rehearse": True}
