@@ -30,9 +30,10 @@ SETTINGS = {
 def trial_of(data: Path, name: str, folder: Path) -> Trial:
     """Draw the images, and return the trial."""
     if name != "scenes":
-        return Trial("caption-lstm", *draw_strips(data, folder), SETTINGS[name])
-    *paths, held_out = draw_scenes(folder)
-    return Trial("caption-lstm", *paths, SETTINGS[name], lambda model, _: score_held_out(model, held_out))
+        train, valid, test = draw_strips(data, folder)
+        return Trial("caption-lstm", train, valid, test, SETTINGS[name])
+    train, valid, test, held_out = draw_scenes(folder)
+    return Trial("caption-lstm", train, valid, test, SETTINGS[name], lambda model, _: score_held_out(model, held_out))
 
 
 def score_held_out(model: Any, path: str) -> dict[str, float]:

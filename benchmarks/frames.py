@@ -223,7 +223,8 @@ def write_pixels(images: Sequence[str], folder: Path, name: str) -> Trial:
             frames, labels = distort(frames), labels * (1 + NUM_DISTORTED)
         paths.append(str(folder / "-".join((kind, *variant[1:], f"{part}.npz"))))
         np.savez(paths[-1], frames=frames.reshape(-1, 784, 1)[:, order], labels=labels)
-    return Trial("classify-frames", *paths, PIXELS[name])
+    train, valid, test = paths
+    return Trial("classify-frames", train, valid, test, PIXELS[name])
 
 
 def distort(images: np.ndarray) -> np.ndarray:
