@@ -1,4 +1,4 @@
-"""The time of a step of beam search, beside the time of the model: an untrained Transformer decoder, one thread.
+"""The time of a step of beam search, beside that of the model: an untrained decoder, processor time, one thread.
 
 python benchmarks/beam_search.py
 """
@@ -42,9 +42,9 @@ class Timed:
         self.function, self.seconds, self.calls = function, 0.0, 0
 
     def __call__(self, *arguments):
-        start = time.perf_counter()
+        start = time.thread_time()
         result = self.function(*arguments)
-        self.seconds += time.perf_counter() - start
+        self.seconds += time.thread_time() - start
         self.calls += 1
         return result
 
@@ -71,9 +71,9 @@ def measure(inputs: int, width: int, size: int) -> tuple[float, ...]:
     search, starts = BeamSearch(width, max_tokens=MAX_TOKENS), torch.zeros(inputs, dtype=torch.long)
     select_rows = beam.select_rows
     model.step, beam.select_rows = Timed(model.step), Timed(select_rows)
-    start = time.perf_counter()
+    start = time.thread_time()
     beam.beam_search(model, state, starts, end_id=None, search=search)
-    seconds = time.perf_counter() - start
+    seconds = time.thread_time() - start
     steps, selections, beam.select_rows = model.step, beam.select_rows, select_rows
     parts = steps.seconds, selections.seconds, seconds - steps.seconds - selections.seconds
     return tuple(1000 * part / steps.calls for part in parts)

@@ -18,6 +18,8 @@ from ensue.decode import beam
 from ensue.decode.beam import beam_search, best_ids
 from ensue.decode.frontier import Frontier
 from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints
+from ensue.engine import executing
+from ensue.engine.execution import Execution
 from ensue.errors import EnsueError
 from ensue.types import State
 from training.tiny import some_slow
@@ -176,12 +178,24 @@ def test_a_stop_that_comes_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch)
     go_on = Frontier._continue
 
     def stop_early(self: Frontier, *chosen: Any) -> Any:
-        self.penalties = np.full_like(self.penalties, self._length_penalty(self.length))
+        self.penalties = np.full_like(self.penalties, self.length_penalty(self.length))
         return go_on(self, *chosen)
 
     monkeypatch.setattr(Frontier, "_continue", stop_early)
     with pytest.raises(AssertionError):
         check_all(range(300))
+
+
+@pytest.mark.parametrize("seeds", some_slow([range(60), range(60, 3_000)], range(60)))
+def test_a_search_in_c_finds_to_the_bit_what_numpy_finds(seeds: range) -> None:
+    for seed in seeds:
+        case = drawn(seed)
+        always = tuple(phrase for phrase in case.search.forbidden if len(phrase) == 1)
+        search = replace(case.search, no_repeat_ngram=0, required=(), forbidden=always)
+        case = case._replace(search=search, demands={"max_tokens": case.demands["max_tokens"]})
+        with executing("plain"):
+            expected = case.found()
+        assert case.found() == expected, seed
 
 
 def test_neither_other_inputs_nor_their_order_change_what_is_found() -> None:
@@ -285,8 +299,9 @@ def test_a_required_phrase_that_does_not_come_is_said() -> None:
 @pytest.mark.parametrize(
     "scores", [[0.0, float("nan")], [0.0, float("inf")], [float("-inf")] * 2, [float("nan")] * 900]
 )
-def test_scores_that_are_not_finite_are_an_error(scores: list[float]) -> None:
-    with pytest.raises(EnsueError, match="not finite: its training has diverged"):
+@pytest.mark.parametrize("execution", ["compiled", "plain"])
+def test_scores_that_are_not_finite_are_an_error(scores: list[float], execution: Execution) -> None:
+    with pytest.raises(EnsueError, match="not finite: its training has diverged"), executing(execution):
         Fixed(*scores).found(0, width=3)
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from decode.toy_steppers import Toy
-from ensue.decode import beam
 from ensue.decode.beam import beam_search, best_ids, continuations
 from ensue.decode.candidates import select_best
 from ensue.decode.frontier import Frontier, RequiredPhrases
@@ -116,7 +115,7 @@ def test_ties_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
         values, ids = scores.flip(1).sort(dim=1, descending=True, stable=True)
         return values[:, :k], scores.shape[1] - 1 - ids[:, :k]
 
-    monkeypatch.setattr(beam, "_largest", of_equal_ones_the_last)
+    monkeypatch.setattr(torch.Tensor, "topk", of_equal_ones_the_last)
     assert best_ids(torch.tensor([[1.0, 2.0, 1.0, 1.0, 0.0]]), 3)[0].tolist() == [[0, 1, 2]]
 
 

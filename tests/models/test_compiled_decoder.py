@@ -20,32 +20,32 @@ from training.tiny import needs_int8, some_slow
 SIZE, POSITIONS, END = 37, 9, 1
 
 
-def model_of(d=24, heads=3, dtype=torch.float64, head=None, seed=0, **options) -> EncoderDecoder:
+def model_of(d=24, heads=3, dtype=torch.float64, head=None, seed=0, reads="in C", **options) -> EncoderDecoder:
     torch.manual_seed(seed)
     table = TokenEmbedding(SIZE, d, scale=d**0.5)
-    decoder = Transformer(
-        d, num_heads=heads, num_layers=2, d_feedforward=29, d_memory=12, max_positions=POSITIONS,
-        **{"positions": "sinusoidal", "activation": "relu", **options},
-    )  # fmt: skip
-    encoder = Transformer(12, num_heads=2, num_layers=1, positions="rotary", is_causal=False)
-    model = EncoderDecoder(TokenEmbedding(SIZE, 12), encoder, table, decoder, head or TiedSoftmaxHead(d, table))
+    options = {"positions": "sinusoidal", "activation": "relu", "max_positions": POSITIONS, **options}
+    decoder = Transformer(d, num_heads=heads, num_layers=2, d_feedforward=29, d_memory=12, **options)
+    options |= {} if reads == "in C" else {"positions": "rotary"}
+    encoder = Transformer(12, num_heads=2, num_layers=2, is_causal=False, **options)
+    model = EncoderDecoder(
+        TokenEmbedding(SIZE, 12, scale=1.5), encoder, table, decoder, head or TiedSoftmaxHead(d, table)
+    )
     with torch.no_grad():
         for parameter in model.parameters():  # biases and norms too
             parameter.add_(torch.randn_like(parameter), alpha=0.2)
     return model.to(dtype).eval()
 
 
-def begun(model):
-    sources, lengths = torch.randint(SIZE, (4, 7)), torch.tensor([7, 3, 1, 5])
-    with torch.inference_mode():
-        return model.begin(sources, torch.arange(7) < lengths[:, None])
+def some_sources():
+    return torch.randint(SIZE, (4, 7)), torch.arange(7) < torch.tensor([7, 3, 1, 5])[:, None]
 
 
 def both(model):
-    state = begun(model)
-    found = compile_decoder(model, state)
-    assert found is not None
-    return state, *found
+    sources = some_sources()
+    with torch.inference_mode():
+        found = compile_decoder(model, *sources)
+        assert found is not None
+        return model.begin(*sources), *found
 
 
 @pytest.mark.sampled(1)
@@ -58,6 +58,7 @@ def both(model):
 def test_it_scores_as_the_model(norm, positions, activation, d, heads, dtype):
     model = model_of(d, heads, dtype, norm=norm, positions=positions, activation=activation)
     state, decoder, written = both(model)
+    assert decoder._packed.encoder is not None
     ids = torch.randint(SIZE, (4,))
     for _ in range(POSITIONS):
         with torch.inference_mode():
@@ -70,15 +71,30 @@ def test_it_scores_as_the_model(norm, positions, activation, d, heads, dtype):
         ids = torch.randint(SIZE, (len(rows),))
 
 
+def test_the_memory_of_another_encoder_is_read():
+    """With and without padding, for one text and several."""
+    model = model_of(reads="in torch")
+    sources, mask = some_sources()
+    for arguments in ((sources, mask), (sources[:1],), (sources, None)):
+        for encoder in (model, model_of()):
+            ids = torch.arange(len(arguments[0]))
+            with torch.inference_mode():
+                expected = encoder.step(ids, encoder.begin(*arguments))[0].log_softmax(-1)
+                decoder, state = compile_decoder(encoder, *arguments)
+            assert (decoder._packed.encoder is None) == (encoder is model)
+            torch.testing.assert_close(decoder.step(ids, state)[0], expected)
+
+
 @needs_int8
 def test_it_scores_as_the_model_in_int8():
-    model = model_of(64, 4, torch.float32)
-    state, _, before = both(model)
+    model, exact = model_of(64, 4, torch.float32), model_of(64, 4, torch.float32)
     assert put_in_precision(model, "int8")
-    ids, found = torch.tensor([1, 2, 3, 4]), compile_decoder(model, state)
+    sources, ids = some_sources(), torch.tensor([1, 2, 3, 4])
     with torch.inference_mode():
-        expected, exact = model.step(ids, state)[0].log_softmax(-1), both(model_of(64, 4, torch.float32))
-        scores, exact_scores = found[0].step(ids, before)[0], exact[1].step(ids, exact[2])[0]
+        expected = model.step(ids, model.begin(*sources))[0].log_softmax(-1)
+        scores, exact_scores = (
+            decoder.step(ids, state)[0] for decoder, state in (compile_decoder(one, *sources) for one in (model, exact))
+        )
     torch.testing.assert_close(scores, expected, rtol=0, atol=0.02)
     assert (scores - exact_scores).abs().max() > 0.02
 
@@ -129,8 +145,11 @@ def test_threads_share_the_rows():
 def test_a_search_finds_the_same(positions):
     models = [model_of(seed=seed, positions=name) for seed, name in enumerate(positions)]
     torch.manual_seed(5)
-    states = [begun(model) for model in models]
-    found = [compile_decoder(model, state) or (model, state) for model, state in zip(models, states, strict=True)]
+    sources = some_sources()
+    with torch.inference_mode():
+        states = [model.begin(*sources) for model in models]
+    ways = zip(models, states, strict=True)
+    found = [compile_decoder(model, *sources) or (model, state) for model, state in ways]
     search = BeamSearch(width=4, n_best=3, max_tokens=6)
     starts = torch.zeros(4, dtype=torch.int64)
     if len(models) > 1:
@@ -179,7 +198,7 @@ def a_hook(model):
 def test_a_part_that_it_does_not_know_is_left_to_torch(change):
     model = model_of()
     change(model)
-    assert compile_decoder(model, begun(model)) is None
+    assert compile_decoder(model, *some_sources()) is None
 
 
 def test_what_it_does_not_know_is_left_to_torch():
@@ -191,11 +210,11 @@ def test_what_it_does_not_know_is_left_to_torch():
         model_of(norm_input=True),
         model_of(activation="gelu-tanh"),
     ):
-        assert compile_decoder(model, begun(model)) is None
+        assert compile_decoder(model, *some_sources()) is None
     model = model_of(head=SoftmaxHead(24, SIZE))
-    assert compile_decoder(model, begun(model)) is not None
+    assert compile_decoder(model, *some_sources()) is not None
     with watch(model, "decoder.*"):
-        assert compile_decoder(model, begun(model)) is None
+        assert compile_decoder(model, *some_sources()) is None
 
 
 def test_a_position_behind_the_last_that_was_learned_is_refused():
@@ -209,12 +228,12 @@ def test_a_position_behind_the_last_that_was_learned_is_refused():
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda ids, state: (ids + SIZE, state), "ids: expected 0 to 36, found 37 to 40"),
-        (lambda ids, state: (ids - 1, state), "ids: expected 0"),
-        (lambda ids, state: (ids[:2], state), "2 ids for 4 rows"),
-        (lambda ids, state: (ids, state._replace(texts=state.texts + 1)), "texts: expected 0 to 3"),
+        (lambda ids, state: (ids + SIZE, state), "ids: expected less than 37"),
+        (lambda ids, state: (ids - 1, state), "ids: expected less"),
+        (lambda ids, state: (ids[:2], state), r"ids is expected as \(4,\), found \(2,\)"),
+        (lambda ids, state: (ids, state._replace(texts=state.texts + 1)), "texts: expected less than 4"),
         (lambda ids, state: (ids, state._replace(slots=torch.full((4, 1), 9))), "slots: expected"),
-        (lambda ids, state: (ids.int(), state), "ids: expected torch.int64"),
+        (lambda ids, state: (ids.int(), state), "ids is expected in torch.int64"),
     ],
 )
 def test_c_is_given_nothing_that_is_not_there(change, error):

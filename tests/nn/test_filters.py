@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn.filters import ImageWindow, WindowPlacer, filters
+from ensue.extensions.frames.drawing.model import WindowPlacer
+from ensue.nn.filters import ImageWindow, filters
 
 
 def direct(center: float, stride: float, variance: float, size: int, length: int) -> Tensor:

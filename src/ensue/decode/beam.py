@@ -7,9 +7,11 @@ only decrease, so a live hypothesis scores at most ln P / (largest length)^α (H
 `docs/beam-search.md`.
 """
 
+import ctypes
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +23,9 @@ from torch import Tensor, nn
 from ensue.decode.candidates import Candidate
 from ensue.decode.frontier import Frontier
 from ensue.decode.search import BeamSearch, Hypothesis, Phrase, check_ids
+from ensue.engine import may_compile
+from ensue.engine.c_library import library
+from ensue.engine.storage import address
 from ensue.errors import EnsueError
 from ensue.interruption import check_interrupted
 from ensue.models.modules import evaluating
@@ -28,6 +33,7 @@ from ensue.nn import CopyingHead
 from ensue.nn.attention.cross import CrossAttention, iterate_sources
 from ensue.nn.taps import watch
 from ensue.types import State, at_least_float32, compact, select_rows
+from ensue.version import package_text
 
 MIN_ATTENTION = 1e-38
 """The lower bound of attention weights before the logarithm."""
@@ -105,13 +111,13 @@ def beam_search(
         return []
     frontier = Frontier(search, input_constraints, end_id, record)
     with torch.inference_mode(), evaluating(model) if isinstance(model, nn.Module) else nullcontext():
-        _search(model, state, starts, frontier)
-    return frontier.results()
+        return _search(model, state, starts, frontier).results()
 
 
-def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> None:
+def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> "Frontier | CompiledFrontier":
     search, attention, penalties = frontier.search, None, None
     coverage = Coverage(model) if search.coverage_penalty else None
+    advancing: Frontier | CompiledFrontier | None = None
     while True:
         check_interrupted()
         if coverage is None:
@@ -123,23 +129,29 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
             penalties = search.coverage_penalty * logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
         is_log_p = getattr(model, "returns_log_probabilities", False)
         log_p = scores if is_log_p else scores.log_softmax(-1, dtype=at_least_float32(scores.dtype))
-        _block_tokens(log_p, frontier)
-        options, values = continuations(log_p, search.width, frontier.required_ids())
-        if np.isnan(values).any():
-            raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
-        inputs = len(frontier.live.inputs)
-        rows, ids = _to_device(frontier.advance(options, values, penalties), ids)
+        if advancing is None:
+            check_ids(frontier.constraints, log_p.shape[1], frontier.end_id)
+            advancing = CompiledFrontier.of(frontier, log_p) or frontier
+        compiled = advancing if isinstance(advancing, CompiledFrontier) else None
+        rows, ids = compiled.advance(log_p) if compiled else _advance(frontier, log_p, penalties)
         if not len(rows):
-            return
+            return advancing
         state, attention = select_rows((state, attention), rows)
-        if len(frontier.live.inputs) < inputs:
+        if len(rows) < len(log_p):
             state = compact(state)  # frees the memory of sources whose input is done
+
+
+def _advance(frontier: Frontier, log_p: Tensor, penalties: NDArray[np.float64] | None) -> tuple[Tensor, Tensor]:
+    """Return the parent rows and the last ids of the live hypotheses."""
+    _block_tokens(log_p, frontier)
+    options, values = continuations(log_p, frontier.search.width, frontier.required_ids())
+    if np.isnan(values).any():
+        raise EnsueError(NOT_FINITE)
+    return _to_device(frontier.advance(options, values, penalties), log_p)
 
 
 def _block_tokens(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
     """Set the scores of blocked tokens to -∞, in place."""
-    if frontier.length == 1:
-        check_ids(frontier.constraints, log_p.shape[1], frontier.end_id)
     forced, forced_values = frontier.forced_tokens(), None
     if forced is not None:
         forced_cells = _to_device(forced, log_p)
@@ -158,12 +170,6 @@ def _to_device(arrays: tuple[NDArray[np.int64], NDArray[np.int64]], like: Tensor
     return rows, ids
 
 
-CHUNK_TOKENS = 64
-"""The number of tokens in a chunk of scores. The k best scores are in the k chunks with the largest maxima, and maxima
-are 10 times as fast as `topk` over all scores.
-"""
-
-
 def best_ids(scores: Float[Tensor, "R V"], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the ids (R, k) of the `k` largest scores of each row, in ascending order of ids, and these scores.
 
@@ -172,11 +178,7 @@ def best_ids(scores: Float[Tensor, "R V"], k: int) -> tuple[NDArray[np.int64], N
     size = scores.shape[1]
     if size <= k:
         return np.broadcast_to(np.arange(size), scores.shape), scores.double().cpu().numpy()
-    if k == 1 and scores.is_cpu:  # numpy returns the first of equal scores
-        best = scores.numpy()
-        ids = best.argmax(1)[:, None]
-        return ids, np.take_along_axis(best, ids, 1).astype(np.float64)
-    values, ids = (array.cpu().numpy() for array in _largest(scores, k + 1))
+    values, ids = (array.cpu().numpy() for array in scores.topk(k + 1))
     values = values.astype(np.float64)
     tied = (values[:, k - 1] == values[:, k]) & (values[:, k] > -math.inf)
     for row in np.flatnonzero(tied):  # torch does not define which of equal scores it returns
@@ -207,17 +209,68 @@ def continuations(
     return np.take_along_axis(ids, order, 1), np.take_along_axis(values, order, 1)
 
 
-def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the `k` largest scores of each row in descending order, and their ids; ties are in any order."""
-    rows, size = scores.shape
-    chunks = size // CHUNK_TOKENS
-    if chunks < 2 * k:
-        values, ids = scores.topk(k)
-        return values, ids
-    num_chunked = chunks * CHUNK_TOKENS
-    best_chunks = scores[:, :num_chunked].view(rows, chunks, CHUNK_TOKENS).amax(2).topk(k, sorted=False).indices
-    columns = torch.arange(size, device=scores.device)
-    ids = (best_chunks.unsqueeze(2) * CHUNK_TOKENS + columns[:CHUNK_TOKENS]).flatten(1)
-    ids = torch.cat((ids, columns[num_chunked:].expand(rows, -1)), dim=1)
-    values, best = scores.gather(1, ids).topk(k)
-    return values, ids.gather(1, best)
+NOT_FINITE = "the model's scores of the next token are not finite: its training has diverged"
+FOUND = np.dtype([("score", float), ("total", float), ("length", np.int64), ("row", np.int64), ("last", np.int64)])
+"""A hypothesis in beam.c."""
+
+
+load_library = cache(lambda dtype: library(package_text("decode/beam.c"), dtype))
+"""The functions of beam.c for a type; None without a compiler."""
+
+
+class CompiledFrontier:
+    """A `Frontier` in C (beam.c). The tokens of hypotheses are read at the end from the parents and ids of steps."""
+
+    def __init__(self, frontier: Frontier, size: int, dtype: torch.dtype) -> None:
+        search, count, self.dtype, self.size = frontier.search, len(frontier.constraints), dtype, size
+        self.width, self.frontier, self.rows = search.width, frontier, count
+        self.steps = list[Tensor]()
+        self._advance = load_library(dtype).advance  # type: ignore[union-attr]
+        self._advance.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_double] * 2 + [ctypes.c_void_p] * 2
+        self._advance.restype = ctypes.c_int64
+        self.best, self.rankings = np.zeros((2, count, search.n_best), FOUND), np.zeros((2, count, 2), np.int64)
+        self.rankings[..., 1] = self.best.ctypes.data + self.best.strides[1] * np.arange(2 * count).reshape(2, -1)
+        totals, chosen = np.zeros((2, count * search.width)), np.empty((search.width, 3))
+        counts, live = np.empty(count, np.int64), np.arange(count)
+        self._arrays: list[NDArray[Any]] = [frontier.forbidden.always, frontier.limits, frontier.penalties]
+        self._arrays += live, counts, totals, totals[1], chosen, *self.rankings
+        end = -1 if frontier.end_id is None else frontier.end_id
+        sizes = search.width, search.n_best, size, end, search.min_tokens, len(frontier.forbidden.always), 1, count, 1
+        self._state = np.array([*sizes, *(array.ctypes.data for array in self._arrays)], np.int64)
+
+    @classmethod
+    def of(cls, frontier: Frontier, log_p: Tensor) -> "CompiledFrontier | None":
+        """Return the frontier for a first step with these scores; None for constraints that beam.c does not have."""
+        search, dtype, size = frontier.search, log_p.dtype, log_p.shape[1]
+        has_phrases = frontier.prefixes.size or frontier.required.count or frontier.forbidden.groups
+        is_plain = not (has_phrases or search.no_repeat_ngram or search.coverage_penalty or frontier.record is not None)
+        fits = log_p.is_cpu and dtype in (torch.float32, torch.float64) and (frontier.end_id or 0) < size
+        return cls(frontier, size, dtype) if is_plain and fits and may_compile() and load_library(dtype) else None
+
+    def advance(self, log_p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the parent rows and the last ids of the live hypotheses. `log_p` (R, V) is changed in place."""
+        log_p, length = log_p.contiguous(), len(self.steps) + 1
+        scores = address("scores", log_p, self.dtype, (self.rows, self.size))
+        step = torch.empty(2, int(self._state[7]) * self.width, dtype=torch.int64)
+        parents, ids = step.unbind()
+        divisors = self.frontier.length_penalty(length), self.frontier.length_penalty(length - 1)
+        self.rows = self._advance(self._state.ctypes.data, scores, *divisors, parents.data_ptr(), ids.data_ptr())
+        if self.rows < 0:
+            raise EnsueError(NOT_FINITE)
+        self.steps.append(step)
+        return parents[: self.rows], ids[: self.rows]
+
+    def results(self) -> list[list[Hypothesis]]:
+        """Return the `n_best` hypotheses of each input, complete ones first."""
+        steps = [step.tolist() for step in self.steps]
+        results: list[list[Hypothesis]] = [[] for _ in self.best[0]]
+        n_best = self.frontier.search.n_best
+        for is_complete, best, rankings in zip((True, False), self.best, self.rankings, strict=True):
+            for hypotheses, of_input, (count, _) in zip(results, best, rankings.tolist(), strict=True):
+                for score, total, length, row, last in of_input[: min(count, n_best - len(hypotheses))].tolist():
+                    ids, parent = [last] if last >= 0 else [], row
+                    for parents, of_step in reversed(steps[:length]):
+                        ids.append(of_step[parent])
+                        parent = parents[parent]
+                    hypotheses.append(Hypothesis(tuple(ids[::-1]), score, total, is_complete))
+        return results

@@ -111,7 +111,7 @@ class Frontier:
         self.search, self.constraints, self.end_id, self.record = search, constraints, end_id, record
         self.complete, self.incomplete = ([NBest(search.n_best) for _ in constraints] for _ in range(2))
         self.limits = np.array([each.max_tokens for each in constraints])
-        self.penalties = np.array([self._length_penalty(limit + (end_id is not None)) for limit in self.limits])
+        self.penalties = np.array([self.length_penalty(limit + (end_id is not None)) for limit in self.limits])
         self.prefixes = np.full((len(constraints), max(len(each.prefix) for each in constraints)), -1)
         for row, each in zip(self.prefixes, constraints, strict=True):
             row[: len(each.prefix)] = each.prefix
@@ -123,7 +123,8 @@ class Frontier:
         progress = np.zeros((*shape, self.required.count), np.int64)
         self.live = Live(np.arange(len(constraints)), np.zeros(shape), np.empty((*shape, 0), np.int64), progress)
 
-    def _length_penalty(self, length: int) -> float:
+    def length_penalty(self, length: int) -> float:
+        """Return the divisor of the log-probability of `length` tokens."""
         return float(max(length, 1)) ** self.search.length_penalty
 
     def results(self) -> list[list[Hypothesis]]:
@@ -202,14 +203,14 @@ class Frontier:
             ids = (*self.live.history[row, parent].tolist(), int(best.ids[row, slot]))
             missing = self.required.missing_phrases(number, best.progress[row, slot])
             total = float(best.totals[row, slot])
-            score = total / self._length_penalty(self.length) + float(coverage[row, parent])
+            score = total / self.length_penalty(self.length) + float(coverage[row, parent])
             hypothesis = Hypothesis(ids if self.end_id is None else ids[:-1], score, total, not missing, missing)
             (self.incomplete if missing else self.complete)[number].add(hypothesis)
 
     def _add_incomplete(self, mask: NDArray[np.bool_], coverage: NDArray[np.float64]) -> None:
         for row, slot in zip(*np.nonzero(mask), strict=True):
             number, total = self.live.inputs[row], float(self.live.totals[row, slot])
-            score = total / self._length_penalty(self.length - 1) + float(coverage[row, slot])
+            score = total / self.length_penalty(self.length - 1) + float(coverage[row, slot])
             ids = tuple(self.live.history[row, slot].tolist())
             missing = self.required.missing_phrases(number, self.live.progress[row, slot])
             self.incomplete[number].add(Hypothesis(ids, score, total, False, missing))

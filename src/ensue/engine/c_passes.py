@@ -276,8 +276,8 @@ class CompiledPasses:
             for (k, transposed), sizes in source.matrices.items()
         ]
         tables = [
-            *(_to_array(chain.from_iterable(rows)) for rows in (structs, ends)),
-            _to_array(source.sizes), _to_array(matrix.data_ptr() for matrix in packed),
+            *(int64_array(chain.from_iterable(rows)) for rows in (structs, ends)),
+            int64_array(source.sizes), int64_array(matrix.data_ptr() for matrix in packed),
         ]  # fmt: skip
         function = self.functions[name]
 
@@ -286,7 +286,7 @@ class CompiledPasses:
         def run_rows(begin: int, end: int, first: int, last: int, worker: int) -> None:
             rows = (begin, end, batch, first, last, worker, is_backward)
             fields = (positions, *rows, len(numbers), len(finals), chunk_length, chunk_rows)
-            range_ = _to_array((*fields, *packing.addresses))
+            range_ = int64_array((*fields, *packing.addresses))
             function(range_, *tables, self.products.multiply_packed)
 
         if between is None:
@@ -378,7 +378,7 @@ class PlanRecorder:
         items = [len(packings), function, *((PLAN, 8 * start) for start in starts), *chain(*sections)]
         addresses = [item if isinstance(item, tuple) else (-1, item) for item in items]
         phases = ONE_ROW if self.has_one_row else PACK | AT_ONCE
-        self.plan = Plan(_to_array(chain(*zip(*addresses, strict=True))), [*self.sizes.values()], phases)
+        self.plan = Plan(int64_array(chain(*zip(*addresses, strict=True))), [*self.sizes.values()], phases)
 
 
 def c_passes(program: Program, dtype: torch.dtype, kernel: ProductKernel | None = None) -> CompiledPasses | None:
@@ -413,7 +413,8 @@ def c_text(sources: dict[str, PassSource], program: Program) -> str:
     return "".join(source.text + entries[name] for name, source in sources.items())
 
 
-def _to_array(numbers: Iterable[int]) -> "ctypes.Array[ctypes.c_int64]":
+def int64_array(numbers: Iterable[int]) -> "ctypes.Array[ctypes.c_int64]":
+    """Return numbers as an array for C."""
     values = tuple(numbers)
     return (ctypes.c_int64 * len(values))(*values)
 

@@ -1,9 +1,10 @@
-"""A Transformer decoder whose step is compiled from C (decoder_step.c), for beam search.
+"""A Transformer encoder-decoder compiled from C (decoder_step.c), for beam search.
 
 In torch a step takes about a hundred operations, and selecting rows copies all keys and values. Here a step is one call
 of a C function, from ids to log-probabilities. The keys and values of a token are written once, to a slot of a shared
-array. The state of a row has the numbers of its slots, so that selecting rows copies only these numbers. The weights
-are packed for each search, or once for frozen models.
+array. The state of a row has the numbers of its slots, so that selecting rows copies only these numbers. Another
+function reads the sources, if the encoder is a Transformer with positions of the same kinds. The weights are packed for
+each search, or once for frozen models.
 """
 
 import ctypes
@@ -12,38 +13,34 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.engine import cached_for, has_int8
+from ensue.engine.c_passes import int64_array
 from ensue.engine.products import ProductKernel, library_with_products, parallel_rows, products
 from ensue.engine.storage import address
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.modules import Int8Linear, all_modules
 from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, Pointwise, TokenEmbedding, Transformer
-from ensue.nn.attention.blocks import DecoderBlockState, FeedForward, PostNormDecoderBlock, PreNormDecoderBlock
+from ensue.nn.attention import blocks
 from ensue.nn.attention.positions import Frequencies, LearnedPositions, SinusoidalPositions
 from ensue.nn.draws import ElementDropout
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead
 from ensue.nn.taps import Tap, is_watched
-from ensue.types import State
 from ensue.version import package_text
 
 SUPPORTED_MODULES = {
-    Transformer, PreNormDecoderBlock, PostNormDecoderBlock, MultiHeadAttention, MultiHeadCrossAttention,
-    FeedForward, SinusoidalPositions, Frequencies, LearnedPositions, Pointwise, ElementDropout, TokenEmbedding, Tap,
-    SoftmaxHead, TiedSoftmaxHead, nn.ModuleList, nn.Linear, Int8Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.SiLU,
-    nn.Identity,
+    Transformer, blocks.PreNormBlock, blocks.PostNormBlock, blocks.PreNormDecoderBlock, blocks.PostNormDecoderBlock,
+    MultiHeadAttention, MultiHeadCrossAttention, blocks.FeedForward, SinusoidalPositions, Frequencies, LearnedPositions,
+    Pointwise, ElementDropout, TokenEmbedding, Tap, SoftmaxHead, TiedSoftmaxHead, nn.ModuleList, nn.Linear, Int8Linear,
+    nn.LayerNorm, nn.ReLU, nn.GELU, nn.SiLU, nn.Identity,
 }  # fmt: skip
 """The modules that decoder_step.c computes. Subclasses may differ and are not supported."""
 ACTIVATIONS = ("relu", "gelu", "silu")
 """The nonlinearities, in the order of their numbers in decoder_step.c."""
 CHUNK_BITS = 8
-"""Memory is allocated for chunks of 2^CHUNK_BITS slots."""
-ROW_PADDING = 16
-"""The number of unused elements between the rows of an array, which avoid cache conflicts."""
-MIN_POSITIONS = 64
-"""The number of position encodings that are computed at first. It is doubled when more are needed."""
+"""Memory is allocated for chunks of 2^CHUNK_BITS slots; as many encodings of positions are computed at first."""
 
 
 class SlotState(NamedTuple):
@@ -55,193 +52,194 @@ class SlotState(NamedTuple):
     """The index of the source text of each row."""
 
 
-def compile_decoder(model: nn.Module, state: State) -> "tuple[CompiledDecoder, SlotState] | None":
-    """Return the compiled decoder, and its initial state, for a search from `state`, the result of `begin`.
+def compile_decoder(
+    model: nn.Module, sources: Tensor, mask: Bool[Tensor, "B S"] | None = None, contextual: Sequence[Tensor] = ()
+) -> "tuple[CompiledDecoder, SlotState] | None":
+    """Return the compiled decoder, and its initial state, for a search from `model.begin(...)`, in evaluation mode.
 
     Returns None without a C compiler, and for unsupported models: with other modules than `SUPPORTED_MODULES`, other
     types than float32 and float64, other devices than the CPU, or watched taps.
     """
-    if not isinstance(model, EncoderDecoder) or not _is_supported(model):
+    if type(model) is not EncoderDecoder or is_watched(model) or torch.is_autocast_enabled("cpu"):
         return None
-    choice = _choice(model)
-    if functions(*choice) is None or products(*choice) is None:
-        return None
-    decoder = CompiledDecoder(model, [block for block in state if isinstance(block, DecoderBlockState)])
+    pack = partial(PackedModel, model)
+    try:
+        decoder = CompiledDecoder(model, cached_for(model, pack) or pack(), sources, mask, contextual)
+    except (TypeError, ValueError):
+        return None  # torch computes the model, or raises the error
     return decoder, decoder.start
 
 
-def _is_supported(model: EncoderDecoder) -> bool:
-    modules = [module for side in (model.target, model.decoder, model.head) for module in all_modules(side)]
-    if type(model) is not EncoderDecoder or is_watched(model) or torch.is_autocast_enabled("cpu"):
-        return False
-    has_hooks = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    if has_hooks or not {type(module) for module in modules} <= SUPPORTED_MODULES:
-        return False
-    if isinstance(model.head, TiedSoftmaxHead) and not isinstance(model.head.projection, nn.Identity):
-        return False
-    return _is_supported_stack(model.decoder) and _has_supported_weights(modules)
-
-
-def _is_supported_stack(decoder: nn.Module) -> bool:
-    if not isinstance(decoder, Transformer):
-        return False
-    first, *others = decoder
-    norms_input = any(isinstance(layer, Pointwise) and isinstance(layer.module, nn.LayerNorm) for layer in others[:-1])
-    kinds = {layer.options.activation for layer in others if isinstance(layer, PostNormDecoderBlock)}
-    has_blocks = bool(kinds) and kinds <= {*ACTIVATIONS}
-    return isinstance(first, SinusoidalPositions | LearnedPositions) and has_blocks and not norms_input
-
-
-def _has_supported_weights(modules: Sequence[nn.Module]) -> bool:
-    weights = [weight for module in modules for weight in module._parameters.values() if weight is not None]
-    norms = [module for module in modules if isinstance(module, nn.LayerNorm)]
+def _is_supported(model: EncoderDecoder, *sides: nn.Module) -> bool:
+    """Return whether C computes these modules, of which the last one is a stack of Transformer blocks."""
+    modules: list[Any] = [module for side in (*sides, model.head) for module in all_modules(side)]
+    is_projected = isinstance(model.head, TiedSoftmaxHead) and not isinstance(model.head.projection, nn.Identity)
     return (
-        {weight.dtype for weight in weights} in ({torch.float32}, {torch.float64})
-        and all(weight.is_cpu and not weight.is_neg() for weight in weights)
-        and len({norm.eps for norm in norms}) == 1
-        and all(norm.weight is not None and norm.bias is not None for norm in norms)
-        and all(module.bias is not None for module in modules if isinstance(module, nn.Linear))
+        not is_projected
+        and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+        and {type(module) for module in modules} <= SUPPORTED_MODULES
+        and all(weight is not None for module in modules for weight in module._parameters.values())
+        and len({module.eps for module in modules if isinstance(module, nn.LayerNorm)}) == 1
+        and isinstance(sides[-1], Transformer)
+        and _has_supported_layers(sides[-1])
     )
+
+
+def _has_supported_layers(stack: Transformer) -> bool:
+    first, *others = stack
+    layers: list[Any] = [layer for layer in others if isinstance(layer, blocks.PostNormBlock)]
+    has_maps = any(isinstance(layer, Pointwise) and type(layer.module) is not ElementDropout for layer in others[:-1])
+    options = [layer.options for layer in layers]
+    kinds = {(type(layer), layer.d_in, layer.attention.num_heads, layer.d_feedforward) for layer in layers}
+    is_plain = all(of.norm_first and not of.parallel and not of.neighbors for of in options)
+    has_positions = isinstance(first, SinusoidalPositions | LearnedPositions) and not has_maps
+    return has_positions and is_plain and len(kinds) == 1 and {of.activation for of in options} <= {*ACTIVATIONS}
 
 
 @cache
 def functions(dtype: torch.dtype, kernel: ProductKernel | None = None) -> ctypes.CDLL | None:
     """Return the compiled library; None without a compiler."""
-    return library_with_products(package_text("models/decoder_step.c"), dtype, kernel)
+    library = library_with_products(package_text("models/decoder_step.c"), dtype, kernel)
+    for function in () if library is None else (library.encode, library.decode):
+        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64], ctypes.c_int64
+    return library
 
 
-def _choice(model: EncoderDecoder) -> tuple[torch.dtype, ProductKernel | None]:
-    """Return the type of a model and the kernel of its products."""
-    return model.head.bias.dtype, "int8" if model.head.in_int8 and has_int8() else None
+class PackedModel:
+    """The packed weights of an encoder-decoder. Raises TypeError or ValueError for a model that C does not compute."""
+
+    @torch.no_grad()
+    def __init__(self, model: EncoderDecoder) -> None:
+        kernel: ProductKernel | None = "int8" if model.head.in_int8 and has_int8() else None
+        self.dtype, self.tensors = model.head.bias.dtype, list[Tensor]()
+        if self.dtype not in (torch.float32, torch.float64) or not _is_supported(model, model.target, model.decoder):
+            raise TypeError(f"decoder_step.c does not compute {type(model).__name__}")
+        self.functions, self.products = functions(self.dtype, kernel), products(self.dtype, kernel)
+        if self.functions is None or self.products is None:
+            raise TypeError("without a C compiler")
+        self.decoder = Side(self, model.target, model.decoder)
+        is_read = model.contextual is None and _is_supported(model, model.source, model.encoder)
+        self.encoder = Side(self, model.source, model.encoder) if is_read else None
+        self.scores = self.add(model.head.matrix(), model.head.bias, self.decoder.vocabulary_size, self.decoder.d)
+
+    def keep(self, tensor: Tensor, *sizes: int, dtype: torch.dtype | None = None) -> int:
+        """Return the address of a tensor, which has to have these sizes."""
+        self.tensors.append(tensor.contiguous())
+        return address("a weight", self.tensors[-1], dtype or self.dtype, sizes)
+
+    def add(self, weight: Tensor, bias: Tensor, rows: int, *columns: int) -> tuple[int, int]:
+        """Return the addresses of a weight, which is packed if it is a matrix, and its bias."""
+        packed: Any = self.products.packed(weight.t(), (*columns, rows)) if columns else weight  # type: ignore
+        return self.keep(packed, len(packed) if columns else rows), self.keep(bias, rows)
+
+    def run(self, name: str, numbers: "ctypes.Array[ctypes.c_int64]", rows: int) -> int:
+        """Run `encode` or `decode` over texts or rows, in parallel. Return 0, or the number of what does not exist."""
+        function, codes = getattr(self.functions, name), list[int]()
+        parallel_rows(rows, lambda first, last, _: codes.append(function(ctypes.addressof(numbers), first, last)))
+        if min(codes) < 0:
+            raise MemoryError
+        return max(codes)
+
+
+class Side:
+    """An encoder or decoder: the numbers of the struct `side` of decoder_step.c, and the encodings of positions."""
+
+    def __init__(self, packed: PackedModel, embedding: Any, stack: Any) -> None:
+        layers: list[Any] = [layer for layer in stack if isinstance(layer, blocks.PostNormBlock)]
+        block, last, self.vocabulary_size = layers[0], list(stack)[-1], embedding.vocabulary_size
+        self.positions, self.d, self.num_layers = stack.layers[0], block.d_in, len(layers)
+        weights = [number for layer in layers for number in self._weights(packed, layer)]
+        floats = torch.tensor([block.norm_attention.eps, embedding.scale], dtype=torch.float64)
+        is_pre = isinstance(block, blocks.PreNormBlock | blocks.PreNormDecoderBlock)
+        norm = packed.add(last.module.weight, last.module.bias, self.d) if is_pre else (0, 0)
+        self.numbers = int64_array([
+            self.d, block.attention.num_heads, block.d_feedforward, len(layers), self.vocabulary_size, is_pre,
+            ACTIVATIONS.index(block.options.activation), packed.keep(floats, 2, dtype=floats.dtype),
+            packed.keep(torch.tensor(weights), len(weights), dtype=torch.int64),
+            packed.keep(embedding.weight, self.vocabulary_size, self.d), *norm,
+        ])  # fmt: skip
+        self._encodings = torch.empty(0, self.d, dtype=packed.dtype)
+
+    def _weights(self, packed: PackedModel, block: Any) -> list[int]:
+        """Return the addresses of the struct `layer`."""
+        d, hidden, attention = self.d, block.d_feedforward, block.attention
+        parts: list[tuple[Any, ...]] = [
+            (block.norm_attention, d), (block.norm_feedforward, d), (attention.project_in, 3 * d, d),
+            (attention.project_out, d, d), (block.feedforward[0], hidden, d), (block.feedforward[3], d, hidden),
+        ]  # fmt: skip
+        if isinstance(block, blocks.PostNormDecoderBlock):
+            cross = block.cross_attention
+            parts += [(block.norm_cross_attention, d), (cross.project_in, d, d), (cross.project_out, d, d)]
+            parts.append((cross.project_memory, 2 * d, block.d_memory))
+        numbers = [number for part, *sizes in parts for number in packed.add(part.weight, part.bias, *sizes)]
+        return numbers + [0] * (20 - len(numbers))  # an encoder's layer has no attention to a memory
+
+    def encodings(self, count: int) -> Tensor:
+        """Return the encodings of at least `count` positions."""
+        if count > len(self._encodings):
+            size = max(1 << CHUNK_BITS, 2 * count)
+            size = max(count, min(size, getattr(self.positions, "max_positions", size)))
+            self._encodings = self.positions(self._encodings.new_zeros(1, size, self.d))[0][0].detach().contiguous()
+        return self._encodings
 
 
 class CompiledDecoder:
-    """A compiled decoder for one search, which stores keys and values. `blocks` are the initial states of blocks."""
+    """A compiled decoder for one search, which stores the keys and values of sources and of tokens."""
 
     returns_log_probabilities = True
     """Whether `step` returns log-probabilities rather than any scores of a softmax."""
 
-    def __init__(self, model: EncoderDecoder, blocks: Sequence[DecoderBlockState]) -> None:
-        layers = [layer for layer in model.decoder if isinstance(layer, PostNormDecoderBlock)]  # type: ignore[attr-defined]
-        block, norm = layers[0], layers[0].norm_attention
-        self.dtype, self.d, self.vocabulary_size = model.head.bias.dtype, block.d_in, model.vocabulary_size
-        self._function = functions(*_choice(model)).decode  # type: ignore[union-attr]
-        self.hidden, self.layers = block.d_feedforward, len(layers)
-        shared = [state.memory for state in blocks]
-        real = shared[0].content.real
-        self._texts, self._source_length = real.shape
-        self._lengths = real.sum(1)
-        self._keys_and_values = [tensor.contiguous() for state in shared for tensor in state.content[:2]]
-        self._packed, of_layers, self._outer = cached_for(model, partial(_pack, model)) or _pack(model)
-        sizes = (self._texts, self._source_length, self.d)
-        memory = [address("keys and values", tensor, self.dtype, sizes) for tensor in self._keys_and_values]
-        table = [number for n, layer in enumerate(of_layers) for number in (*layer, *memory[2 * n : 2 * n + 2])]
-        self._layers = (ctypes.c_void_p * len(table))(*table)
-        self._constants = (ctypes.c_double * 2)(norm.eps, model.target.scale)
-        self._sizes = [
-            self.d, block.attention.num_heads, self.hidden, self.layers, self.vocabulary_size,
-            isinstance(block, PreNormDecoderBlock), ACTIVATIONS.index(block.options.activation),
-        ]  # fmt: skip
-        self._positions = model.decoder.layers[0]  # type: ignore[index]
-        self._encodings = torch.empty(0, self.d, dtype=self.dtype)
-        self._log_p = torch.empty(0, self.vocabulary_size, dtype=self.dtype)
-        self._chunks: list[Tensor] = []
-        self._num_slots = 0
-        self.start = SlotState(torch.empty(self._texts, 0, dtype=torch.int64), shared[0].rows)
+    def __init__(
+        self, model: EncoderDecoder, packed: PackedModel, sources: Tensor, mask: Tensor | None,
+        contextual: Sequence[Tensor],
+    ) -> None:  # fmt: skip
+        self._packed, self._decoder, self.vocabulary_size = packed, packed.decoder, packed.decoder.vocabulary_size
+        (self._texts, longest), d, encoder = sources.shape[:2], packed.decoder.d, None if contextual else packed.encoder
+        lengths = torch.full((self._texts,), longest) if mask is None else mask.sum(1)
+        if encoder is None:
+            state = model.begin(sources, mask, contextual)
+            starts = torch.arange(self._texts) * longest
+            contents = [block.memory.content for block in state if isinstance(block, blocks.DecoderBlockState)]
+            keys = [torch.stack(content[:2], 2).flatten(0, 1) for content in contents]
+        else:
+            starts = lengths.cumsum(0) - lengths
+            ids = sources.flatten() if mask is None else sources[mask]
+            keys = [torch.empty(len(ids), 2, d, dtype=packed.dtype) for _ in range(self._decoder.num_layers)]
+        sizes = self._texts * longest if encoder is None else len(ids), 2, d
+        table = int64_array(address("keys and values", tensor, packed.dtype, sizes) for tensor in keys)
+        self._memory = keys, lengths, starts, table
+        memory = self._texts, longest, starts.data_ptr(), lengths.data_ptr(), ctypes.addressof(table)
+        if encoder is not None:
+            encodings, of_ids = encoder.encodings(longest), address("sources", ids, torch.int64, (len(ids),))
+            numbers = ctypes.addressof(self._decoder.numbers), of_ids, encodings.data_ptr()
+            if packed.run("encode", int64_array([*encoder.numbers, *memory, *numbers]), self._texts):
+                raise ValueError(f"sources: expected 0 to {encoder.vocabulary_size - 1}")
+        self._constants = [*self._decoder.numbers, *memory, *packed.scores, CHUNK_BITS]
+        self._chunks, self._num_slots, self._log_p = list[Tensor](), 0, torch.empty(0, 0, dtype=packed.dtype)
+        self.start = SlotState(torch.empty(self._texts, 0, dtype=torch.int64), torch.arange(self._texts))
 
     def step(self, ids_t: Int[Tensor, " R"], state: SlotState) -> tuple[Float[Tensor, "R V"], SlotState]:
         """Return the log-probabilities of the next token after one more token in each row, and the state. The next call
         overwrites the log-probabilities, since new memory for each call would take longer than the softmax.
         """
-        rows, num_read = len(ids_t), state.slots.shape[1] + 1
-        self._check(ids_t, state)
-        new = torch.arange(self._num_slots, self._num_slots + rows).unsqueeze(1)
-        self._num_slots += rows
-        while len(self._chunks) << CHUNK_BITS < self._num_slots:
-            self._chunks.append(torch.empty(1 << CHUNK_BITS, self.layers, 2, self.d, dtype=self.dtype))
-        slots = torch.cat((state.slots, new), dim=1)
+        ids, before, texts = ids_t.contiguous(), state.slots.contiguous(), state.texts.contiguous()
+        rows, num_read, dtype = len(texts), before.shape[1] + 1, self._packed.dtype
+        addresses = [
+            address("ids", ids, torch.int64, (rows,)), address("slots", before, torch.int64, (rows, num_read - 1)),
+            address("texts", texts, torch.int64, (rows,)),
+        ]  # fmt: skip
+        while len(self._chunks) << CHUNK_BITS < self._num_slots + rows:
+            self._chunks.append(torch.empty(1 << CHUNK_BITS, self._decoder.num_layers, 2, self._decoder.d, dtype=dtype))
+            self._chunk_table = int64_array(chunk.data_ptr() for chunk in self._chunks)
         if len(self._log_p) < rows:
-            self._log_p = torch.empty(rows, self.vocabulary_size, dtype=self.dtype)
-        log_p = self._log_p[:rows]
-        self._decode(ids_t.contiguous(), slots, state.texts.contiguous(), num_read, log_p)
-        return log_p, SlotState(slots, state.texts)
-
-    def _decode(self, ids: Tensor, slots: Tensor, texts: Tensor, num_read: int, log_p: Tensor) -> None:
-        encoding = self._encoding(num_read - 1)
-        keys = -(-max(num_read, self._source_length) // 8) * 8
-        ld, wide = (-(-size // 8) * 8 + ROW_PADDING for size in (self.d, max(3 * self.d, self.hidden)))
-        shape = (ctypes.c_int64 * 10)(*self._sizes, num_read, self._source_length, CHUNK_BITS)
-        outer = (ctypes.c_void_p * 6)(self._outer[0], encoding.data_ptr(), *self._outer[1:])
-        chunks = (ctypes.c_void_p * len(self._chunks))(*(chunk.data_ptr() for chunk in self._chunks))
-
-        def work(first: int, last: int, worker: int) -> None:
-            rows = last - first
-            workspace = torch.empty(rows * (2 * ld + wide) + 5 * keys, dtype=self.dtype)
-            inputs = ids[first:last], slots[first:last], texts[first:last], self._lengths
-            tensors = *inputs, workspace, log_p[first:last]
-            self._function(
-                shape, self._constants, self._layers, outer, chunks, *map(ctypes.c_int64, (rows, ld, wide)),
-                *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors),
-            )  # fmt: skip
-
-        parallel_rows(len(ids), work)
-
-    def _check(self, ids: Tensor, state: SlotState) -> None:
-        """Raise ValueError for inconsistent numbers of rows and indices out of range, which C does not check."""
-        if not len(ids) == len(state.slots) == len(state.texts):
-            raise ValueError(f"{len(ids)} ids for {len(state.slots)} rows")
-        sizes = {"ids": self.vocabulary_size, "slots": self._num_slots, "texts": self._texts}
-        for (name, count), numbers in zip(sizes.items(), (ids, *state), strict=True):
-            if numbers.dtype is not torch.int64 or not numbers.is_cpu:
-                raise TypeError(f"{name}: expected torch.int64 on cpu, found {numbers.dtype} on {numbers.device}")
-            if numbers.numel():
-                lowest, highest = map(int, numbers.aminmax())
-                if lowest < 0 or highest >= count:
-                    raise ValueError(f"{name}: expected 0 to {count - 1}, found {lowest} to {highest}")
-
-    def _encoding(self, position: int) -> Tensor:
-        positions: Any = self._positions
-        while position >= len(self._encodings):
-            count = max(MIN_POSITIONS, 2 * len(self._encodings))
-            if isinstance(positions, LearnedPositions):
-                count = max(position + 1, min(count, positions.max_positions))
-            self._encodings = positions(torch.zeros(1, count, self.d, dtype=self.dtype))[0][0].detach().contiguous()
-        return self._encodings[position]
-
-
-@torch.no_grad()
-def _pack(model: EncoderDecoder) -> tuple[list[Tensor], list[list[int]], list[int]]:
-    """Return the packed weights of a decoder, and the addresses of the weights of each layer, and of embedding, final
-    normalization and softmax, in the order of decoder_step.c.
-    """
-    tensors: list[Tensor] = []
-
-    def plain(weight: Tensor) -> int:
-        tensors.append(weight.detach().contiguous())
-        return tensors[-1].data_ptr()
-
-    def affine(weight: Tensor, bias: Tensor) -> list[int]:
-        kernels = products(*_choice(model))
-        assert kernels is not None
-        tensors.append(kernels.packed(weight.detach().t(), (weight.shape[1], weight.shape[0])))
-        return [tensors[-1].data_ptr(), plain(bias)]
-
-    def norm(module: Any) -> list[int]:
-        return [plain(module.weight), plain(module.bias)]
-
-    def linear(module: Any) -> list[int]:
-        return affine(module.weight, module.bias)
-
-    last = list(model.decoder)[-1]  # type: ignore[call-overload]
-    layers = [
-        [
-            *norm(block.norm_attention), *linear(block.attention.project_in), *linear(block.attention.project_out),
-            *norm(block.norm_cross_attention), *linear(block.cross_attention.project_in),
-            *linear(block.cross_attention.project_out), *norm(block.norm_feedforward), *linear(block.feedforward[0]),
-            *linear(block.feedforward[3]),
-        ]
-        for block in model.decoder  # type: ignore[attr-defined]
-        if isinstance(block, PostNormDecoderBlock)
-    ]  # fmt: skip
-    ends = norm(last.module) if isinstance(last, Pointwise) else [0, 0]
-    return tensors, layers, [plain(model.target.weight), *ends, *affine(model.head.matrix(), model.head.bias)]
+            self._log_p = torch.empty(rows, self.vocabulary_size, dtype=dtype)
+        slots, log_p = torch.empty(rows, num_read, dtype=torch.int64), self._log_p[:rows]
+        encodings = self._decoder.encodings(num_read)
+        position = encodings.data_ptr() + (num_read - 1) * self._decoder.d * dtype.itemsize
+        pointers = slots.data_ptr(), position, ctypes.addressof(self._chunk_table), log_p.data_ptr()
+        numbers = [*self._constants, self._num_slots, num_read, rows, *addresses, *pointers]
+        if code := self._packed.run("decode", int64_array(numbers), rows):
+            limits = ("ids", self.vocabulary_size), ("slots", self._num_slots), ("texts", self._texts)
+            raise ValueError("{}: expected less than {}".format(*limits[code - 1]))
+        self._num_slots += rows
+        return log_p, SlotState(slots, texts)

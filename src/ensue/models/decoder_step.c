@@ -1,26 +1,36 @@
-/* One position of a Transformer decoder for many rows, from the ids to the log-probabilities of the next token. Compiled
- * after engine/kernels.h and functions.h. Matrices are packed by `pack`, transposed: a product is x W^T. */
+/* A Transformer with keys and values in C: the encoder with the keys and values of its output for all layers of the
+ * decoder, and one position of the decoder for many rows, from the ids to the log-probabilities of the next token.
+ * Compiled after engine/kernels.h and functions.h. Matrices are packed by `pack`, transposed: a product is x W^T. */
+
+#include <stdlib.h>
 
 #ifndef IN_INT8
 #define IN_INT8 0
 #endif
 
-/* Sizes: features, heads, hidden features, layers, vocabulary; whether norms come first; the hidden layer's
- * nonlinearity; positions read, including this one; positions of the memory; shift: a chunk has 2^shift places. */
+/* The weights of a layer; an encoder has none for attention to a memory. */
 typedef struct {
-    int64_t d, heads, hidden, layers, vocabulary, norms_first, activation, read, memory, shift;
-} shape;
+    const real *norm, *norm_b, *last_norm, *last_norm_b;
+    const real *in, *in_b, *out, *out_b, *first, *first_b, *second, *second_b;
+    const real *cross_norm, *cross_norm_b, *query, *query_b, *cross_out, *cross_out_b, *project, *project_b;
+} __attribute__((may_alias)) layer;
 
-/* The weights of a layer, and the weights outside of the layers. */
+/* Encoder or decoder. Sizes: features, heads, hidden features, layers, vocabulary; whether norms come first; the hidden
+ * layer's nonlinearity. `numbers` are the epsilon of norms and the factor of the embedding. */
 typedef struct {
-    const real *norm, *norm_b, *in, *in_b, *out, *out_b;
-    const real *cross_norm, *cross_norm_b, *query, *query_b, *cross_out, *cross_out_b;
-    const real *last_norm, *last_norm_b, *first, *first_b, *second, *second_b;
-    const real *keys, *values; /* of the memory, (texts, positions, d) */
-} layer;
+    int64_t d, heads, hidden, num_layers, vocabulary, norms_first, activation;
+    const double *numbers;
+    const layer *layers;
+    const real *embedding, *norm, *norm_b;
+} __attribute__((may_alias)) side;
+
+/* The texts of a search: text k has `lengths[k]` positions, from row `starts[k]` of the memory of each layer of the
+ * decoder on. A row has the keys and then the values of a position. */
 typedef struct {
-    const real *embedding, *position, *norm, *norm_b, *scores, *scores_b;
-} outer;
+    int64_t texts, longest;
+    const int64_t *starts, *lengths;
+    real *const *of_layers;
+} __attribute__((may_alias)) memory;
 
 /* y = x W^T + b, or += if `adds`, for x (rows x k) and y (rows x n), in blocks of columns that stay in the cache. */
 static void product(int64_t rows, int64_t n, int64_t k, const real *x, int64_t ldx, const real *W, const real *b,
@@ -124,7 +134,7 @@ INLINE void add_up(const int count, int64_t n, const real **values, int64_t from
         break;
 
 /* One query over n keys and values. Without any, the context is zero. */
-static void attend(const shape *s, const real *query, int64_t n, const real **keys, const real **values, real *weights,
+static void attend(const side *s, const real *query, int64_t n, const real **keys, const real **values, real *weights,
                    real *context) {
     int64_t size = s->d / s->heads;
     real scale = 1 / sqrt_((real)size);
@@ -141,92 +151,193 @@ static void attend(const shape *s, const real *query, int64_t n, const real **ke
         }
 }
 
-/* The keys and values of all layers at a place, which are contiguous. */
-static real *at_place(const shape *s, real *const *chunks, int64_t place) {
-    return chunks[place >> s->shift] + (place & (((int64_t)1 << s->shift) - 1)) * s->layers * 2 * s->d;
-}
-
 /* Arrays of `rows` rows: the residual stream x, x normalized, and a wider array w for projections and hidden features.
- * Weights, keys and values belong to one query. Rows are `ld` and `wide` apart, not a power of two, whose multiples map
+ * Weights, keys and values are those of one query. Rows are `ld` and `wide` apart, not a power of two, whose multiples map
  * to few sets of the cache. */
 typedef struct {
     int64_t rows, ld, wide;
-    real *x, *normalized, *w, *weights;
+    real epsilon, *x, *normalized, *w, *weights;
     const real **keys, **values;
 } arrays;
 
+enum { ROW_PADDING = 16 };
+
+INLINE int64_t whole(int64_t count) { return (count + 7) / 8 * 8; }
+
+/* Allocates the arrays of `rows` rows with at most `positions` keys for a query. `to_free` is NULL without memory. */
+static arrays arrays_of(const side *s, int64_t rows, int64_t positions, void **to_free) {
+    arrays a = {.rows = rows, .epsilon = (real)s->numbers[0]};
+    a.ld = whole(s->d) + ROW_PADDING, a.wide = whole(s->hidden > 3 * s->d ? s->hidden : 3 * s->d) + ROW_PADDING;
+    int64_t numbers = rows * (2 * a.ld + a.wide) + whole(positions), pointers = 2 * whole(positions);
+    char *memory = malloc(VECTOR_BYTES + (size_t)numbers * sizeof(real) + (size_t)pointers * sizeof(real *));
+    *to_free = memory;
+    a.x = (real *)(memory + (VECTOR_BYTES - (uintptr_t)memory % VECTOR_BYTES) % VECTOR_BYTES);
+    a.normalized = a.x + rows * a.ld, a.w = a.normalized + rows * a.ld, a.weights = a.w + rows * a.wide;
+    a.keys = (const real **)(a.weights + whole(positions)), a.values = a.keys + whole(positions);
+    return a;
+}
+
+static void embed(const side *s, int64_t id, const real *position, real *x) {
+    real scale = (real)s->numbers[1];
+    for (int64_t j = 0; j < s->d; j++)
+        x[j] = s->embedding[id * s->d + j] * scale + position[j];
+}
+
 /* The input of a sublayer: x, or x normalized by the norm of the sublayer if norms come first. */
-static const real *input(const shape *s, const arrays *a, real epsilon, const real *norm, const real *bias) {
+static const real *input(const side *s, const arrays *a, const real *norm, const real *bias) {
     if (s->norms_first)
-        normalize(a->rows, s->d, a->ld, epsilon, a->x, norm, bias, a->normalized);
+        normalize(a->rows, s->d, a->ld, a->epsilon, a->x, norm, bias, a->normalized);
     return s->norms_first ? a->normalized : a->x;
 }
 
 /* Adds the output of a sublayer, y W^T + b, to x, and normalizes x if norms come last. */
-static void add_output(const shape *s, const arrays *a, real epsilon, int64_t k, const real *y, int64_t ldy,
-                       const real *W, const real *b, const real *norm, const real *bias) {
+static void add_output(const side *s, const arrays *a, int64_t k, const real *y, int64_t ldy, const real *W,
+                       const real *b, const real *norm, const real *bias) {
     product(a->rows, s->d, k, y, ldy, W, b, a->x, a->ld, 1);
     if (!s->norms_first)
-        normalize(a->rows, s->d, a->ld, epsilon, a->x, norm, bias, a->x);
+        normalize(a->rows, s->d, a->ld, a->epsilon, a->x, norm, bias, a->x);
 }
 
-/* Each row writes its keys and values, behind its query, to its last place, and attends to all its places. */
-static void attend_to_past(const shape *s, const arrays *a, int64_t l, real *const *chunks, const int64_t *places) {
-    for (int64_t i = 0; i < a->rows; i++, places += s->read) {
-        const real *query = a->w + i * a->wide;
-        for (int64_t p = 0; p < s->read; p++) {
-            a->keys[p] = at_place(s, chunks, places[p]) + 2 * l * s->d;
-            a->values[p] = a->keys[p] + s->d;
+/* Queries, keys and values of all rows. */
+static void project(const side *s, const arrays *a, const layer *m) {
+    product(a->rows, 3 * s->d, s->d, input(s, a, m->norm, m->norm_b), a->ld, m->in, m->in_b, a->w, a->wide, 0);
+}
+
+static void feed_forward(const side *s, const arrays *a, const layer *m) {
+    product(a->rows, s->hidden, s->d, input(s, a, m->last_norm, m->last_norm_b), a->ld, m->first, m->first_b, a->w,
+            a->wide, 0);
+    for (int64_t i = 0; i < a->rows; i++)
+        activate(s->hidden, s->activation, a->w + i * a->wide);
+    add_output(s, a, s->hidden, a->w, a->wide, m->second, m->second_b, m->last_norm, m->last_norm_b);
+}
+
+/* The encoder `of`, and the layers of the decoder whose keys and values it writes. `ids` are those of text k from
+ * `ids[starts[k]]` on; `positions` has the encodings of `longest` positions. */
+typedef struct {
+    side of;
+    memory to;
+    const side *decoder;
+    const int64_t *ids;
+    const real *positions;
+} __attribute__((may_alias)) encoding;
+
+/* Encodes the texts from `first` to `last`. Returns 1 for an id that is not in the vocabulary, -1 without memory. */
+PUBLIC int64_t encode(const encoding *e, int64_t first, int64_t last) {
+    const side *s = &e->of;
+    const memory *to = &e->to;
+    int64_t begin = to->starts[first], rows = to->starts[last - 1] + to->lengths[last - 1] - begin;
+    for (int64_t i = begin; i < begin + rows; i++)
+        if (e->ids[i] < 0 || e->ids[i] >= s->vocabulary) return 1;
+    void *to_free;
+    arrays a = arrays_of(s, rows, to->longest, &to_free);
+    if (!to_free) return -1;
+    for (int64_t k = first, row = 0; k < last; k++)
+        for (int64_t p = 0; p < to->lengths[k]; p++, row++)
+            embed(s, e->ids[begin + row], e->positions + p * s->d, a.x + row * a.ld);
+    for (const layer *m = s->layers; m < s->layers + s->num_layers; m++) {
+        project(s, &a, m);
+        for (int64_t k = first; k < last; k++) {
+            int64_t start = to->starts[k] - begin, length = to->lengths[k];
+            for (int64_t p = 0; p < length; p++) {
+                a.keys[p] = a.w + (start + p) * a.wide + s->d;
+                a.values[p] = a.keys[p] + s->d;
+            }
+            for (int64_t i = start; i < start + length; i++)
+                attend(s, a.w + i * a.wide, length, a.keys, a.values, a.weights, a.normalized + i * a.ld);
         }
-        memcpy((real *)a->keys[s->read - 1], query + s->d, 2 * s->d * sizeof(real));
-        attend(s, query, s->read, a->keys, a->values, a->weights, a->normalized + i * a->ld);
+        add_output(s, &a, s->d, a.normalized, a.ld, m->out, m->out_b, m->norm, m->norm_b);
+        feed_forward(s, &a, m);
     }
+    const real *h = input(s, &a, s->norm, s->norm_b);
+    for (int64_t l = 0; l < e->decoder->num_layers; l++) {
+        const layer *m = e->decoder->layers + l;
+        int64_t width = 2 * e->decoder->d;
+        product(rows, width, s->d, h, a.ld, m->project, m->project_b, to->of_layers[l] + begin * width, width, 0);
+    }
+    free(to_free);
+    return 0;
 }
 
-/* Each row attends to the positions of its text. */
-static void attend_to_memory(const shape *s, const arrays *a, const layer *m, const int64_t *texts,
-                             const int64_t *lengths) {
-    for (int64_t i = 0; i < a->rows; i++) {
-        int64_t begin = texts[i] * s->memory, length = lengths[texts[i]];
-        for (int64_t p = 0; p < length; p++) {
-            a->keys[p] = m->keys + (begin + p) * s->d;
-            a->values[p] = m->values + (begin + p) * s->d;
+/* A step of the decoder `of`: `rows` rows with `read` slots each, of which the last is new. `slots` have been written so
+ * far. The slots of a row before this step are in `before`, those after it are written to `after`. A chunk of memory has
+ * 2^shift slots, each with the keys and values of all layers. */
+typedef struct {
+    side of;
+    memory from;
+    const real *matrix, *bias; /* of the scores */
+    int64_t shift, slots, read, rows;
+    const int64_t *ids, *before, *texts;
+    int64_t *after;
+    const real *position;
+    real *const *chunks, *scores;
+} __attribute__((may_alias)) decoding;
+
+/* The keys and values of all layers at a slot, which are contiguous. */
+static real *at_slot(const decoding *c, int64_t slot) {
+    return c->chunks[slot >> c->shift] + (slot & (((int64_t)1 << c->shift) - 1)) * c->of.num_layers * 2 * c->of.d;
+}
+
+/* Row i writes its keys and values, behind its query, to its last slot, and attends to all its slots. */
+static void attend_to_past(const decoding *c, const arrays *a, int64_t l, const int64_t *slots, int64_t i) {
+    const int64_t d = c->of.d;
+    const real *query = a->w + i * a->wide;
+    for (int64_t p = 0; p < c->read; p++) {
+        a->keys[p] = at_slot(c, slots[p]) + 2 * l * d;
+        a->values[p] = a->keys[p] + d;
+    }
+    memcpy((real *)a->keys[c->read - 1], query + d, (size_t)(2 * d) * sizeof(real));
+    attend(&c->of, query, c->read, a->keys, a->values, a->weights, a->normalized + i * a->ld);
+}
+
+/* Row i attends to the positions of its text. */
+static void attend_to_memory(const decoding *c, const arrays *a, int64_t l, int64_t text, int64_t i) {
+    int64_t d = c->of.d, length = c->from.lengths[text];
+    for (int64_t p = 0; p < length; p++) {
+        a->keys[p] = c->from.of_layers[l] + (c->from.starts[text] + p) * 2 * d;
+        a->values[p] = a->keys[p] + d;
+    }
+    attend(&c->of, a->w + i * a->wide, length, a->keys, a->values, a->weights, a->normalized + i * a->ld);
+}
+
+/* Computes the rows from `first` to `last`. Returns 1, 2 or 3 for an id, a slot or a text that does not exist, and -1
+ * without memory. */
+PUBLIC int64_t decode(const decoding *c, int64_t first, int64_t last) {
+    const side *s = &c->of;
+    int64_t d = s->d, rows = last - first, past = c->read - 1;
+    const int64_t *ids = c->ids + first, *texts = c->texts + first, *before = c->before + first * past;
+    int64_t *after = c->after + first * c->read;
+    for (int64_t i = 0; i < rows; i++) {
+        if (ids[i] < 0 || ids[i] >= s->vocabulary) return 1;
+        for (int64_t p = 0; p < past; p++) {
+            int64_t slot = before[i * past + p];
+            if (slot < 0 || slot >= c->slots) return 2;
+            after[i * c->read + p] = slot;
         }
-        attend(s, a->w + i * a->wide, length, a->keys, a->values, a->weights, a->normalized + i * a->ld);
+        if (texts[i] < 0 || texts[i] >= c->from.texts) return 3;
+        after[i * c->read + past] = c->slots + first + i;
     }
-}
-
-/* Each row reads its token of `ids` and the `read` places of `places`, whose last one it writes, and attends to
- * `lengths[text]` positions of its text. `workspace` has `ld` + `ld` + `wide` numbers for each row, and then a
- * number and two pointers for each position that can be attended to. */
-PUBLIC void decode(const shape *s, const double *numbers, const layer *layers, const outer *o, real *const *chunks,
-            int64_t rows, int64_t ld, int64_t wide, const int64_t *ids, const int64_t *places, const int64_t *texts,
-            const int64_t *lengths, real *workspace, real *scores) {
-    int64_t d = s->d, max_positions = s->read > s->memory ? s->read : s->memory;
-    real epsilon = (real)numbers[0], scale = (real)numbers[1];
-    arrays a = {.rows = rows, .ld = ld, .wide = wide, .x = workspace, .normalized = workspace + rows * ld};
-    a.w = a.normalized + rows * ld, a.weights = a.w + rows * wide;
-    a.keys = (const real **)(a.weights + (max_positions + 7) / 8 * 8), a.values = a.keys + max_positions;
+    void *to_free;
+    arrays a = arrays_of(s, rows, c->read > c->from.longest ? c->read : c->from.longest, &to_free);
+    if (!to_free) return -1;
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < d; j++)
-            a.x[i * ld + j] = o->embedding[ids[i] * d + j] * scale + o->position[j];
-    for (int64_t l = 0; l < s->layers; l++) {
-        const layer *m = layers + l;
-        product(rows, 3 * d, d, input(s, &a, epsilon, m->norm, m->norm_b), ld, m->in, m->in_b, a.w, wide, 0);
-        attend_to_past(s, &a, l, chunks, places);
-        add_output(s, &a, epsilon, d, a.normalized, ld, m->out, m->out_b, m->norm, m->norm_b);
-        product(rows, d, d, input(s, &a, epsilon, m->cross_norm, m->cross_norm_b), ld, m->query, m->query_b, a.w, wide,
-                0);
-        attend_to_memory(s, &a, m, texts, lengths);
-        add_output(s, &a, epsilon, d, a.normalized, ld, m->cross_out, m->cross_out_b, m->cross_norm, m->cross_norm_b);
-        product(rows, s->hidden, d, input(s, &a, epsilon, m->last_norm, m->last_norm_b), ld, m->first, m->first_b, a.w,
-                wide, 0);
+        embed(s, ids[i], c->position, a.x + i * a.ld);
+    for (int64_t l = 0; l < s->num_layers; l++) {
+        const layer *m = s->layers + l;
+        project(s, &a, m);
         for (int64_t i = 0; i < rows; i++)
-            activate(s->hidden, s->activation, a.w + i * wide);
-        add_output(s, &a, epsilon, s->hidden, a.w, wide, m->second, m->second_b, m->last_norm, m->last_norm_b);
+            attend_to_past(c, &a, l, after + i * c->read, i);
+        add_output(s, &a, d, a.normalized, a.ld, m->out, m->out_b, m->norm, m->norm_b);
+        product(rows, d, d, input(s, &a, m->cross_norm, m->cross_norm_b), a.ld, m->query, m->query_b, a.w, a.wide, 0);
+        for (int64_t i = 0; i < rows; i++)
+            attend_to_memory(c, &a, l, texts[i], i);
+        add_output(s, &a, d, a.normalized, a.ld, m->cross_out, m->cross_out_b, m->cross_norm, m->cross_norm_b);
+        feed_forward(s, &a, m);
     }
-    const real *y = input(s, &a, epsilon, o->norm, o->norm_b);
-    product(rows, s->vocabulary, d, y, ld, o->scores, o->scores_b, scores, s->vocabulary, 0);
+    real *scores = c->scores + first * s->vocabulary;
+    const real *h = input(s, &a, s->norm, s->norm_b);
+    product(rows, s->vocabulary, d, h, a.ld, c->matrix, c->bias, scores, s->vocabulary, 0);
     for (int64_t i = 0; i < rows; i++)
         log_softmax(s->vocabulary, scores + i * s->vocabulary);
+    free(to_free);
+    return 0;
 }

@@ -228,14 +228,12 @@ def compute_use_vectors(model: ContextualPipeline, uses: Sequence[WordUse]) -> N
     if invalid := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
         raise EnsueError(f"no word {invalid.place} in a sentence of {len(invalid.words)} words; the first word is 0")
     blocks = (uses[start : start + BLOCK_SENTENCES] for start in range(0, len(uses), BLOCK_SENTENCES))
-    vectors = [vector for block in blocks for vector in _sum_layers(model, block)]
+    vectors = [
+        layers[-max(1, min(MAX_LAYERS, len(layers) - 1)) :, use.place].astype(np.float64).sum(0)
+        for block in blocks
+        for use, layers in zip(block, model.layers_of_words([use.words for use in block]), strict=True)
+    ]
     return unit_vectors(np.stack(vectors)) if vectors else np.zeros((0, 1))
-
-
-def _sum_layers(model: ContextualPipeline, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
-    for use, layers in zip(uses, model.layers_of_words([use.words for use in uses]), strict=True):
-        num_layers = max(1, min(MAX_LAYERS, len(layers) - 1))
-        yield layers[-num_layers:, use.place].astype(np.float64).sum(0)
 
 
 def senses(model: ContextualPipeline, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:

@@ -151,7 +151,8 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self.classes_ = np.unique(labels)
         names = _name_classes(self.classes_)
         self._train(
-            {**_make_example(text), "label": names[index]}
+            ({"text": text} if isinstance(text, str) else {"sentence1": text[0], "sentence2": text[1]})
+            | {"label": names[index]}
             for text, index in zip(texts, np.searchsorted(self.classes_, labels), strict=True)
         )
         return self
@@ -233,10 +234,6 @@ def _check_texts(X: Iterable[Any]) -> list[Any]:
         if not isinstance(text, str) and not (isinstance(text, tuple) and len(text) == 2):
             raise ValueError(f"X[{index}]: expected a string or a pair of strings, found {text!r:.60}")
     return texts
-
-
-def _make_example(text: str | tuple[str, str]) -> dict[str, str]:
-    return {"text": text} if isinstance(text, str) else {"sentence1": text[0], "sentence2": text[1]}
 
 
 def _name_classes(classes: NDArray[Any]) -> list[str]:

@@ -85,18 +85,15 @@ class WeightsAndBiases(Tracker):
         id = hashlib.sha256(key.encode()).hexdigest()[:12]
         (run.path / "wandb").mkdir(exist_ok=True)
         self.path, self.id = run.path / "wandb" / "told.json", id
-        self.logged = self.step = self._read_last_step()
+        try:
+            self.logged = self.step = int(parse_json(self.path.read_bytes())[id])
+        except (OSError, ParseError, LookupError, TypeError, ValueError):
+            self.logged = self.step = -1
         self.run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "ensue"), name=run.path.resolve().name, dir=str(run.path), id=id,
             resume="allow", config=run.recipe.values(),
             settings=wandb.Settings(init_timeout=MAX_CONNECT_SECONDS, console="off", silent=True),
         )  # fmt: skip
-
-    def _read_last_step(self) -> int:
-        try:
-            return int(parse_json(self.path.read_bytes())[self.id])
-        except (OSError, ParseError, LookupError, TypeError, ValueError):
-            return -1
 
     def record(self, record: Record) -> None:
         values = dict(numbers(record))
