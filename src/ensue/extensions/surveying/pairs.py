@@ -203,7 +203,12 @@ def survey_pairs(
         summary.overlap = Overlap(against, PairSource(against, like=source.layout, encoding=encoding))
     fill(summary, source, partial(_feed, summary), "pair")
     if not summary.error and summary.alignment.has_misaligned:
-        _find_misaligned(summary, source)
+        for pair in source:
+            lengths = _measure_lengths(pair)
+            if summary.alignment.is_misaligned(*lengths):
+                summary.num_misaligned += 1
+                if len(summary.misaligned) < _MAX_SHOWN_MISALIGNED:
+                    summary.misaligned.append(f"{pair.path}:{pair.line} ({lengths[0]:,} and {lengths[1]:,})")
     return summary
 
 
@@ -221,15 +226,6 @@ def _feed(summary: PairSummary, pair: Pair) -> None:
         summary.null_texts.add(pair.path, pair.line)
     if summary.overlap:
         summary.overlap.feed(pair)
-
-
-def _find_misaligned(summary: PairSummary, source: PairSource) -> None:
-    for pair in source:
-        lengths = _measure_lengths(pair)
-        if summary.alignment.is_misaligned(*lengths):
-            summary.num_misaligned += 1
-            if len(summary.misaligned) < _MAX_SHOWN_MISALIGNED:
-                summary.misaligned.append(f"{pair.path}:{pair.line} ({lengths[0]:,} and {lengths[1]:,})")
 
 
 def _measure_lengths(pair: Pair) -> tuple[int, int]:

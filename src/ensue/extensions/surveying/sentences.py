@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
@@ -177,8 +177,13 @@ class SentenceReport(LabeledReport[SentenceSummary]):
 
     def tables(self) -> Iterator[Table]:
         yield from super().tables()
-        if self.summary.span_lengths:
-            yield _span_table(self.summary.span_lengths)
+        if spans := self.summary.span_lengths:
+            table = make_table("spans of", "spans", "share", "words on average", "longest")
+            counts = Counter({name: len(lengths) for name, lengths in spans.items()})
+            add_counts(
+                table, counts, counts.total(), lambda name: (f"{spans[name].mean:.2f}", f"{spans[name].quantile(1):,}")
+            )
+            yield table
         if self.summary.columns.counts:
             yield self._column_table()
 
@@ -243,10 +248,3 @@ class SentenceReport(LabeledReport[SentenceSummary]):
                 entries = [f"{name.removeprefix(prefix)} ({len(columns[name]):,})" for name, _ in order]
                 table.add_row(f"{prefix}KEY", f"{len(keys):,} keys", list_names(entries))
         return table
-
-
-def _span_table(spans: Mapping[str, Lengths]) -> Table:
-    table = make_table("spans of", "spans", "share", "words on average", "longest")
-    counts = Counter({name: len(lengths) for name, lengths in spans.items()})
-    add_counts(table, counts, counts.total(), lambda name: (f"{spans[name].mean:.2f}", f"{spans[name].quantile(1):,}"))
-    return table
