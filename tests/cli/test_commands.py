@@ -137,6 +137,15 @@ def test_generate_streams_the_same_text_for_the_same_seed(model: str, ensue: Ens
     assert ensue("generate", trained / model, *options[2:], "--seed", 1, "--prompt", "-", stdin=b"the ").out == first
 
 
+def test_generate_searches(ensue: Ensue, trained: Path) -> None:
+    run, options = trained / "lstm", ["--prompt", "the ", "--max-tokens", 12]
+    first, second = package.load(run, device="cpu").search("the ", beams=4, n_best=2, max_tokens=12)
+    assert ensue("generate", run, *options, "--beams", 4).out == f"the {first.text}\n"
+    assert ensue("generate", run, *options, "--beams", 4, "--n-best", 2).out == (
+        f"--- 1 ({first.nats:.2f} nats)\nthe {first.text}\n\n--- 2 ({second.nats:.2f} nats)\nthe {second.text}\n"
+    )
+
+
 def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
     listed = ensue("recipes").out.splitlines()
     assert sorted(line.split()[0] for line in listed if re.match("  [a-z]", line)) == sorted(recipe_names())

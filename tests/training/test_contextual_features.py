@@ -1,13 +1,45 @@
 """The layers of other runs as features of taggers and classifiers: kept or worked out, read alone or together."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+import ensue
 from ensue.errors import EnsueError, RecipeError, RunError
+from ensue.runs.directory import RunDirectory, origins_in
 from training.contextual import of
-from training.tiny import run_tiny
+from training.taggers import TAGGED
+from training.tiny import run_tiny, some_slow
 from training.tiny_texts import classifying, tagging
+
+PLACES = {
+    "input": of(Path(), at="input"),
+    "behind the only layer": of(Path(), at="first-layer"),
+    "both": of(Path(), at="both", layers=[0, -1], pooling="first"),
+    "side by side": of(Path(), mix="concatenate", pooling="last"),
+    "alone": of(Path()) | {"d_words": 0},
+}
+
+
+@pytest.mark.parametrize("place", some_slow(PLACES, "both"))
+def test_a_tagger_is_whole_without_its_origin(place: str, origin: Path, names: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(origin, tmp_path / "origin"))
+    recipe = tagging(names, features=PLACES[place] | {"contextual": [str(run)]})
+    run_tiny(recipe, tmp_path / "run")
+    sentences = [sentence.words for sentence in TAGGED[:20]]
+    before = [found.labels for found in ensue.load(tmp_path / "run", device="cpu").predict(sentences)]
+    shutil.rmtree(run)
+    model = ensue.load(tmp_path / "run", device="cpu")
+    assert [found.labels for found in model.predict(sentences)] == before
+    assert [model.predict([words])[0].labels for words in sentences] == before
+    assert model.evaluate(names).as_json() == ensue.load(tmp_path / "run", device="cpu").evaluate(names).as_json()
+    (found,) = origins_in(RunDirectory(tmp_path / "run"))
+    assert found.path == str(run)
+    assert found.sha256[:12] in (tmp_path / "run" / "README.md").read_text()
+    page = model.inspect(sentences[0]).page
+    assert f"run {run}" in page
+
 
 BAD = {
     "no run": ({"contextual": ["nowhere"]}, RunError, "nowhere: no such run directory; an origin in the recipe is the"),
