@@ -334,3 +334,11 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
     found = {timing.mode: timing.milliseconds for timing in machine._time_modes("narrow")}
     assert found == {way: 1000 * seconds for way, seconds in cost.items()}
     assert [calls.count(way) for way in cost] == [5, 2, 1]
+
+
+def test_a_step_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = machine.BUILDERS[WORKLOADS[0]]()
+    monkeypatch.setitem(machine.BUILDERS, WORKLOADS[0], lambda: made)
+    before = [parameter.clone() for parameter in made[0].parameters()]
+    machine.training_step(WORKLOADS[0])("float32")
+    assert not any(torch.equal(a, b) for a, b in zip(before, made[0].parameters(), strict=True))

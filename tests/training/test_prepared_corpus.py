@@ -9,7 +9,8 @@ import pytest
 from ensue.errors import DataError, RecipeError
 from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.texts.corpus import prepare_corpus, read_corpus, training_characters
-from training.tiny import assert_refused, tiny_recipe, words
+from training.tiny import assert_refused, kept, run_tiny, some_slow, tiny_recipe, words
+from training.tiny_masked import masked_recipe
 from training.tiny_texts import classifying
 
 
@@ -22,6 +23,16 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def on(recipe: Recipe, path: Path, **changes: Any) -> Recipe:
     return read_recipe(recipe, {"data.train": str(path), **changes})
+
+
+@pytest.mark.parametrize("model", some_slow(["lstm", "transformer", "masked"], "lstm"))
+def test_a_run_on_ids_is_the_run_on_the_text(text: Path, tmp_path: Path, model: str) -> None:
+    recipe = masked_recipe(text) if model == "masked" else tiny_recipe(text, model=model)
+    recipe = on(recipe, text, **{"data.valid_characters": 300})
+    prepare_corpus(recipe, tmp_path / "ids", shard_tokens=300)
+    run_tiny(recipe, tmp_path / "on-text")
+    run_tiny(on(recipe, tmp_path / "ids"), tmp_path / "on-ids")
+    assert kept(tmp_path / "on-ids") == kept(tmp_path / "on-text")
 
 
 def test_each_character_is_trained_on_or_scored(text: Path, tmp_path: Path) -> None:
