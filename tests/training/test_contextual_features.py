@@ -2,12 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ensue
 from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.runs.directory import RunDirectory, origins_in
+from ensue.training.run import begin_job
 from training.contextual import of
 from training.taggers import TAGGED
 from training.tiny import run_tiny, some_slow
@@ -39,6 +41,14 @@ def test_a_tagger_is_whole_without_its_origin(place: str, origin: Path, names: P
     assert found.sha256[:12] in (tmp_path / "run" / "README.md").read_text()
     page = model.inspect(sentences[0]).page
     assert f"run {run}" in page
+
+
+@pytest.mark.parametrize(("at", "count", "is_late"), [("input", 1, False), ("first-layer", 1, True), ("both", 2, True)])
+def test_layers_are_features_where_the_recipe_says(
+    at: str, count: int, is_late: bool, origin: Path, names: Path
+) -> None:
+    model: Any = begin_job(tagging(names, features=of(origin, at=at)), None).build_model()
+    assert (len(model.features.contextual), model.features.d_late > 0) == (count, is_late)
 
 
 BAD = {
