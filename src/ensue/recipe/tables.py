@@ -250,7 +250,8 @@ class Recipe(Table):
 
     def training_problems(self) -> Iterator[str]:
         """Yield the problems of values that only training reads, which a run of an earlier version may have."""
-        if self.is_gradient_free and self.tuning != type(self.tuning)(rehearse=self.tuning.rehearse):  # adds data
+        default = TuningRecipe(rehearse=self.tuning.rehearse)  # rehearsal and labels that are kept concern the data
+        if self.is_gradient_free and any(getattr(self.tuning, key) != value for key, value in default):
             yield f"has a table [tuning], which a {self.what} does not support"
         for name in self.unused_keys:
             if getattr(self.train, name) != type(self.train).model_fields[name].default:
