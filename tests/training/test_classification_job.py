@@ -1,8 +1,6 @@
 """Training classifiers: every format, encoder and pooling; pairs; long texts; what is left; resuming."""
 
 import json
-import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,7 @@ from ensue.tasks.contract.data_set import draw_confusion
 from training import tiny_texts
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, die
-from training.tiny import kept, run_tiny, seal, some_slow
-
-ONE_WAY = {name: table | {"bidirectional": False} for name, table in tiny_texts.ENCODERS.items() if name != "none"}
+from training.tiny import kept, run_tiny
 
 
 def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_path: Path) -> None:
@@ -61,34 +57,6 @@ def test_a_run_directory_has_all_that_a_classifier_is(
     assert_same_scores(load(run).evaluate(test).as_json(), outcome.test)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("weights", some_slow(["ratio", "idf"], "idf"))
-def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> None:
-    """Two texts are the same where they share a word, which no word says by itself; new words are compared too."""
-    path, choose = tmp_path / "pairs.tsv", random.Random(0)
-    letters = [*"abcdefghijkl"]
-    rows = ["sentence1\tsentence2\tlabel"]
-    for number in range(120):
-        words = choose.sample(letters, 4)
-        same = number % 2
-        rows.append(f"{' '.join(words[:2])}\t{' '.join(words[same:][1:3])}\t{'same' if same == 0 else 'other'}")
-    path.write_text("\n".join(rows) + "\n")
-    head = {"pooling": [], "ngrams": 1, "ngram_weights": weights, "ngram_buckets": 256, "dropout_ngrams": 0.0}
-    recipe = tiny_texts.classifying(path, encoder="none", head=head, steps=60, optimizer="sgd", learning_rate=5.0)
-    run_tiny(recipe, tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    assert pipeline.evaluate(path).accuracy > 0.95
-    asked = [("new x", "x old"), ("new a", "x b"), ("", "x"), ("b", "b")]
-    together = pipeline.predict(asked)
-    assert [found.label for found in together[:2]] == ["same", "other"]
-    for pair, found in zip(asked, together, strict=True):
-        for texts in (pair, pair[::-1]):
-            (alone,) = pipeline.predict([texts])
-            assert alone.probabilities == pytest.approx(found.probabilities, rel=1e-4)
-    first, _ = pipeline.inspect(asked[0]).view
-    assert [part.log_odds > 0 for part in first.contributions] == [False, True]
-
-
 LONG = "salt the and we had a very good today choir again with goal"
 
 
@@ -115,26 +83,6 @@ def test_of_longer_texts_the_part_is_read_that_the_recipe_says(
     long, cut = pipeline.predict([LONG, read])
     assert long.probabilities == pytest.approx(cut.probabilities, abs=1e-6)
     assert pipeline.protocol(pipeline.evaluate(topics)) == f"of longer texts {words} words are read"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("encoder", ONE_WAY)
-def test_reading_in_segments_is_reading_whole(encoder: str, topics: Path, tmp_path: Path) -> None:
-    """For layers that read in one direction: the same weights give the same probabilities."""
-    head = {"pooling": ["last", "mean", "max", "attention"]}
-    recipe = tiny_texts.classifying(topics, encoder=ONE_WAY[encoder] | {"num_layers": 2}, head=head, steps=4)
-    run_tiny(recipe, tmp_path / "whole")
-    texts = [d.text for d in tiny_texts.documents(40, seed=2, longest=40)]
-    whole = load(tmp_path / "whole").predict(texts)
-    for size in (1, 3, 100):
-        run = Path(shutil.copytree(tmp_path / "whole", tmp_path / f"segments-{size}"))
-        toml = (run / "recipe.toml").read_text()
-        (run / "recipe.toml").write_text(toml.replace("segment_tokens = 0", f"segment_tokens = {size}"))
-        seal(run)
-        pipeline = load(run)
-        assert pipeline.model.segment == size
-        for one, other in zip(whole, pipeline.predict(texts), strict=True):
-            assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
 
 
 def write_topics(folder: Path) -> tuple[Path, Path, list[str]]:
