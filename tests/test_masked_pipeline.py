@@ -1,4 +1,4 @@
-"""A masked language model from text to use: it learns, fills in, scores, gives vectors, resumes to the same bits."""
+"""A masked language model from text to use: it learns, fills in, scores, gives vectors."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Taggers and classifiers on the command line: trained, asked by file and by pipe in every format, evaluated."""
+"""Taggers and classifiers on the command line: predictions for files and pipes in every format, and scores."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Training classifiers: every format, encoder and pooling; pairs; long texts; what is left; resuming."""
+"""Training classifiers: heads, long texts, pretrained vectors, and the files of a run."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Real processes that end at any moment: `kill -9` and Ctrl-C, then --resume, then the same bits."""
+"""Real processes that end: `kill -9` and Ctrl-C, then --resume, then the same bits."""
 
 import glob
 import math

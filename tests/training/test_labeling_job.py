@@ -1,4 +1,4 @@
-"""Training taggers: every format, scheme, head, encoder and feature; what a run leaves behind; resuming."""
+"""Training taggers: schemes, heads, the context of a document, and the files of a run."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Pictures with any names, last of all, and none that costs a run."""
+"""Pictures are drawn last, with any names, and a failure costs no run."""
 
 import re
 from collections.abc import Callable

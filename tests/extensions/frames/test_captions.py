@@ -1,4 +1,4 @@
-"""Captions: training, resuming, what a model says of images, where it looks, and mistakes in one line."""
+"""Captions: training, what a model says of images, where it looks, and mistakes in one line."""
 
 import json
 from collections.abc import Callable

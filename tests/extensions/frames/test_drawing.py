@@ -1,4 +1,4 @@
-"""Training painters: what they learn, what they paint, resuming, mistakes."""
+"""Training painters: what they learn, what they paint, mistakes."""
 
 from pathlib import Path
 from typing import Any

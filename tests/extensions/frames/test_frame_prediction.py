@@ -1,4 +1,4 @@
-"""Models of the next frame, trained: what they generate, score and predict, resuming, mistakes."""
+"""Models of the next frame, trained: what they generate, score and predict, mistakes."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Reading images in glimpses: what a run keeps and says, where it looks, resuming, mistakes."""
+"""Reading images in glimpses: what a run keeps and says, where it looks, mistakes."""
 
 import json
 import shutil
