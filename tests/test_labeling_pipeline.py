@@ -141,10 +141,10 @@ def test_what_texts_lack_is_counted_in_one_line(runs: Path, tmp_path: Path) -> N
 def test_a_text_without_blanks_between_words_is_reported(runs: Path) -> None:
     tagger = loaded(runs / "crf")
     tagger.predict(["他们在北京大学学习中文。 Anna", "ภาษาไทยเป็นภาษาราชการ"])
-    assert "2 of 4 words (50%) are not split, in a script without blanks; ensue predict CUTTER" in tagger.lacking()
+    assert "2 of 4 words (50%) are text without blanks between words; ensue predict CUTTER" in tagger.lacking()
     split = loaded(runs / "crf")
     split.predict(["他们 在 北京 大学 学习 中文 。", "ไทย " * 20 + "มหาวิทยาลัย", "Donaudampfschifffahrt"])
-    assert "not split" not in split.lacking()
+    assert "without blanks" not in split.lacking()
 
 
 def test_a_single_sentence_is_read_with_other_columns(runs: Path) -> None:

@@ -1,7 +1,7 @@
 """Checks that no output overwrites an input, and atomic writing of files.
 
 Files are compared by identity, since links, relative paths, letter cases and open descriptors can name the same file.
-An existing file is replaced only with `overwrite`, or if the cache records that ensue wrote it as it is now.
+An existing file is replaced only with `overwrite`, if empty, or if the cache records its state as written by ensue.
 """
 
 import csv

@@ -63,7 +63,7 @@ def test_word_vectors_have_no_options_of_models(
 def test_mistakes_are_one_line(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
     assert 'no vector for the word "slat"; did you mean "salt"?' in refused("neighbors", vectors, "slat")
     assert "its embed has no --layer" in refused("embed", vectors, "--layer", "1")
-    assert "a row of this format is one word" in refused("embed", vectors, "--out", tmp_path / "x.vec", stdin=b"a b\n")
+    assert "this format is for words" in refused("embed", vectors, "--out", tmp_path / "x.vec", stdin=b"a b\n")
     assert 'no format of vectors is named ".nyp"' in refused("embed", vectors, "--out", tmp_path / "x.nyp", stdin=b"a")
     assert "for neighbors, inspect, embed, evaluate and export" in refused("predict", vectors)
     out = tmp_path / "out"

@@ -15,7 +15,7 @@ import pytest
 
 from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.columns import ColumnSource
-from ensue.data.corpus.prepared import Prepared, ShardedTokens, TokenShard, is_prepared, prepare
+from ensue.data.corpus.prepared import PreparedTokens, ShardedTokens, TokenShard, is_prepared, prepare
 from ensue.data.mapped_file import _HEADER, _MAGIC, TokenFile, check_tokens, header_of, write_tokens
 from ensue.data.parallel import ordered_map
 from ensue.data.sources import TextSource
@@ -34,7 +34,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TextSource:
     return TextSource(tmp_path / "text.txt")
 
 
-Prepare = Callable[..., Prepared]
+Prepare = Callable[..., PreparedTokens]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def prepared(source: TextSource, tmp_path: Path) -> Prepare:
     def run(
         name: str = "out", *, killed_at: int = -1, plan: dict[str, Any] | None = None, processes: int = 1,
         **options: Any,
-    ) -> Prepared:  # fmt: skip
+    ) -> PreparedTokens:  # fmt: skip
         def encode(pieces: Iterable[str]) -> Iterator[Any]:
             for number, ids in enumerate(ordered_map(tokenizer.encode, pieces, processes)):
                 if number == killed_at:
@@ -97,10 +97,10 @@ def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None
         with pytest.raises(Killed):
             prepared("killed", killed_at=killed_at)
         with pytest.raises(DataError, match="incomplete; the same `ensue prepare` continues it"):
-            Prepared(tmp_path / "killed")
+            PreparedTokens(tmp_path / "killed")
     prepared("killed")
     assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
-    assert prepared("killed", killed_at=0).fingerprint() == Prepared(tmp_path / "undisturbed").fingerprint()
+    assert prepared("killed", killed_at=0).fingerprint() == PreparedTokens(tmp_path / "undisturbed").fingerprint()
     with pytest.raises(DataError, match=r"killed: prepared with other settings: table was \{\}, and is now \{'min"):
         prepared("killed", plan={"table": {"min_count": 2}})
 
@@ -117,13 +117,13 @@ def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -
     ):
         second.write_bytes(content)
         with pytest.raises(DataError, match=f"^{second}: {expected}"):
-            Prepared(tmp_path / "out").tokens("train")
+            PreparedTokens(tmp_path / "out").tokens("train")
     second.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # its header does not show it
     with pytest.raises(DataError, match=f"^{second}: the ids are damaged$"):
-        Prepared(tmp_path / "out").verify()
+        PreparedTokens(tmp_path / "out").verify()
     second.unlink()
     with pytest.raises(DataError, match=f"^{second}: a shard that cannot be read: No such file"):
-        Prepared(tmp_path / "out").tokens("train")
+        PreparedTokens(tmp_path / "out").tokens("train")
     index = json.loads((tmp_path / "out" / "index.json").read_text())
     shard = index["parts"]["train"][0]
     for content in (
@@ -139,7 +139,7 @@ def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -
     ):
         (tmp_path / "out" / "index.json").write_text(content)
         with pytest.raises(DataError, match=r"index.json: damaged: "):
-            Prepared(tmp_path / "out")
+            PreparedTokens(tmp_path / "out")
 
 
 def test_a_damaged_byte_is_found_when_it_is_read(prepared: Prepare, tmp_path: Path) -> None:
@@ -150,17 +150,17 @@ def test_a_damaged_byte_is_found_when_it_is_read(prepared: Prepare, tmp_path: Pa
         bad = good.copy()
         bad[place] ^= 1
         path.write_bytes(bad)
-        tokens = Prepared(tmp_path / "out").tokens("train")
+        tokens = PreparedTokens(tmp_path / "out").tokens("train")
         assert tokens is not None
         tokens.read(0, 50)
         for read in (lambda text: text.read(0, len(text)), lambda text: text.reversed().read(0, len(text))):
             with pytest.raises(DataError, match=f"^{path}: damaged: bytes 0 to 4,096 have changed$"):
                 read(tokens)
         with pytest.raises(DataError, match=f"^{path}: the ids are damaged$"):
-            Prepared(tmp_path / "out").verify()
+            PreparedTokens(tmp_path / "out").verify()
     (header,) = {header_of(path).file_bytes}
     path.write_bytes(good[:header])  # as it was written before there were checksums of pages
-    assert Prepared(tmp_path / "out").verify() > 1
+    assert PreparedTokens(tmp_path / "out").verify() > 1
 
 
 @pytest.mark.parametrize("size", [1, 4055, 4056, 4057, 8151, 8152, 20_000])

@@ -265,9 +265,9 @@ def prepare(
     if check:
         if out is None:
             raise EnsueError("--check needs --out, the folder of the ids")
-        from ensue.data.corpus.prepared import Prepared
+        from ensue.data.corpus.prepared import PreparedTokens
 
-        cli.notify(f"{out}: {pluralize(Prepared(out).verify(), 'shard')} with correct checksums")
+        cli.notify(f"{out}: {pluralize(PreparedTokens(out).verify(), 'shard')} with correct checksums")
         return
     if recipe is None:
         raise EnsueError("expected a recipe; `ensue recipes` lists them; only --check works without one")

@@ -26,7 +26,7 @@ from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 from ensue.version import VERSION
 
-FORMAT = 3
+FORMAT_VERSION = 3
 """The version of the format. It increases if the format or the readers of files change."""
 MIN_CACHED_BYTES = 1 << 20
 """Smaller files are not cached."""
@@ -89,7 +89,7 @@ def cache_array(key: Any, suffix: str, make: Callable[[], NDArray[Any]]) -> NDAr
 
 
 def _digest(key: Any) -> str:
-    return json_digest([FORMAT, VERSION, sys.version_info[:2], key])
+    return json_digest([FORMAT_VERSION, VERSION, sys.version_info[:2], key])
 
 
 def _size(path: Path) -> int:

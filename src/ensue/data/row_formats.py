@@ -35,10 +35,10 @@ def input_files(path: Path) -> tuple[Path, ...]:
 def text_blocks(
     path: Path, encoding: str, numbers: deque[int] | None = None, *, nested: bool = False, marked: bool = False
 ) -> Iterator[str]:
-    """Yield the decompressed text of a file in blocks. Rows of other formats and JSON of other layouts are converted.
+    """Yield the decompressed text of a file in blocks, converted to JSON if its format or layout is not read directly.
 
     `nested` permits overlapping spans in brat annotations. `marked` includes the byte order mark. `numbers` receives
-    the line in the file of each row that is converted from JSON of another layout.
+    the line in the file of each row of a converted table or JSON file.
     """
     numbers = deque() if numbers is None else numbers
     if has_rows(path):

@@ -23,7 +23,7 @@ from ensue.engine.graph import OPERATIONS, Node
 from ensue.engine.products import ProductKernel, ProductKernels, parallel_rows, products
 from ensue.engine.program import MAX_CACHED_PROGRAMS, Array, Program
 from ensue.engine.schedule import Loop, Schedule, Segment, View, schedule
-from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, address, address_of_rows, chunk_sizes
+from ensue.engine.storage import Arrays, Finals, Packing, PassCallback, Storage, address, address_of_rows, chunk_sizes
 
 VECTOR = 16
 """The number of elements that is a multiple of the vector length of every processor."""
@@ -253,7 +253,7 @@ class CompiledPasses:
 
     def run(
         self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
-        between: Between | None = None,
+        between: PassCallback | None = None,
     ) -> None:  # fmt: skip
         """Run a pass, like `PlainPasses.run`."""
         source, dtype = self.sources[name], self.products.dtype
@@ -359,7 +359,7 @@ class PlanRecorder:
 
     def run(
         self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
-        between: Between | None = None,
+        between: PassCallback | None = None,
     ) -> None:  # fmt: skip
         """Record the loop over positions, and set `plan`."""
         numbers, positions, batch, output = self.source.numbers, len(packing.counts), packing.batch, arrays[self.output]

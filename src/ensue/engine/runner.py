@@ -17,7 +17,7 @@ from ensue.engine.graph import OPERATIONS, Node, reachable
 from ensue.engine.products import cached_for
 from ensue.engine.program import Array, Product, Program, View
 from ensue.engine.schedule import overlays
-from ensue.engine.storage import Arrays, Between, Finals, Packing, Storage, empty_rows, gradients_of, needs_history
+from ensue.engine.storage import Arrays, Finals, Packing, PassCallback, Storage, empty_rows, gradients_of, needs_history
 from ensue.engine.trace import TracedStep
 from ensue.types import map_state
 
@@ -33,7 +33,7 @@ class PlainPasses:
 
     def run(
         self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
-        between: Between | None = None,
+        between: PassCallback | None = None,
     ) -> None:  # fmt: skip
         """Run a pass, and write the states (B, width) of each row at its last position to `finals`."""
         work = self._passes[name]

@@ -65,7 +65,7 @@ def gradients_of(
 
 
 CONFLICT_BYTES, GAP_BYTES = 2048, 64
-"""Rows of a multiple of CONFLICT_BYTES are stored with gaps of GAP_BYTES, since a column would share few cache sets."""
+"""Rows of a multiple of CONFLICT_BYTES have gaps of GAP_BYTES; without gaps, a column would use few cache sets."""
 CACHE_BYTES = 1 << 20
 """The desired size of the states at all positions and rows of a chunk, which then stay in the cache of a core."""
 
@@ -133,8 +133,8 @@ def chunk_sizes(width: int, itemsize: int) -> tuple[int, int]:
 Arrays = dict[Array, Storage]
 Finals = Sequence[tuple[Array, Tensor]]
 """The array of each state, and the tensor (B, width) to which its final values are written."""
-Between = Callable[[int], None]
-"""A function of the position, called after each position of a forward pass, and before each in a backward pass."""
+PassCallback = Callable[[int], None]
+"""A function that is called with each position: after the position in a forward pass, before it in a backward pass."""
 
 
 def address(name: object, tensor: Tensor, dtype: torch.dtype, sizes: Sequence[int], *, strided: bool = False) -> int:

@@ -70,7 +70,7 @@ class Tally(ABC, Generic[ScoresT]):
 
     @abstractmethod
     def add(self, *args: Any, **kwargs: Any) -> tuple[int, ...]:
-        """Count an item. Return the counts of correct and all predictions, of correct, gold and predicted labels."""
+        """Count an item. Return counts: correct predictions, predictions; correct, gold and predicted labels."""
 
     @abstractmethod
     def scores(self) -> ScoresT:

@@ -255,4 +255,4 @@ class UnknownCounts(Copyable):
 NO_VECTOR = "have no pretrained vector, neither in the run nor with --vectors"
 NEW_CHARACTERS = "have characters that the training data do not have"
 NEW_WORDS = "are not known from the training data"
-UNSPLIT = "are not split, in a script without blanks; ensue predict CUTTER TAGGER splits them (ensue train cut-lstm)"
+UNSPLIT = "are text without blanks between words; ensue predict CUTTER TAGGER splits it (ensue train cut-lstm)"

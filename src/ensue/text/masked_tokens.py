@@ -78,7 +78,7 @@ class MaskedTokenizer(ExtendedTokenizer):
 
 
 Documents = Literal["lines", "blank-lines"]
-FORMAT = 1
+FORMAT_VERSION = 1
 _BREAK = re.compile(r"((?:[ \t\r]*\n)+[ \t\r]*)")
 _BLANKS = re.compile(r"[ \t\r]+")
 
@@ -114,5 +114,5 @@ class DocumentStream:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings that the ids depend on, as JSON values."""
-        kind = {"documents": self.documents, "sentences": self.sentences, "format": FORMAT}
+        kind = {"documents": self.documents, "sentences": self.sentences, "format": FORMAT_VERSION}
         return {**kind, "tokenizer": self.coder.tokenizer.to_json()}

@@ -78,7 +78,7 @@ class Tokenizer(Stored, ABC):
         If a character is encoded by several tokens, the span of each token is this character. Raises
         NotImplementedError unless the tokenizer has subwords.
         """
-        raise NotImplementedError(f"{self.kind} have no offsets")
+        raise NotImplementedError(f"a tokenizer of {self.kind} computes no offsets; expected subwords")
 
     def substrings(self, text: str) -> list[str]:
         """Return the substring of the text that each token represents."""
@@ -140,7 +140,7 @@ REPLACEMENT = "\ufffd"
 
 
 class CharacterTokenizer(Copyable, VocabularyTokenizer):
-    """A character tokenizer. Id 0 is `<unk>`, which is decoded as U+FFFD; other ids are in the order of code points."""
+    """A character tokenizer. Id 0 is `<unk>`, decoded as U+FFFD. `train` sorts the other characters by code point."""
 
     kind = "characters"
     unknown_id: int = 0
@@ -247,7 +247,7 @@ hyphens inside words, and points and commas between digits: `don't`, `well-known
 
 
 class WordTokenizer(VocabularyTokenizer):
-    """A word tokenizer. Id 0 is `<unk>`, id 1 is `<eos>` (the line end), and other ids are words sorted by frequency.
+    """A word tokenizer. Id 0 is `<unk>`, id 1 is `<eos>` (the line end). `train` sorts the other words by frequency.
 
     White space other than line ends is lost. `WordJoiner` joins decoded words to text, and joins punctuation marks if
     the splitter is "simple".

@@ -14,7 +14,7 @@ from ensue.data.sources import TextSource
 from ensue.errors import DataError, RunError
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 
-FORMAT = 1
+FORMAT_VERSION = 1
 """The version of the cache. It increases if tokenizers or files change although `to_json` returns the same."""
 
 
@@ -76,7 +76,7 @@ def load_or_train_tokenizer(
 
 def entry_name(suffix: str, source: TextSource, start: int, stop: int | None, settings: Any) -> str:
     """Return the name of a cache entry, which is a hash of the text and of the `settings`, a JSON value."""
-    return json_digest([FORMAT, source.fingerprint(), source.encoding, start, stop, settings]) + suffix
+    return json_digest([FORMAT_VERSION, source.fingerprint(), source.encoding, start, stop, settings]) + suffix
 
 
 def put_entry(name: str, write: Callable[[Path], object]) -> Path:

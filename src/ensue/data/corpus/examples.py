@@ -99,7 +99,7 @@ class Frame(NamedTuple):
 class ExampleRows(NamedTuple):
     """Rows of ids (B, T), padded on the right, with lengths (B,) and keys (B,).
 
-    For pairs, `segments` (B, T) are segment ids, and `follows` (B,) is whether the second follows the first.
+    For pairs, `segments` (B, T) are segment ids, and `follows` (B,) is whether segment B follows segment A.
     """
 
     ids: NDArray[np.int64]
@@ -164,8 +164,8 @@ class FramedExamples(ABC):
 class FramedBlocks(FramedExamples):
     """Examples `[CLS] block [SEP]` with blocks of `length` ids, which may span documents.
 
-    The offset of the first block is random in each epoch, and fewer ids than two blocks are left out. With
-    `covers_all`, the offset is 0, and all ids are in a block; the last block may be shorter.
+    The offset of the first block is random in each epoch. The ids before and after the blocks, fewer than 2 · `length`,
+    are left out. With `covers_all`, all ids are in a block, and the last block may be shorter.
     """
 
     def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int, covers_all: bool = False) -> None:

@@ -166,7 +166,7 @@ class ShardedTokens(TokenFile):
         return f"ShardedTokens({len(self):,} ids in {len(self.shards):,} shards)"
 
 
-FORMAT = 1
+FORMAT_VERSION = 1
 INDEX = "index.json"
 SPLITS = ("train", "valid")
 Encode = Callable[[Iterable[str]], Iterator[Any]]
@@ -182,7 +182,7 @@ def is_prepared(location: str) -> bool:
     return bool(prepared)
 
 
-class Prepared:
+class PreparedTokens:
     """A folder of prepared ids.
 
     Raises DataError if the folder is damaged, has another version, or, unless `may_be_incomplete`, is incomplete.
@@ -193,8 +193,8 @@ class Prepared:
         path = self.folder / INDEX
         try:
             index: dict[str, Any] = parse_json(read_bounded(path))
-            if index["format_version"] != FORMAT:
-                raise DataError(f"unsupported format version {index['format_version']}; expected {FORMAT}", path)
+            if (version := index["format_version"]) != FORMAT_VERSION:
+                raise DataError(f"unsupported format version {version}; expected {FORMAT_VERSION}", path)
             shards = [shard for name in SPLITS for shard in index["parts"].get(name, [])]
             if not all(map(_is_shard, shards)) or not isinstance(index["tokenizer"], str):
                 raise DataError("damaged: not an index of `ensue prepare`", path)
@@ -246,7 +246,7 @@ class Prepared:
 def prepare(
     folder: Path, plan: dict[str, Any], texts: dict[str, tuple[TextSource, int, int | None]], tokenizer: Tokenizer,
     to_ids: TextToIds, *, encode: Encode, shard_tokens: int, notify: Callable[[str], object] = lambda line: None,
-) -> Prepared:  # fmt: skip
+) -> PreparedTokens:  # fmt: skip
     """Write the ids of the text of each split, in shards of about `shard_tokens` ids.
 
     An incomplete folder with an equal `plan`, the settings as JSON values, is completed. Existing shards are verified,
@@ -275,7 +275,7 @@ def prepare(
                 _write_index(folder, {**index, "complete": True})
         finally:
             lock.release()
-    return Prepared(folder)
+    return PreparedTokens(folder)
 
 
 @contextmanager
@@ -293,7 +293,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 
 def _open_index(folder: Path, plan: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
     if (folder / INDEX).exists():
-        prepared = Prepared(folder, may_be_incomplete=True)
+        prepared = PreparedTokens(folder, may_be_incomplete=True)
         for key, value in json.loads(json.dumps(plan)).items():
             if (old := prepared.index.get(key)) != value:
                 problem = f"prepared with other settings: {key} was {old!r:.120}, and is now {value!r:.120}"
@@ -307,7 +307,7 @@ def _open_index(folder: Path, plan: dict[str, Any], tokenizer: Tokenizer) -> dic
     if other := next((name for name in sorted(names) if not name.endswith(".partial")), ""):
         raise DataError(f"not empty (found {other}); choose another --out", folder)
     save_tokenizer(tokenizer, folder / "tokenizer.json")
-    index = {"format_version": FORMAT, **plan, "parts": {}}
+    index = {"format_version": FORMAT_VERSION, **plan, "parts": {}}
     _write_index(folder, index)
     return index
 

@@ -28,7 +28,7 @@ _REGION = re.compile(r"(?<=^[A-Za-z]{2})[-_]([A-Z]{2}|[A-Z][a-z]{3})$|(?<=^[a-z]
 _CREDIT = "CC-BY"
 """The beginning of the third column of ManyThings, which credits the authors."""
 _MAX_SHORT_CHARACTERS = 3
-"""Up to this mean length of cells, names of languages may be words of a text, such as "it" and "es"."""
+"""The maximum length of short words, and mean length of short cells, where "it" and "es" need not be languages."""
 _LABELS, _TEXTS = ({*HEADER_WORDS[key]} for key in ("labels_alone", "texts_alone"))
 """Usual names of labels, which tables of pairs do not have, and of texts."""
 _MIN_ROWS_OF_WORDS = 20

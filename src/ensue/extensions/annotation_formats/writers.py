@@ -292,8 +292,8 @@ def _table_rows(predicted: Iterable[Prediction], keys: Sequence[str]) -> Iterato
         values = prediction.origin.items()
         origin = {key: json.dumps(value) if isinstance(value, bool) else value for key, value in values}
         if new := origin.keys() - {"document", "line", *keys}:
-            expected = "expected a key of the first records; --to jsonl writes all keys"
-            raise EnsueError(f'{origin["document"]}:{origin["line"]}: the key "{min(new)}"; {expected}')
+            expected = "is not in the first records, which set the columns; --to jsonl writes all keys"
+            raise EnsueError(f'{origin["document"]}:{origin["line"]}: the key "{min(new)}" {expected}')
         text_row: Row = {"start": start, "end": start + prediction.unit(texts[0]), "text": " | ".join(texts)}
         text_row |= {"label": ",".join(prediction.labels), "probability": round(prediction.probability, 6)}
         for row in [text_row] if prediction.spans is None else prediction.rows(start):

@@ -2,12 +2,12 @@
 
 from ensue.extension import Extension
 
-TASKS = "captioning", "drawing", "frame_prediction", "glimpses"
+FORMER_TASKS = "captioning", "drawing", "frame_prediction", "glimpses"
 FORMER = {
     "data.frames.series": "data.series", "metrics.frames": "frame_prediction.model",
     "metrics.symbols": "glimpses.model", "tasks.classification.frames": "classification",
     "tasks.frames.pipeline": "tasks.pipeline", "tasks.glimpses.view": "glimpses.pipeline",
-    "tasks.labeling.frames": "labeling", **{f"tasks.{task}.pipeline": f"{task}.pipeline" for task in TASKS},
+    "tasks.labeling.frames": "labeling", **{f"tasks.{task}.pipeline": f"{task}.pipeline" for task in FORMER_TASKS},
 }  # fmt: skip
 """Former names of modules in the package `ensue`, mapped to their names in this package."""
 

@@ -42,7 +42,7 @@ from ensue.text.labels import Classes
 
 
 class ClassifiedSeriesData(LabeledSeriesData):
-    """The data of a classifier: series, each with one or more labels."""
+    """The data of a classifier: series with one label each, or with any number of labels if `data.separator` is set."""
 
     unit_singular: ClassVar[str] = "series"
     layout_note = ""

@@ -5,7 +5,7 @@ from pathlib import Path
 from ensue.extension import Extension, PipelineMethod
 
 GLOSSARY_HELP = (
-    "A file with lines SOURCE, tab, TARGET: if a text contains SOURCE, its output must contain TARGET (!TARGET: not)."
+    "A file of lines SOURCE, tab, TARGET: if a text has SOURCE, its output must contain TARGET (!TARGET: must not)."
 )
 MARKUP_HELP = "Copy tags and placeholders of the source into the output, by alignment."
 

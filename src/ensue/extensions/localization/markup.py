@@ -71,7 +71,7 @@ class MarkedText(NamedTuple):
     root: Node
 
     def with_output(self, output: str, links: Sequence[int | None]) -> str:
-        """Return `output` with markup; the text if it has no units. `links` has the source unit of each output unit."""
+        """Return `output` with markup, or `text` without units. `links` has the source unit of each output unit."""
         if not self.units:
             return self.text
         if not (spans := find_units(output)):
@@ -276,7 +276,7 @@ class _MarkedOutput:
 
 
 def _find_best_run(weights: Sequence[int]) -> Span:
-    """Return the shortest, then first, run with the largest sum; (0, 0) if no sum is above 0."""
+    """Return the first run with the largest sum, as short as possible; (0, 0) if no sum is above 0."""
     sums = [0, *accumulate(weights)]
     best, run, start = 0, (0, 0), 0
     for stop, total in enumerate(sums):

@@ -18,7 +18,7 @@ from ensue.nn import AttentionPooling, MaxPooling, Pooling, watch
 from ensue.types import to_float64
 
 MAX_VARIANT_WORDS = 400_000
-"""The maximum number of words of all variants of a text, which are read to compute the effects of words."""
+"""The maximum total number of words of a text's variants, which lack one group of words each."""
 MAX_BATCH_WORDS = 16_384
 """The maximum number of words in a batch of variants."""
 

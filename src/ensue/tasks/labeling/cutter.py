@@ -39,9 +39,9 @@ class NumberedSentence(NamedTuple):
         return f"{begins}# sent_id = {self.paragraph}-{self.number}\n{self.sentence.conllu()}"
 
 
-def _read(sentence: CutSentence, text: str) -> Sentence:
-    """Return the sentence that `Conllu` reads from the CoNLL-U `text`, without other columns than the words."""
-    return Sentence(sentence.words, source=SourceText(text=text), document=0)
+def _to_sentence(sentence: CutSentence, conllu: str) -> Sentence:
+    """Return the words of a cut sentence as a `Sentence`, whose source is the sentence in CoNLL-U."""
+    return Sentence(sentence.words, source=SourceText(text=conllu), document=0)
 
 
 class CutterPipeline(LabelingPipeline):
@@ -142,7 +142,7 @@ class CutterAndTagger(CutterPipeline):
     ) -> Answers[list[TaggedSentence]]:
         """Return the tagged sentences of each text."""
         conllu, cut = Conllu(), super().predict(texts)
-        read = (_read(sentence, sentence.conllu()) for sentences in cut for sentence in sentences)
+        read = (_to_sentence(sentence, sentence.conllu()) for sentences in cut for sentence in sentences)
         labeled = self.tagger.label(read, confidence=confidence)
         tagged = (self.tagger.tagged(answer, conllu) for answer in labeled)
         return Answers(Answers(islice(tagged, len(sentences))) for sentences in cut)
@@ -153,7 +153,7 @@ class CutterAndTagger(CutterPipeline):
     ) -> Iterator[str]:  # fmt: skip
         """Yield the sentences in CoNLL-U, or a JSON object for each sentence."""
         paragraphs, conllu = self._open_source(location, format=None, encoding=encoding), Conllu()
-        read = (_read(numbered.sentence, numbered.conllu()) for numbered in self.cut(paragraphs, shard=shard))
+        read = (_to_sentence(numbered.sentence, numbered.conllu()) for numbered in self.cut(paragraphs, shard=shard))
         for answer in self.tagger.label(read, confidence=as_json):
             if as_json:
                 yield json.dumps(self.tagger.tagged(answer, conllu).as_json(), ensure_ascii=False) + "\n"

@@ -66,7 +66,7 @@ class Sentences(Columns):
         self, sentence: Sentence, labels: Mapping[str, Sequence[str]], *, misaligned: Mapping[str, Sequence[Span]],
         continues: bool = False, group: str = "",
     ) -> None:  # fmt: skip
-        """Append a sentence. `labels` and `misaligned`, spans that begin or end inside of a word, are by column."""
+        """Append a sentence, with labels and misaligned spans (that begin or end inside of a word) by column."""
         self.texts.append(sentence.words)
         for name, values in labels.items():
             self.columns[f"label {name}"].append(values)
@@ -192,7 +192,7 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
     options["format"] = None if data.format == "auto" else data.format
     source = SentenceSource(location, like=None if like is None else like.name, **options)
     if source.format.name == PlainText.name:
-        advice = "with data.format=columns (or conllu, json) the error names the first line in another format"
+        advice = "with data.format=columns (or conllu, json) the error names the first line that is not in this format"
         raise DataError(f"seems to be running text, which has no labels; {advice}", location)
     return source
 
@@ -318,7 +318,7 @@ class SentenceData(WordsData[Sentences]):
         num_spans = sum(
             len(schemes.spans([*tags[key].values()])) for tags in by_sentence for key in removed & tags.keys()
         )
-        note = f"{num_spans:,} spans of the training data are not learned: data.nested={limit} layers of a class"
+        note = f"{num_spans:,} spans of the training data are not learned: data.nested={limit} limits layers per class"
         return [note] if num_spans else []
 
     def read(self, location: str) -> Sentences:
@@ -344,7 +344,7 @@ class SentenceData(WordsData[Sentences]):
         return sentences, detectors
 
     def _rehearse(self, split: Split[Sentences], detectors: Mapping[str, SchemeDetector]) -> str:
-        """Add spans that the origin predicts to training and validation data. Return a remark with their counts."""
+        """Add predictions of the origin to the spans of training and validation data, and return a remark on counts."""
         assert self.extended is not None
         origin = self.extended.origin
         scheme = None if self.columns else detectors[""].result(self.recipe.data.train)

@@ -29,7 +29,7 @@ from ensue.text.schemes import OUTSIDE, layers, spans, tags_of
 
 NUM_PATHS = 5
 MAX_VARIANT_WORDS = 40_000
-"""The maximum number of words of all variants of a sentence, which are read to compute the effects of features."""
+"""The maximum total number of words of a sentence's variants, which lack one feature or letter of one word each."""
 MAX_BATCH_WORDS = 8_192
 """The maximum number of words in a batch of variants."""
 
@@ -192,7 +192,7 @@ def inspect_sentence(
 def path_sections(
     view: TagsView, columns: WordColumns, names: Sequence[str], *, has_spans: bool, unit: str = "word"
 ) -> list[Section]:
-    """Return sections with emissions, transitions and best paths. `names` are of all positions, `columns` are drawn."""
+    """Return sections with emissions, transitions and best paths. `columns` are the drawn positions, `names` all."""
     tags = choose_drawn_tags(view, len(columns), has_spans=has_spans)
     lattice = _draw_lattice(view, columns, tags, unit)
     sections = [Section("Emission scores and the best path", "tasks/labeling/lattice.html", lattice)]

@@ -84,7 +84,7 @@ class Output(Shown):
 
 
 def symbols_of(coder: PairCoder, columns: Sequence[str], *, is_source: bool = False) -> Callable[[int], str]:
-    """Return a function from ids to symbols, for sources or outputs with the copied words of `columns`."""
+    """Return a function from ids of sources or outputs to symbols, including words that are copied from `columns`."""
     side, words = coder.source if is_source else coder.target, coder.unknown_words(columns)
     copied = {id: word for word, id in words.items()}
     return lambda id: copied.get(id) or symbol_of(side, id)
@@ -257,7 +257,7 @@ class Writer(Predictor, Generic[ItemT]):
                 yield item, target, float(total), int(tokens)
 
     def score_pairs(self, pairs: Sequence[ItemT], *, compare: Self | None = None) -> GenerationScores:
-        """Return the scores of outputs for sources with references, and of a test against another model, `compare`."""
+        """Return the scores of outputs for sources with references. `compare` is a model for a significance test."""
         texts, references, nats = self._generate_and_score(pairs)
         tokenize = self._choose_tokenization(references)
         scores = score_texts(texts, references, tokenize=tokenize, nats=nats)

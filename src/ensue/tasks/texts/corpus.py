@@ -14,7 +14,7 @@ from torch import nn
 from ensue.cache import json_digest
 from ensue.data.corpus.cache import TextToIds, load_or_train_tokenizer, tokenize
 from ensue.data.corpus.columns import ColumnSource, DatasetSource
-from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
+from ensue.data.corpus.prepared import PreparedTokens, is_prepared, prepare
 from ensue.data.mapped_file import NUM_PASSAGES, TokenFile
 from ensue.data.parallel import ordered_map
 from ensue.data.permutation import mix, random_numbers, uniform_floats
@@ -96,7 +96,7 @@ def _read_prepared_corpus(
     reader: Callable[[Tokenizer], TextToIds],
 ) -> Corpus:  # fmt: skip
     """Return the texts from a directory that `ensue prepare` has written."""
-    prepared = Prepared(data.train)
+    prepared = PreparedTokens(data.train)
     prepared_tokenizer = prepared.tokenizer
     expected, table = specification.model_dump(), prepared.index["table"]
     for key in expected if tokenizer is None else ():
@@ -278,7 +278,7 @@ class CorpusJob(Job[ModelT]):
 def prepare_corpus(
     recipe: Recipe, folder: Path, *, column: str = "", processes: int = 1, shard_tokens: int = 1 << 28,
     notify: Callable[[str], object] = lambda line: None,
-) -> Prepared:  # fmt: skip
+) -> PreparedTokens:  # fmt: skip
     """Write the tokenizer of a recipe, and the ids of its training and validation texts, into a folder. `column` is the
     column of texts in a table; "" is for plain text. `notify` is called with lines about the progress.
     """

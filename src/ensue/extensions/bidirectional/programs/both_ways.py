@@ -28,8 +28,8 @@ class WordReader:
         number = self.tokenizer.token_to_id(word)
         return self.settings["unknown"] if number is None else number
 
-    def distinct(self, words):
-        """Return both boundaries and the words, as bytes or as ids."""
+    def encode(self, words):
+        """Return a row for each boundary and word: its bytes, padded, or its id if the model reads no characters."""
         if self.settings["longest"] is None:
             return np.array([1, 1, *map(self.id, words)])
         rows = word_characters(words, max_length=self.settings["longest"])
@@ -48,7 +48,7 @@ class WordReader:
             rightward[row, : len(words)], leftward[row, : len(words)] = numbers, numbers[::-1]
             ids[row, : len(words)] = list(map(self.id, words))
         return {
-            "distinct": self.distinct(list(number_of)), "rightward": rightward, "leftward": leftward,
+            "distinct": self.encode(list(number_of)), "rightward": rightward, "leftward": leftward,
             "lengths_of_windows": np.array(list(map(len, texts))), "ids": ids,
         }  # fmt: skip
 

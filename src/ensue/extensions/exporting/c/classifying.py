@@ -66,7 +66,7 @@ def _add_layers(model: Classifier, lexicon: Lexicon, weights: Weights) -> list[s
 
 
 def head_templates(model: Classifier, weights: Weights) -> list[str]:
-    """Return the templates from the outputs of layers to the scores of labels."""
+    """Return the templates that compute the scores of labels from the outputs of layers."""
     assert isinstance(model.pooling, Poolings)
     # in the order of the constants in pooling.h
     order: list[type[Pooling]] = [LastPooling, FirstPooling, MeanPooling, MaxPooling, AttentionPooling]
@@ -105,7 +105,7 @@ def _add_bag(bag: NgramBag | None, lexicon: Lexicon, weights: Weights) -> list[s
     stored_rows = np.arange(bag.num_rows) if bag.place is None else bag.place.numpy()
     rows = np.flatnonzero(stored_rows)
     if not np.array_equal(stored_rows[rows], np.arange(1, 1 + len(rows))):
-        raise ValueError("the rows of its table of n-grams are not sorted by the hashes of the n-grams")
+        raise ValueError("the rows of the table of n-grams are not sorted by the hashes of the n-grams")
     bits = np.zeros(-(-bag.num_rows // 32) * 32, np.uint8)
     bits[rows] = 1
     packed = np.packbits(bits, bitorder="little").view("<u4")
