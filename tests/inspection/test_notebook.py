@@ -93,7 +93,7 @@ def test_a_curve_has_the_values_at_their_places() -> None:
         {"kind": "valid", "step": 4, "scores": {"f1": None, "accuracy": 0.75}, "best": True},
     ]
     (section,) = curve_section(records, ("f1", "accuracy"))
-    loss, score = section.numbers["lines"]
+    loss, score = section.values["lines"]
     assert (loss.low, loss.high, score.low, score.high) == ("2", "4", "0.25", "0.75")
     half, height = notebook.WIDTH / 2, notebook.HEIGHT
     assert loss.points[0] == (0.0, 0.0)
@@ -111,10 +111,10 @@ def test_a_curve_has_the_values_at_their_places() -> None:
     ]
     for some in (valid, valid[:1]):
         (section,) = curve_section(some, ("accuracy", "micro_f1"))
-        assert section.numbers["lines"][0].name == "validation micro F1", "which chose the best weights"
+        assert section.values["lines"][0].name == "validation micro F1", "which chose the best weights"
     many = [{"kind": "train", "step": step, "loss": 1.0} for step in range(5_000)]
     (section,) = curve_section([*many, {"kind": "train", "step": 5_000, "loss": float("nan")}], ())
-    assert len(section.numbers["lines"][0].points) <= notebook.MAX_POINTS + 1
+    assert len(section.values["lines"][0].points) <= notebook.MAX_POINTS + 1
 
 
 class Display:

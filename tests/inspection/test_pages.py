@@ -13,7 +13,7 @@ from ensue.data.sentences.sentence import Surface
 from ensue.errors import EnsueError
 from ensue.inspection import Inspection
 from ensue.inspection.drawing import WordColumns, plot
-from ensue.inspection.page import clip, escape_text, fixed, reveal, share, signed
+from ensue.inspection.page import clip, escape_text, fixed, format_probability, reveal, signed
 from ensue.inspection.texts import Mark, ShownText, Weight, labeled_text, weighted_text
 from ensue.tasks.labeling import page as tagging
 from ensue.tasks.labeling.page import TaggerView
@@ -73,8 +73,8 @@ def test_probability_of_the_tag_and_the_next_best() -> None:
         *_, own, second, probability = [text.text for text in group.all("text")]
         order = np.argsort(-view.marginals[t]).tolist()
         order.remove(int(view.path[t]))
-        assert own == share(float(view.marginals[t, view.path[t]]))
-        assert (second, probability) == (view.tags[order[0]], share(float(view.marginals[t, order[0]])))
+        assert own == format_probability(float(view.marginals[t, view.path[t]]))
+        assert (second, probability) == (view.tags[order[0]], format_probability(float(view.marginals[t, order[0]])))
     assert len(groups) == 8
 
 
@@ -106,7 +106,7 @@ def test_best_paths_on_the_page() -> None:
     assert len(rows) == 5
     for row, path in zip(rows, view.paths, strict=True):
         cells = [cell.text for cell in row.all("td")]
-        assert cells[1] == share(path.probability)
+        assert cells[1] == format_probability(path.probability)
         assert number(cells[3]) == pytest.approx(path.score, abs=5.1e-3)
         assert number(cells[4]) + number(cells[5]) == pytest.approx(path.score, abs=1.1e-2)
         differing = [cell.text for cell in row.all("span", "part")]
@@ -158,7 +158,7 @@ def test_a_classifier_on_a_page() -> None:
     inspection = classifier(pooling=("attention", "max")).inspect(TEXT)
     (view,), page = inspection.view, parsed(inspection.page)  # type: ignore[misc]
     bars = {
-        row.text[: -len(share(p))]: p
+        row.text[: -len(format_probability(p))]: p
         for row in page.section("Labels").all("tr")
         for p in [float(cell.attributes["title"] or 0) for cell in row.all("td") if "title" in cell.attributes]
     }
@@ -306,8 +306,9 @@ def test_lines_that_do_not_move_are_drawn() -> None:
     ("found", "expected"),
     [
         (signed(-0.004), "+0.00"), (signed(-1.256), "−1.26"), (fixed(-0.04, 1), "0.0"), (fixed(-1.25, 1), "−1.2"),
-        (share(0.0), ".000"), (share(0.0004), "<.001"), (share(0.5), ".500"), (share(0.9996), ">.999"),
-        (share(1.0), "1.000"), (reveal("\u0301"), "\u25cc\u0301"), (reveal("\u200d"), "200D"),
+        (format_probability(0.0), ".000"), (format_probability(0.0004), "<.001"), (format_probability(0.5), ".500"),
+        (format_probability(0.9996), ">.999"),
+        (format_probability(1.0), "1.000"), (reveal("\u0301"), "\u25cc\u0301"), (reveal("\u200d"), "200D"),
         (reveal("\ufe0f"), "FE0F"), (reveal("é"), "é"),
         (clip("abcdef", 4), "abc…"), (clip("abcd", 4), "abcd"), (clip("ae\u0301\u0301xyz", 4), "a…"),
         (escape_text("a\x00<"), "a\ufffd&lt;"),

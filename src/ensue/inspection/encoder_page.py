@@ -43,8 +43,8 @@ def encoder_sections(texts: Sequence[EncoderView]) -> list[Section]:
     ]  # fmt: skip
     if not any(content["traces"] or content["layers"] or content["is_too_long"] for content in contents):
         return []
-    numbers = {"about": _describe_views(texts), "texts": contents}
-    return [Section("Inside the encoder", "inspection/encoder.html", numbers, _pictures(texts))]
+    values = {"about": _describe_views(texts), "texts": contents}
+    return [Section("Inside the encoder", "inspection/encoder.html", values, _pictures(texts))]
 
 
 def _pictures(texts: Sequence[EncoderView]) -> dict[str, dict[str, HeatMap | LinePlot]]:
@@ -123,10 +123,10 @@ def attention_section(
         return []
     size, (names, heads) = shown_positions(attention), zip(*_heads(attention), strict=True)
     weights = {"size": size, "names": names, "values": pack_shares(np.stack([head[:size, :size] for head in heads]))}
-    numbers = {
+    values = {
         "about": f"{about} A row of a picture has the attention weights of a token; each row sums to 1. Choose a head "
         "and point at a token: the tokens that it attends to are colored.",
         "note": note_cut(length, size, "positions"), "tokens": tokens[:size], "numbers": weights,
     }  # fmt: skip
     pictures = {"attention": build_heat_maps(attention, tokens[:size])}
-    return [Section("Attention", "inspection/attention_page.html", numbers, pictures)]
+    return [Section("Attention", "inspection/attention_page.html", values, pictures)]

@@ -171,17 +171,17 @@ def format_number(value: float, digits: int = 5) -> str:
     return "missing" if math.isnan(value) else f"{value:.{digits}g}".replace("-", "−")
 
 
-def share(value: float) -> str:
+def format_probability(value: float) -> str:
     """Return a probability with three digits; "<.001" between 0 and .001, and ">.999" between .999 and 1."""
     if 0 < value < 0.001:
         return "<.001"
     return ">.999" if 0.999 < value < 1 else f"{value:.3f}".removeprefix("0")
 
 
-def render(template: str, **numbers: Any) -> Markup:
+def render(template: str, **values: Any) -> Markup:
     """Render a template such as `tasks/labeling/paths.html` with these values."""
     pieces = []
-    for piece in _environment().get_template(template).generate(numbers):
+    for piece in _environment().get_template(template).generate(values):
         check_interrupted()
         pieces.append(piece)
     return Markup("".join(pieces))
@@ -204,8 +204,8 @@ def _environment() -> "Environment":
     environment.policies["json.dumps_function"] = _dump_with_null
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters |= {
-        "clipped": clip, "fixed": lambda value, digits=1: f"{value:.{digits}f}", "plain": fixed, "share": share,
-        "short": format_number, "signed": signed, "written": token_markup,
+        "clipped": clip, "fixed": lambda value, digits=1: f"{value:.{digits}f}", "plain": fixed,
+        "share": format_probability, "short": format_number, "signed": signed, "written": token_markup,
     }  # fmt: skip
     return environment
 
@@ -232,14 +232,14 @@ LIBRARY = "libraries/uPlot"
 
 
 class Section(NamedTuple):
-    """A section of a page, rendered from a `template` and its values, `numbers`.
+    """A section of a page, rendered from a `template` and its `values`.
 
     `pictures` has the section's pictures for matplotlib, by kind, such as "attention", and by name.
     """
 
     heading: str
     template: str
-    numbers: Mapping[str, Any]
+    values: Mapping[str, Any]
     pictures: Mapping[str, Mapping[str, HeatMap | LinePlot]] = {}
 
     @classmethod
@@ -251,11 +251,11 @@ class Section(NamedTuple):
     @property
     def content(self) -> Markup:
         """The rendered template."""
-        return render(self.template, **self.numbers)
+        return render(self.template, **self.values)
 
 
 class Article(NamedTuple):
-    """The part of a page about a text in a model: `facts` by name, and sections."""
+    """The part of a page that shows a text in one model: `facts` by name, and sections."""
 
     facts: Mapping[str, str]
     sections: Sequence[Section]

@@ -57,7 +57,7 @@ def map_section(
     """Return the section with the map of `words`. The first `num_queries` words are queries; `titles` are tooltips."""
     x, y = _to_pixels(neighbors.places).T.tolist()
     labels = _place_labels(x, y, [clip(word, 24) for word in words])
-    numbers: dict[str, Any] = {
+    values: dict[str, Any] = {
         "about": about, "share": neighbors.share, "width": WIDTH, "height": HEIGHT,
         "links": [(x[a], y[a], x[b], y[b]) for a, b in neighbors.links.tolist()],
         "words": [
@@ -65,7 +65,7 @@ def map_section(
             for n, ((label, left, base), title) in enumerate(zip(labels, titles, strict=True))
         ],
     }  # fmt: skip
-    return Section(heading, "extensions/word_vectors/neighbor_map.html", numbers)
+    return Section(heading, "extensions/word_vectors/neighbor_map.html", values)
 
 
 def _to_pixels(places: NDArray[np.float64]) -> NDArray[np.float64]:

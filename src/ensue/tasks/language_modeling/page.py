@@ -288,13 +288,13 @@ def question_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
     """Return the section with a form for questions, filled in with the question and the units of the page."""
     explained, size = view.explanation, len(view.tokens)
     default = None if explained is None else [*view.ids, view.predictions.ids[-1, 0]][explained.place]
-    numbers = {
+    values = {
         "size": size,
         "at": "" if explained is None else (explained.place + 1) % (size + 1),
         "token": "" if explained is None or explained.token == default else tokenizer.decode([explained.token]),
         "off": "; ".join(units.name for units in view.off),
     }
-    return Section("Ask", "inspection/asks.html", numbers)
+    return Section("Ask", "inspection/asks.html", values)
 
 
 def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Section]:
@@ -312,12 +312,12 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
         f"The sum of the shares has an error of up to {integrated.error:.3g}: the gradient changes too much along the "
         "path of integration."
     )
-    numbers = {
+    values = {
         "token": show_token(tokenizer.symbol(explained.token)), "number": explained.place + 1,
         "value": integrated.value,
         "baseline": integrated.baseline, "difference": integrated.value - integrated.baseline,
         "integrated": len(integrated.shares), "note": "" if integrated.is_exact else inexact,
-        "colors": {name: _align_to_tokens(explained.place, values) for name, values in kinds.items()},
+        "colors": {name: _align_to_tokens(explained.place, array) for name, array in kinds.items()},
         "rows": _list_rows(view, explained),
         "states": {
             "kinds": [units.name for units in explained.states],
@@ -327,7 +327,7 @@ def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Sectio
             ],
         },
     }  # fmt: skip
-    return [Section("Why this token", "tasks/language_modeling/explanation.html", numbers)]
+    return [Section("Why this token", "tasks/language_modeling/explanation.html", values)]
 
 
 def _align_to_tokens(position: int, values: NDArray[np.float64]) -> list[float | None]:
@@ -355,7 +355,7 @@ def switched_off_section(view: LanguageView) -> list[Section]:
         return []
     before, after = view.predictions.surprisals[:-1], view.predictions_without.surprisals[:-1]
     changes = after - before
-    numbers = {
+    values = {
         "off": [units.name for units in view.off], "before": float(before.mean()), "after": float(after.mean()),
         "colors": {"change of surprisal": _align_to_tokens(len(changes), changes)},
         "rows": [
@@ -366,7 +366,7 @@ def switched_off_section(view: LanguageView) -> list[Section]:
             for n in _find_largest(changes)
         ],
     }  # fmt: skip
-    return [Section("Without some units", "tasks/language_modeling/switched_off.html", numbers)]
+    return [Section("Without some units", "tasks/language_modeling/switched_off.html", values)]
 
 
 def _find_largest(values: NDArray[np.float64]) -> list[int]:

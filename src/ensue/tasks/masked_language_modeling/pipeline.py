@@ -16,7 +16,7 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, check_integer, check_text_list, check_type
 from ensue.inspection.notebook import Answers, html, table_section
-from ensue.inspection.page import Inspection, share
+from ensue.inspection.page import Inspection, format_probability
 from ensue.metrics.scores import ItemRows, MaskedScores, ScoredItems, TextSimilarityScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
@@ -60,7 +60,7 @@ class FilledText(NamedTuple):
         return {"prediction": self.text, "masks": [[fill._asdict() for fill in fills] for fills in self.masks]}
 
     def _rows(self) -> list[dict[str, Any]]:
-        masks = (", ".join(f"{fill.token} {share(fill.probability)}" for fill in fills) for fills in self.masks)
+        masks = (", ".join(f"{token} {format_probability(p)}" for token, p in fills) for fills in self.masks)
         return [{"text": self.text, **{f"mask {number}": fills for number, fills in enumerate(masks, start=1)}}]
 
     def _repr_html_(self) -> str:

@@ -94,13 +94,13 @@ def painting_sections(view: PaintingView, number: int) -> list[Section]:
         for windows in (view.read, view.written)
     )
     (read, written), canvases = frames, map(make_data_url, view.canvases[:count])
-    numbers = {
+    values = {
         "glimpses": list(zip(view.divergence[:count].tolist(), read, canvases, written, strict=True)),
         "image": make_data_url(view.image), "size": (columns, rows),
         "shown_size": (columns * scale, rows * scale), "note": note_cut(len(view.canvases), count, "glimpses"),
         "reconstruction": view.reconstruction, "divergence": float(view.divergence.sum()),
     }  # fmt: skip
-    return [Section(f"Image {number}, by glimpse", "extensions/frames/drawing/glimpses.html", numbers)]
+    return [Section(f"Image {number}, by glimpse", "extensions/frames/drawing/glimpses.html", values)]
 
 
 def _frame_window(window: PlacedWindow, rows: int, columns: int) -> tuple[float, float, float, float, float, str]:
