@@ -22,7 +22,7 @@ def show_cache() -> None:
     for kind in KINDS:
         _add_row(table, kind.noun, [entry for entry in files if entry.kind == kind])
     _add_row(table, "all", files)
-    print(f"{cache_directory()}, at most {size(size_limit())}")
+    print(f"{cache_directory()}, at most {format_bytes(size_limit())}")
     if cells_directory() != cache_directory() / "cells":
         print(f"{cells_directory()}, for compiled cells")
     Console(highlight=False).print(table)
@@ -47,7 +47,7 @@ def clear_cache(older_than: str | None = None) -> None:
             raise EnsueError(f"{entry.path}: cannot be removed")
 
 
-def size(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Return a number of bytes as text, such as `1.5 MB`."""
     unit = 0
     while count >= 1000 and unit < len(_UNITS) - 1:
@@ -68,4 +68,4 @@ def _add_row(table: Table, noun: str, files: Sequence[CachedFile]) -> None:
 
 
 def _total_size(files: Sequence[CachedFile]) -> str:
-    return size(sum(entry.size for entry in files))
+    return format_bytes(sum(entry.size for entry in files))

@@ -71,18 +71,18 @@ class RawTextScores(Scores):
 
 def raw_text_scores(gold: Sentences, predicted: Sentences, *, with_tags: bool = True) -> RawTextScores:
     """Return the scores of a predicted analysis. Raises EnsueError if the texts differ."""
-    correct, actual = _Offsets(gold), _Offsets(predicted)
-    if correct.characters != actual.characters:
-        pairs = zip_longest(correct.characters, actual.characters)
+    gold_offsets, predicted_offsets = _Offsets(gold), _Offsets(predicted)
+    if gold_offsets.characters != predicted_offsets.characters:
+        pairs = zip_longest(gold_offsets.characters, predicted_offsets.characters)
         offset = next(offset for offset, (a, b) in enumerate(pairs) if a != b)
-        near = correct.characters[max(0, offset - 10) : offset + 10]
+        near = gold_offsets.characters[max(0, offset - 10) : offset + 10]
         raise EnsueError(f"the two analyses are not of the same text: they differ near {near!r}")
     scores = {
-        "tokens": _compare_offsets(correct.tokens, actual.tokens),
-        "sentences": _compare_offsets(correct.sentences, actual.sentences),
+        "tokens": _compare_offsets(gold_offsets.tokens, predicted_offsets.tokens),
+        "sentences": _compare_offsets(gold_offsets.sentences, predicted_offsets.sentences),
     }
-    aligned = align(correct.words, actual.words)
-    support, count = len(correct.words), len(actual.words)
+    aligned = align(gold_offsets.words, predicted_offsets.words)
+    support, count = len(gold_offsets.words), len(predicted_offsets.words)
     scores["words"] = LabelScore.of(len(aligned), support, count)
     for name, is_same in TAGS.items() if with_tags else ():
         scores[name] = LabelScore.of(sum(is_same(a, b) for a, b in aligned), support, count)

@@ -171,7 +171,7 @@ def test_a_tagger_of_frames_on_a_page(head: str) -> None:
     labels = page.section("The labels")
     assert told(labels, r"frame \d+, .*\nmodel (\S+)\nfile (\S+)") == list(zip(view.said, given, strict=True))
     right = sum(a == b for a, b in zip(view.said, given, strict=True))
-    assert f"the label of the file at {right} of 8 frames" in labels.text
+    assert f"{right} of 8 predicted labels equal the labels in the file" in labels.text
     headings = [heading.text for heading in page.all("h2")]
     assert ("Transition scores" in headings) == ("The best paths" in headings) == (head == "crf")
     assert page.section("The series").titles()[0].startswith("frame 0, 0 s\nx ")

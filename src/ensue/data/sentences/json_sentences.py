@@ -194,9 +194,9 @@ class JsonSentences(Format):
 
     def write_keeping_spans(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         source = sentence.source
-        return source.text[: source.start] + self._rewrite(sentence, labels, column, corrects=True)
+        return source.text[: source.start] + self._rewrite(sentence, labels, column, keep_spans=True)
 
-    def _rewrite(self, sentence: Sentence, labels: Sequence[str], column: str | None, *, corrects: bool = False) -> str:
+    def _rewrite(self, sentence: Sentence, labels: Sequence[str], column: str | None, keep_spans: bool = False) -> str:
         text = sentence.source.sentence_text
         record, key = self._reparse(sentence)
         assert len(labels) == len(sentence.words), "one label for each word"
@@ -215,18 +215,18 @@ class JsonSentences(Format):
         words, result = self._spans(record, key)
         name = column or next((key for key in objects.SPAN_KEYS if key in result), NEW_SPANS)
         old = result.get(name, [])
-        borders = {span.words[1:]: span.source[:2] for span in old} if corrects else {}
+        borders = {span.words[1:]: span.source[:2] for span in old} if keep_spans else {}
         new = [objects.TextSpan(*borders.get((a, b), (words[a].start, words[b - 1].end)), label)
                for label, a, b in (overlapping_spans if self.nested else spans)(labels)]  # fmt: skip
-        if corrects:
+        if keep_spans:
             hidden = [span.source for span in old if span.words.start == HIDDEN]
             new = sorted([*new, *(span for span in hidden if all(span.end <= a or b <= span.start for a, b, _ in new))])
         is_same = name in result and {*new} == {span.source for span in old}
-        if is_same and (corrects or all(span.is_aligned for span in old)):
+        if is_same and (keep_spans or all(span.is_aligned for span in old)):
             return text
         like = record.get(name)
         written = objects.shift_spans(objects.span_list(new, like, name), _offset(record, record[key]))
-        return _replace_values(text, {name: objects.restore_keys(written, like) if corrects else written})
+        return _replace_values(text, {name: objects.restore_keys(written, like) if keep_spans else written})
 
     def missing_end(self, text: str) -> str:
         return "" if text.endswith("\n") else "\n"
@@ -245,7 +245,7 @@ def _label_key(sentence: Sentence, column: str | None) -> str:
 
 
 def _offset(record: Content, text: str) -> int:
-    """Return the offset of a text in its document (`predict --to jsonl`). Raises ValueError for another unit."""
+    """Return a text's character offset in its document (`predict --to jsonl`). Raises ValueError for another unit."""
     start, end = (record.get(name) for name in ("start", "end"))
     if type(start) is not int or type(end) is not int or not isinstance(record.get("document"), str):
         return 0

@@ -1,8 +1,8 @@
 """Active learning: choose the next texts to label, which are uncertain and differ from each other.
 
-BADGE represents a text by the gradient of the loss with respect to the last weights, with the prediction as the label:
-the outer product of a residual and a text vector. Texts are drawn like the centers of k-means++, with a probability
-proportional to the squared distance to the nearest drawn text.
+BADGE represents a text by the gradient of the loss with respect to the weights of the last layer, with the prediction
+as the label: the outer product of a residual and a text vector. Texts are drawn like the centers of k-means++, with a
+probability proportional to the squared distance to the nearest drawn text.
 
 References:
     Ash et al. 2020, "Deep batch active learning by diverse, uncertain gradient lower bounds" (BADGE).
@@ -49,8 +49,8 @@ def choose(
     """Return at most `count` texts of a pool to label next. `without` are files in the format of the training data."""
     check_integer("count", count, 1, 1_000_000)
     check_integer("seed", seed, 0, 2**32 - 1)
-    trained: Any = copy_with(pipeline, chosen_columns={})
-    excluded = {text.without_spaces for path in without for text in _candidates(trained, path, None, encoding)}
+    as_trained: Any = copy_with(pipeline, chosen_columns={})
+    excluded = {text.without_spaces for path in without for text in _candidates(as_trained, path, None, encoding)}
     by_text = {text.without_spaces: text for text in _candidates(pipeline, location, format, encoding)}
     pool = [text for without_spaces, text in by_text.items() if without_spaces not in excluded and any(without_spaces)]
     if not pool:

@@ -163,12 +163,12 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> ClassificationScores:
         """Return the scores on labeled series. Raises DataError for unsuitable labels (see `class_labels`)."""
-        return tally_of(self.labels).scores_of(self._score(location, encoding))
+        return tally_of(self.labels).scores_of(self._predict_with_gold(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of(self._score(location, encoding), "series")
+        return tally_of(self.labels).items_of(self._predict_with_gold(location, encoding), "series")
 
-    def _score(self, location: Data, encoding: str) -> Iterator[ScoredLabels]:
+    def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[ScoredLabels]:
         for series, _, probabilities in self.classify(self._read_labeled(location, encoding)):
             labels = class_labels(series, separator=self.recipe.data.separator, multiple=self.labels.multiple)
             yield ScoredLabels(labels, probabilities, self.labels.choose(probabilities))

@@ -212,12 +212,12 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> LabelingScores:
         """Return the scores on labeled series. Raises DataError for a series without a label for each frame."""
-        return tally_of(self.labels).scores_of(self._score(location, encoding))
+        return tally_of(self.labels).scores_of(self._predict_with_gold(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of(self._score(location, encoding), "series")
+        return tally_of(self.labels).items_of(self._predict_with_gold(location, encoding), "series")
 
-    def _score(self, location: Data, encoding: str) -> Iterator[LabelPair]:
+    def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[LabelPair]:
         for item, answer in self.label(self._read_labeled(location, encoding)):
             yield LabelPair(self.labels.convert_scheme(frame_labels(item)), list(answer.labels))
 
@@ -277,7 +277,7 @@ def _label_section(view: FrameTaggerView) -> Section:
     if view.per_frame:
         rows["file"] = view.labels
         num_right = int(np.sum(np.array(view.said) == np.array(view.labels)))
-        about += f" The model has the label of the file at {num_right:,} of {len(view.labels):,} frames."
+        about += f" {num_right:,} of {len(view.labels):,} predicted labels equal the labels in the file."
     colors = {label: choose_color(label) for labels in rows.values() for label in labels}
     drawing = draw_labels(rows, columns, colors=colors)
     return Section.plain("The labels", drawing, about=about, note=columns.note)

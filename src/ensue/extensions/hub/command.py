@@ -37,7 +37,7 @@ def push(
 
 def models(as_json: Annotated[bool, Option("--json", help="A JSON line for each model.")] = False) -> None:
     """List the installed models."""
-    from ensue.console.cache import size
+    from ensue.console.cache import format_bytes
     from ensue.console.tables import show_rows
     from ensue.extension import installed_models
 
@@ -47,11 +47,11 @@ def models(as_json: Annotated[bool, Option("--json", help="A JSON line for each 
 
     rows = [["name", "task", "size", "license", "scores"]]
     for name, path in sorted(installed_models().items()):
-        run, count = RunDirectory(path), sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        run, num_bytes = RunDirectory(path), sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         record: dict[str, Any] = [{"scores": {}, "summary": ""}, *final_records(run)][-1]
-        rows.append([name, run.entry.what, size(count), license_of(path), record["summary"]])
+        rows.append([name, run.entry.what, format_bytes(num_bytes), license_of(path), record["summary"]])
         if as_json:
-            facts = {"name": name, "task": run.entry.what, "bytes": count, "license": license_of(path)}
+            facts = {"name": name, "task": run.entry.what, "bytes": num_bytes, "license": license_of(path)}
             print(json.dumps({**facts, "scores": record["scores"], "run": str(path)}))
     if len(rows) == 1:
         cli.notify("no models are installed; a package of a model has an entry point in the group ensue.models")

@@ -102,7 +102,7 @@ class WordVectorParts(TokenizerParts):
     def read(cls, run: RunDirectory) -> Self:
         parts = super().read(run)
         if not isinstance(parts.tokenizer, WordTokenizer | NumberedTokenizer):
-            raise DamagedError(f"{run.path / 'tokenizer.json'}: a tokenizer of {parts.tokenizer.kind} has no words")
+            raise DamagedError(f"{run.path / 'tokenizer.json'}: expected word tokens, found {parts.tokenizer.kind}")
         return parts
 
     def commands(self, recipe: WordVectorsRecipe, path: str) -> list[str]:
@@ -121,11 +121,11 @@ class WordVectorParts(TokenizerParts):
         table_class = StaticVectors if table.kind == "static" else SampledVectors
         if not table.longest_ngram:
             return table_class(size, table.d_words)
-        ngrams = ngram_rows(list(self.tokenizer.vocabulary.symbols), table)
+        ngrams = ngram_buckets(list(self.tokenizer.vocabulary.symbols), table)
         return table_class(size, table.d_words, ngrams=ngrams, buckets=table.ngram_buckets)
 
 
-def ngram_rows(words: list[str], table: StaticVectorsTable) -> Ragged:
+def ngram_buckets(words: list[str], table: StaticVectorsTable) -> Ragged:
     """Return the buckets of the n-grams of each word."""
     hashes, starts = ngram_hashes(words, table.shortest_ngram, table.longest_ngram)
     return Ragged((hashes % table.ngram_buckets).astype("int64"), starts)

@@ -19,7 +19,7 @@ from ensue.data.vectors import write_word2vec
 from ensue.errors import DataError, EnsueError, check_integer, check_path, check_text_list, check_type, nearest, quote
 from ensue.extension import run_name
 from ensue.extensions.word_vectors.examples import LINE_END
-from ensue.extensions.word_vectors.model import WordVectorParts, ngram_rows
+from ensue.extensions.word_vectors.model import WordVectorParts, ngram_buckets
 from ensue.extensions.word_vectors.neighbor_map import NeighborMap, map_section, map_vectors
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip
@@ -234,7 +234,7 @@ def _average_subwords(
 
 
 def _average_ngrams(model: Any, table: Any, word: str) -> NDArray[np.float32]:
-    return model.average_ngrams(ngram_rows([word], table).values).numpy()
+    return model.average_ngrams(ngram_buckets([word], table).values).numpy()
 
 
 class WordVectorsPipeline(TextVectors):

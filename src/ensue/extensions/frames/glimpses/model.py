@@ -353,7 +353,7 @@ def score_symbols(answers: Iterable[JudgedSymbols]) -> SymbolScores:
 
 
 class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
-    """The training task of a reader in glimpses, validated by exact match."""
+    """The training task of a reader of images in glimpses, validated by exact match."""
 
     judged_by = "exact_match"
 
@@ -382,7 +382,7 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
 
 
 class GlimpsesJob(LabelsJob[GlimpseReader]):
-    """The training job of a reader in glimpses."""
+    """The training job of a reader of images in glimpses."""
 
     unit = "images"
     support_name: ClassVar[str] = "examples"

@@ -1,4 +1,4 @@
-"""The pipeline of readers in glimpses: prediction, evaluation, and the page that shows the glimpses."""
+"""The pipeline of readers of images in glimpses: prediction, evaluation, and the page that shows the glimpses."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -85,7 +85,7 @@ MAX_WIDTH = 720
 def view_image(series: Series, answer: ReadSeries, colors: int) -> GlimpsesView:
     """Return the view of an image."""
     pixels = series.frames.reshape(len(series.frames), -1, colors)
-    places = [[(float(down), float(right)) for down, right in glimpses] for glimpses in answer.places]
+    places = [[(float(down), float(right)) for down, right in centers] for centers in answer.places]
     symbols = list(map(SymbolView, (*answer.symbols, ""), answer.probabilities, places))
     return GlimpsesView(series.name, " ".join(dict.fromkeys(series.labels)), symbols, pixels)
 
@@ -103,7 +103,7 @@ MAX_SAMPLES = 10_000
 
 
 class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
-    """The pipeline of a reader in glimpses."""
+    """The pipeline of a reader of images in glimpses."""
 
     recipe: GlimpsesRecipe
     parts: glimpses.GlimpseParts
@@ -145,12 +145,12 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8") -> glimpses.SymbolScores:
         """Return the scores on images with captions. Raises DataError for an image without a caption."""
-        return glimpses.score_symbols(self._score(location, encoding))
+        return glimpses.score_symbols(self._predict_with_gold(location, encoding))
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return glimpses.symbol_items(self._score(location, encoding), "series")
+        return glimpses.symbol_items(self._predict_with_gold(location, encoding), "series")
 
-    def _score(self, location: Data, encoding: str) -> Iterator[glimpses.JudgedSymbols]:
+    def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[glimpses.JudgedSymbols]:
         for image, answer, nats in self.read(self._read_labeled(location, encoding), with_captions=True):
             yield glimpses.JudgedSymbols(glimpses.parse_caption(image, self.recipe), answer.symbols, nats)
 

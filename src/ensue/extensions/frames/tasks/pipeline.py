@@ -117,7 +117,7 @@ class FramesPipeline(Predictor):
             yield from self.predict_json([series])
 
     def inspect_texts(self, *texts: Any, encoding: str | None = None, **options: Any) -> Any:
-        """Return the page of a location, with a target if the model predicts text, or of the frames of a series."""
+        """Return the page of the location `texts[0]`, with the target `texts[1]` if given; or of the frames `texts`."""
         pipeline: Any = self
         if not any(isinstance(text, str) for text in texts):
             return pipeline.inspect(list(texts), **options)
