@@ -44,7 +44,7 @@ def cells_directory() -> Path:
 
 @cache
 def temporary_directory() -> Path:
-    """Return a new folder with access for the user alone, which is removed when this process ends. Raises OSError."""
+    """Return the temporary folder of this process, private to the user and removed at exit. Raises OSError."""
     path, process = Path(tempfile.mkdtemp(prefix="ensue-")), os.getpid()
 
     def remove() -> None:
@@ -92,7 +92,7 @@ KINDS = (
         "profiles of machines", lambda: cache_directory() / "machines", re.compile(r"[0-9a-f]{16,64}\.json"),
         b'{"format":', is_bounded=False,
     ),
-    CacheKind("rows of programs", lambda: cache_directory() / "data", re.compile(r"rows-[0-9a-f]{16}\S*(jsonl|txt)")),
+    CacheKind("data in memory", lambda: cache_directory() / "data", re.compile(r"rows-[0-9a-f]{16}\S*(jsonl|txt)")),
     CacheKind("texts of the quickstart", cache_directory, re.compile(r"ensue-python-[0-9a-f]{8}\.txt")),
 )  # fmt: skip
 

@@ -130,7 +130,7 @@ def test_rows_are_in_a_private_file_that_is_whole(tmp_path: Path, monkeypatch: p
         content = path.read_bytes()
         path.write_text("damaged")
         assert Path(as_location(data, is_cached=is_cached)).read_bytes() == content
-    assert [entry.kind.noun for entry in cached_files()].count("rows of programs") == 2
+    assert [entry.kind.noun for entry in cached_files()].count("data in memory") == 2
 
 
 def test_the_data_of_a_run_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

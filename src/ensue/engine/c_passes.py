@@ -5,7 +5,7 @@
 
 `p` has for each array of the schedule the address of the first row at the position, `ld` the row strides of the arrays,
 and `packed` the matrices for `multiply`. Sizes are read from `n`, so that a cell is compiled once for all sizes. If a
-state is a matrix whose rows are complete vectors, sizes are constants in the C code, so that loops have no remainder.
+state is a matrix with a multiple of VECTOR columns, sizes are constants in the C code, so that loops have no remainder.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from ensue.engine.schedule import Loop, Schedule, Segment, View, schedule
 from ensue.engine.storage import Arrays, Finals, Packing, PassCallback, Storage, address, address_of_rows, chunk_sizes
 
 VECTOR = 16
-"""The number of elements that is a multiple of the vector length of every processor."""
+"""A multiple of the vector length, in elements, of all supported processors."""
 
 
 class PassSource:
@@ -149,7 +149,7 @@ class PassSource:
         return (f"        {line}" for line in self._statements(loop, self._row_names, "0"))
 
     def _loop(self, loop: Loop) -> Iterator[str]:
-        """Yield a loop over all features, nested by the blocks of sums and spreads."""
+        """Yield the loop over all features; for sums and spreads, nested loops over blocks of features."""
         sums = {node: self._new_name() for node in loop.sums if node.width == 1 or node.index == 1}
         self._row_names |= {node: name for node, name in sums.items() if node.width == 1}
         for node in loop.sums:
@@ -206,7 +206,7 @@ class PassSource:
 EXTENTS = {"position": 0, "previous": 1, "row": 2, "vector": 3, "sum": 4}
 RING_EXTENTS = {"position": 5, "previous": 6}
 CHUNKED_EXTENTS = {"position": 7, "previous": 8}
-"""The numbers of extents in loop.h, for arrays of all positions, of two positions, and of a position of each chunk."""
+"""The numbers of extents in loop.h. Arrays store all positions, two positions (RING), or one per chunk (CHUNKED)."""
 ENTRY = """
 PUBLIC void {name}(const range *of, const array *a, const final_state *finals, const int64_t *n, const real *const
                    *packed, multiplication *multiply) {{
@@ -352,7 +352,7 @@ class PlanRecorder:
         return *shape, self.locate(matrix), *rows.stride(), to
 
     def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
-        """Record a product over all positions of features of x and a matrix."""
+        """Record the product of x, or of some of its features, and a matrix, for all positions."""
         address_of_rows("x", a, self.dtype, len(a), len(b))
         factor = (X, a.data_ptr() - self.values[0].data_ptr()), a.stride(0)
         self.products += (*self.pack(b, (len(b), b.shape[1])), len(a), *factor, self.locate(out), out.stride(0))

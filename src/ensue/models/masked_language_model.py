@@ -75,7 +75,7 @@ class MaskedLanguageModel(nn.Module):
 
     @property
     def can_read_packed(self) -> bool:
-        """Whether `packed_layers` supports the model: on a CPU, with learned positions, without watched taps."""
+        """Whether `packed_layers` supports the model: in evaluation on a CPU, not rotary, without watched taps."""
         plain = all(isinstance(layer, LearnedPositions | PostNormBlock | Pointwise) for layer in self.layers)
         rotary = any(isinstance(layer, PostNormBlock) and layer.attention.rotary is not None for layer in self.layers)
         on_cpu = self.features.weight.device.type == "cpu"

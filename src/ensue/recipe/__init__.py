@@ -89,7 +89,7 @@ def read_recipe(
 
 def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str], str]:
     """Return a recipe for data, further settings and a description, or raise EnsueError: see `Extension.proposals`."""
-    for proposal in loadable_entries("proposal", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
+    for proposal in loadable_entries("proposal", Callable).values():  # type: ignore[arg-type]  # isinstance accepts it
         if location:
             return proposal(location, settings)  # type: ignore[no-any-return]
     raise RecipeError("expected a recipe (see `ensue recipes`), or training data, for which one is proposed")

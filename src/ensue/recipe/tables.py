@@ -151,7 +151,7 @@ class TrainRecipe(Table):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """The type of matrix products; auto: the faster type on this machine, by its profile."""
     deterministic: bool = False
-    """Whether 1, 2, 4 or 8 processes train the same model bit for bit, by 8 micro-batches, which is slower."""
+    """Whether 1, 2, 4 or 8 processes train the same model bit for bit; slower, since each batch is 8 micro-batches."""
     sharded: bool = False
     """Whether parameters, gradients and moments are sharded over processes. A step is slower and takes less memory."""
 

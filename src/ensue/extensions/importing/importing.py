@@ -45,7 +45,7 @@ def read_model(path: Path) -> Imported:
         raise DataError(f"no such file or directory{unknown_scheme(path)}", path)
     if path.is_dir():
         check_contained(path)
-    for read in loadable_entries("importer", Callable).values():  # type: ignore[arg-type]  # isinstance takes it
+    for read in loadable_entries("importer", Callable).values():  # type: ignore[arg-type]  # isinstance accepts it
         imported: Imported | None = read(path)
         if imported is not None:
             return imported

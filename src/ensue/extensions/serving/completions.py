@@ -190,7 +190,7 @@ def _raise_error(generation: Generation) -> None:
 def _make_initial_state(
     prompt: EncodedPrompt, session: SessionState | None, start_id: int, context: int | None
 ) -> tuple[Any, Any]:
-    """Return the initial state and the ids to read: the session's last id, which is unread, and the prompt."""
+    """Return the initial state and the ids to read: the start id, or the last id of the session, and the prompt."""
     if session is None:
         is_full = len(prompt.ids) == context
         return None, prompt.ids if is_full else np.concatenate(([start_id], prompt.ids))

@@ -27,7 +27,7 @@ _rows: ContextVar[int] = ContextVar("rows", default=0)
 
 
 def row_by_row(count: int) -> AbstractContextManager[None]:
-    """Compute self-attention of one position row by row, without padding, in a `with` block.
+    """Compute self-attention of each row alone, without padding, in a `with` block, when rows have a single position.
 
     Padding changes the order in which a row's terms are added, and thereby the rounding of the sum. Padding has to be
     on the left, as after `ensue.types.concatenate_rows`. Rows after the first `count` get the result of row 0.
@@ -60,7 +60,7 @@ class KVState(NamedTuple):
     position: Int[Tensor, " B"]
 
     def __reduce__(self) -> "tuple[type[KVState], tuple[Tensor, ...]]":
-        """Pickle and copy the tensors without the unused space of their buffers, which they share with later states."""
+        """Pickle and copy the tensors without the unused space of their buffers, which later states share."""
         return KVState, copy_views(tuple(self), with_room=False)
 
     @property

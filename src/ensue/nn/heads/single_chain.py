@@ -19,11 +19,11 @@ NEVER = -1e30
 RESCALE_EVERY = 4
 """The number of steps between two rescalings of sums to a maximum of 1."""
 MIN_SUM, MAX_STEP_NATS = 1e-150, 300.0
-"""No sum underflows if all sums exceed MIN_SUM, and no sum decreases by more than MAX_STEP_NATS nats in a step."""
+"""No term of a sum underflows if all sums exceed MIN_SUM and decrease by at most MAX_STEP_NATS nats in a step."""
 MAX_BACK_POINTERS = 1 << 28
 """The maximum number of back pointers of the best paths, at all tags and positions."""
 MAX_BLOCK_PROBABILITIES = 1 << 20
-"""The number of transition probabilities of spans and paths that are computed together."""
+"""The maximum number of transition probabilities of spans or paths that are computed together."""
 
 
 class ChainScores(NamedTuple):

@@ -71,8 +71,9 @@ def shared_rows(symbols: Sequence[str], origin_symbols: Sequence[str]) -> NDArra
 
 @torch.no_grad()
 def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dict[str, Tensor | None]:
-    """Copy the parameters of `origin` into `model`, which may differ in its symbols and its dropout. `rows` (V,) are
-    the rows of the model's symbols in the tables of `origin`, -1 for a missing symbol. Return `Job.inherited`.
+    """Copy the parameters of `origin` into `model`, and return the rows of each that are copied, for `Job.inherited`.
+
+    Models may differ in symbols and dropout. `rows` (V,) are the rows of symbols in `origin`, -1 for a missing symbol.
     """
     indices = torch.from_numpy(rows)
     return {

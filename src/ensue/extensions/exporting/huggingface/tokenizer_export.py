@@ -114,9 +114,7 @@ def _to_library(tokenizer: Tokenizer, *, has_prefix: bool = True) -> LibraryToke
         return _from_bytes(lowercase=tokenizer.lowercase)
     if isinstance(tokenizer, CharacterTokenizer):
         return _from_characters(tokenizer)
-    raise EnsueError(
-        f"a tokenizer of {tokenizer.kind} is unknown to transformers; expected wordpiece, bpe, characters or bytes"
-    )
+    raise EnsueError(f'unsupported kind of tokenizer "{tokenizer.kind}"; expected wordpiece, bpe, characters or bytes')
 
 
 def _copy(library: LibraryTokenizer) -> LibraryTokenizer:
