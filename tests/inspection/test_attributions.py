@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.inspection.attributions import Integrated, differentiate, integrated_gradients
+from ensue.inspection.attributions import Attribution, differentiate, integrated_gradients
 from ensue.inspection.units import map_units_to_taps
 from ensue.nn import GRU, LSTM, SequenceLayer, Stack, Transformer, Window, replace
 from ensue.tasks.language_modeling.page import MAX_EXPLAINED_TOKENS, explain
@@ -157,5 +157,5 @@ def test_of_a_long_text_the_nearest_tokens_are_asked() -> None:
     found = explain(pipeline.model, inputs, 700, 3)
     assert found is not None
     assert len(found.norms) == MAX_EXPLAINED_TOKENS
-    assert isinstance(found.integrated, Integrated)
+    assert isinstance(found.integrated, Attribution)
     assert explain(pipeline.model, inputs, 0, 3) is None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.models.build_text import build_classifier
-from ensue.models.classifier import Classifier, Pooled
+from ensue.models.classifier import Classifier, PooledTexts
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import count_parameters
 from ensue.models.ngram_bag import NgramBag, PairBag
@@ -104,7 +104,7 @@ def test_it_starts_from_the_shares_of_the_labels(head: dict[str, Any], multiple:
         classifier.bag.bias.data.zero_()
     classifier.start_from_frequencies(shares)
     keys = torch.zeros(1, 2, dtype=torch.int64)
-    texts = Pooled(torch.zeros(1, 0 if classifier.pooling is None else classifier.pooling.d_out), keys)
+    texts = PooledTexts(torch.zeros(1, 0 if classifier.pooling is None else classifier.pooling.d_out), keys)
     if classifier.head is None:
         assert classifier.bag is not None
         logits = classifier.bag(keys)
@@ -120,7 +120,7 @@ def test_the_hidden_layer_by_hand() -> None:
     classifier = build(head={"d_hidden": 4, "pooling": ["mean"], "dropout": 0.5}).eval()
     assert classifier.head is not None
     first, last = (layer for layer in classifier.head if isinstance(layer, nn.Linear))
-    texts = Pooled(torch.randn(2, 6), torch.zeros(2, 3, dtype=torch.int64))
+    texts = PooledTexts(torch.randn(2, 6), torch.zeros(2, 3, dtype=torch.int64))
     h = (texts.vector @ first.weight.T + first.bias).clamp(min=0)
     same(classifier.compute_logits([texts]), h @ last.weight.T + last.bias)
     classifier.train()

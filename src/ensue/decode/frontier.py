@@ -59,8 +59,8 @@ class RequiredPhrases:
         return tuple(phrase for phrase, state in pairs if state < len(phrase))
 
 
-Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Rows, and the id that is blocked in each row; a row may occur several times."""
+RowIds = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows, and the blocked or forced id in each row; a row may occur several times."""
 
 
 class ForbiddenPhrases:
@@ -79,7 +79,7 @@ class ForbiddenPhrases:
         ]
         """For each length L: the phrases (P, L), and a mask (B, P) of the inputs that forbid them."""
 
-    def blocked_tokens(self, inputs: NDArray[np.int64], history: NDArray[np.int64]) -> list[Blocked]:
+    def blocked_tokens(self, inputs: NDArray[np.int64], history: NDArray[np.int64]) -> list[RowIds]:
         """Return the tokens that would complete a forbidden phrase after `history` (R, t) of `inputs` (R,)."""
         completions = []
         for group, are_forbidden in self.groups:
@@ -91,7 +91,7 @@ class ForbiddenPhrases:
         return completions
 
 
-def find_repeats(history: NDArray[np.int64], n: int) -> Blocked:
+def find_repeats(history: NDArray[np.int64], n: int) -> RowIds:
     """Return the tokens that would repeat an n-gram of `history` (R, t) (Paulus et al. 2018)."""
     if history.shape[1] < n:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -132,7 +132,7 @@ class Frontier:
         pairs = zip(self.complete, self.incomplete, strict=True)
         return [(best.hypotheses + incomplete.hypotheses)[: self.search.n_best] for best, incomplete in pairs]
 
-    def forced_tokens(self) -> Blocked | None:
+    def forced_tokens(self) -> RowIds | None:
         """Return the rows whose next token belongs to the prefix, and these tokens; None without such rows."""
         if self.length > self.prefixes.shape[1]:
             return None
@@ -140,7 +140,7 @@ class Frontier:
         rows = np.flatnonzero(ids >= 0)
         return (rows, ids[rows]) if len(rows) else None
 
-    def blocked_tokens(self) -> list[Blocked]:
+    def blocked_tokens(self) -> list[RowIds]:
         """Return the tokens that may not follow, with their rows."""
         history = self.live.history.reshape(self.live.totals.size, -1)
         blocked = self.forbidden.blocked_tokens(self._repeat_for_slots(self.live.inputs), history)

@@ -43,7 +43,7 @@ Output = Callable[[Tensor], Tensor]
 Array = NDArray[np.float64]
 
 
-class Integrated(NamedTuple):
+class Attribution(NamedTuple):
     """Integrated gradients `shares` (T,), the outputs at input and baseline, and an error bound of their sum."""
 
     shares: Array
@@ -77,7 +77,7 @@ def differentiate(
     return _to_array(input_gradient[0]), build_units(by_tap)
 
 
-def integrated_gradients(output: Output, x: Float[Tensor, "1 T d"], *, rows: int, points: int = 0) -> Integrated:
+def integrated_gradients(output: Output, x: Float[Tensor, "1 T d"], *, rows: int, points: int = 0) -> Attribution:
     """Return the integrated gradients of `output` at x, with zeros as the baseline. The model is in evaluation mode.
 
     `output` is a function from features (B, T, d) to outputs (B,), and `rows` is the number of points in a batch.
@@ -92,7 +92,7 @@ def integrated_gradients(output: Output, x: Float[Tensor, "1 T d"], *, rows: int
         worst = np.argsort(-intervals.errors)[:max_splits]
         worst = worst[intervals.errors[worst] > _tolerance(difference) / (2 * len(intervals.errors))]
         intervals, used = intervals.split(worst, line), used + 2 * len(POINTS) * len(worst)
-    return Integrated(intervals.sums.sum(0), float(values[-1]), float(values[0]), float(intervals.errors.sum()))
+    return Attribution(intervals.sums.sum(0), float(values[-1]), float(values[0]), float(intervals.errors.sum()))
 
 
 class _Line:

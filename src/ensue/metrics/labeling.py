@@ -13,7 +13,7 @@ from ensue.text.label_columns import LabelColumns
 from ensue.text.schemes import Span, position, spans
 
 NUM_CONFUSIONS = 20
-Reading = Callable[[Sequence[str]], list[Span]]
+SpanReader = Callable[[Sequence[str]], list[Span]]
 """A function from the labels of a sentence to its spans."""
 
 
@@ -79,7 +79,7 @@ class LabelingTally(Tally[LabelingScores]):
     gold and predicted labels of tokens in one scheme (`Labels.convert_scheme`). The model has the labels `known`.
     """
 
-    def __init__(self, *, spans: bool, read: Reading = spans, known: Iterable[str] | None = None) -> None:
+    def __init__(self, *, spans: bool, read: SpanReader = spans, known: Iterable[str] | None = None) -> None:
         super().__init__("f1" if spans else None)
         self.is_spans, self._read, self._known = spans, read, known
         self._misaligned, self._first = 0, ""

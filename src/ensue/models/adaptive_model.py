@@ -38,7 +38,7 @@ class Cache(NamedTuple):
         return self.ids.shape[1]
 
     def resized(self, length: int) -> "Cache":
-        """Return this cache with S = `length`; see `ensue.types.Growing`."""
+        """Return this cache with S = `length`; see `ensue.types.GrowingState`."""
         more = length - self.num_positions
         return Cache(F.pad(self.h, (0, 0, more, 0)), F.pad(self.ids, (more, 0), value=PADDING)) if more else self
 

@@ -18,7 +18,7 @@ from ensue.nn.layer import mask_padding
 from ensue.types import Loss, State, detach
 
 
-class Pooled(NamedTuple):
+class PooledTexts(NamedTuple):
     """Pooled texts: features (B, p) of texts, and keys (B, T) or (B, T, 1 + G) of their words, 0 for padding."""
 
     vector: Float[Tensor, "B p"]
@@ -118,18 +118,18 @@ class Classifier(nn.Module):
     def pool(
         self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T ..."], mask: Bool[Tensor, "B T"] | None,
         subwords: Subwords | None = None, encoded: Tensor | None = None,
-    ) -> Pooled:  # fmt: skip
+    ) -> PooledTexts:  # fmt: skip
         """Return pooled texts. `encoded` is the output of a `SubwordEncoder`, if it is already computed."""
         keys = real_keys(keys, mask)
         if self.pooling is None:
-            return Pooled(x.new_zeros(len(x), 0).float(), keys)
+            return PooledTexts(x.new_zeros(len(x), 0).float(), keys)
         if isinstance(self.layers, SubwordEncoder):
             if subwords is None:  # the second text of a pair is encoded with the first
-                return Pooled(x.new_zeros(len(x), 0).float(), keys)
+                return PooledTexts(x.new_zeros(len(x), 0).float(), keys)
             h = self.layers.sum_subwords(self.layers.read(subwords) if encoded is None else encoded, subwords)
             x, first = mask_padding(x, mask), subwords.first_word_slot
-            return Pooled(self.pool_slots(h, x, subwords.slot_mask, first=first), keys)
-        return Pooled(self._pool_sequence(self.pooling, self.layers, x, mask).float(), keys)
+            return PooledTexts(self.pool_slots(h, x, subwords.slot_mask, first=first), keys)
+        return PooledTexts(self._pool_sequence(self.pooling, self.layers, x, mask).float(), keys)
 
     def pool_slots(self, h: Tensor, x: Tensor, real: Tensor | None, *, first: int) -> Float[Tensor, "B p"]:
         """Append the features x of words to the vectors h of slots (B, S, d), from slot `first` on, and pool them.
@@ -153,7 +153,7 @@ class Classifier(nn.Module):
             state = detach(state)
         return pooling.result(pool)
 
-    def head_inputs(self, texts: Sequence[Pooled]) -> Float[Tensor, "B p"]:
+    def head_inputs(self, texts: Sequence[PooledTexts]) -> Float[Tensor, "B p"]:
         """Return the input of the head: the vectors of pooled texts, or for pairs [u; v; |u − v|; u ⊙ v]."""
         u = next((text.vector for text in texts if text.vector.shape[1]), texts[0].vector)
         if not self.pair or self.is_joint:
@@ -161,7 +161,7 @@ class Classifier(nn.Module):
         v = texts[1].vector
         return torch.cat((u, v, (u - v).abs(), u * v), dim=-1)
 
-    def compute_logits(self, texts: Sequence[Pooled]) -> Float[Tensor, "B K"]:
+    def compute_logits(self, texts: Sequence[PooledTexts]) -> Float[Tensor, "B K"]:
         """Return the logits of the labels for pooled texts, or for pairs of pooled texts."""
         terms = [] if self.bag is None else [self.bag(*(text.keys for text in texts))]
         if self.head is not None:
@@ -172,7 +172,7 @@ class Classifier(nn.Module):
         """Return the logits of the labels for texts, or for pairs of texts."""
         return self.compute_logits([self.read(words) for words in texts])
 
-    def read(self, words: Positions, encoded: Tensor | None = None) -> Pooled:
+    def read(self, words: Positions, encoded: Tensor | None = None) -> PooledTexts:
         """Return a batch of pooled texts. `encoded` is as for `pool`."""
         keys = words.keys
         x = keys.new_zeros(*words.shape, 0, dtype=torch.float32) if self.pooling is None else self.features(words)

@@ -138,7 +138,7 @@ class TabSeparated(Dialect):
         return to_field(value)
 
 
-class Quoted(Dialect):
+class QuotedTable(Dialect):
     """Separated values, quoted if necessary (RFC 4180). Some formats of Excel have semicolons or tabs as delimiters."""
 
     sample_lines = 16 * SAMPLE_ROWS  # a record may have several lines
@@ -156,5 +156,5 @@ class Quoted(Dialect):
         return quote_field(value, self.delimiter)
 
 
-DIALECTS = (TabSeparated(), Quoted("csv", ","), Quoted("csv-semicolon", ";"), Quoted("csv-tab", "\t"))
+DIALECTS = (TabSeparated(), QuotedTable("csv", ","), QuotedTable("csv-semicolon", ";"), QuotedTable("csv-tab", "\t"))
 TABLES = {dialect.name: dialect for dialect in DIALECTS}

@@ -55,7 +55,7 @@ UNITS = (
 )  # fmt: skip
 
 
-class Reading(NamedTuple):
+class OffsetReading(NamedTuple):
     """A reading of offsets, with its description, a remedy, and the function that converts spans."""
 
     about: str
@@ -66,17 +66,17 @@ class Reading(NamedTuple):
         return f"the offsets look like {self.about}; {self.remedy}"
 
 
-def _reading_in_unit(unit: Unit) -> Reading:
+def _reading_in_unit(unit: Unit) -> OffsetReading:
     def read(text: str, spans: Sequence[Offsets]) -> list[Offsets]:
         index = {offset: number for number, offset in enumerate([0, *accumulate(unit.sizes(text))])}
         return [(index.get(start, INVALID_OFFSET), index.get(end, INVALID_OFFSET)) for start, end in spans]
 
-    return Reading(unit.name, f"in Python, convert an offset n by {unit.python}", read)
+    return OffsetReading(unit.name, f"in Python, convert an offset n by {unit.python}", read)
 
 
-def _shifted_reading(about: str, start: int, end: int) -> Reading:
+def _shifted_reading(about: str, start: int, end: int) -> OffsetReading:
     expected = " and ".join(f"{name} {shift:+}" for name, shift in (("start", start), ("end", end)) if shift)
-    return Reading(about, f"expected {expected}", lambda _, spans: [(a + start, b + end) for a, b in spans])
+    return OffsetReading(about, f"expected {expected}", lambda _, spans: [(a + start, b + end) for a, b in spans])
 
 
 IN_UNITS = tuple(map(_reading_in_unit, UNITS))
@@ -149,7 +149,7 @@ def misaligned_spans(count: int, total: int, first: str) -> str:
 class Reason(NamedTuple):
     """The reason of misaligned spans: another reading of offsets or another splitter, if one is likely."""
 
-    reading: Reading | None = None
+    reading: OffsetReading | None = None
     splitter: str = ""
     is_explained: bool = True
 
@@ -174,7 +174,7 @@ def reason(texts: Sequence[SplitText], misaligned: Sequence[SplitText]) -> Reaso
     return Reason(reading, splitter, splitter != "")
 
 
-def reading_of(text: str, spans: Sequence[Offsets], splitter: str) -> Reading | None:
+def reading_of(text: str, spans: Sequence[Offsets], splitter: str) -> OffsetReading | None:
     """Return the reading that best fits a text whose spans exceed the text; None if no reading fits."""
     texts = [SplitText.of(text, spans, splitter)]
     interpreted = [(reading, _convert_spans(texts, reading)) for reading in READINGS]
@@ -183,11 +183,11 @@ def reading_of(text: str, spans: Sequence[Offsets], splitter: str) -> Reading | 
     return max(valid, key=lambda item: has_blanks and _Fit.of(item[1]).total)[0] if valid else None
 
 
-def _convert_spans(texts: Sequence[SplitText], reading: Reading) -> list[SplitText]:
+def _convert_spans(texts: Sequence[SplitText], reading: OffsetReading) -> list[SplitText]:
     return [text._replace(spans=reading.read(text.text, text.spans)) for text in texts]
 
 
-def find_by_words(texts: Sequence[SplitText]) -> Reading | None:
+def find_by_words(texts: Sequence[SplitText]) -> OffsetReading | None:
     """Return the reading in which spans begin and end with words; None without such a reading.
 
     In languages with suffixes, spans begin with words, but few end with words.
@@ -204,7 +204,7 @@ def find_by_words(texts: Sequence[SplitText]) -> Reading | None:
     return READINGS[best] if fit.ends >= MIN_MOST * fit.spans or unchanged.starts < fit.starts or is_inclusive else None
 
 
-def find_by_repetition(texts: Sequence[SplitText]) -> Reading | None:
+def find_by_repetition(texts: Sequence[SplitText]) -> OffsetReading | None:
     """Return the reading in which strings are repeated, for scripts without blanks; None without such a reading.
 
     If a string ends too early, the string determines the next character; after a complete name, the next character

@@ -18,7 +18,7 @@ from ensue.extensions.frames.recipe import FrameClassificationRecipe
 from ensue.extensions.frames.tasks.data import LabeledSeries, LabeledSeriesData, pad_frames
 from ensue.extensions.frames.tasks.model import Frames, LabeledFrameParts
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, make_frames, split_into_chunks
-from ensue.inspection.attributions import Integrated, differentiate
+from ensue.inspection.attributions import Attribution, differentiate
 from ensue.inspection.encoder import LayerAttention, LayerTrace, record_attention, trace_layers
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadFeatures
@@ -26,7 +26,7 @@ from ensue.inspection.page import Inspection, Section
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.scores import ScoredItems
 from ensue.models.build_text import build_poolings, outputs_halves
-from ensue.models.classifier import Classifier, Pooled
+from ensue.models.classifier import Classifier, PooledTexts
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of
 from ensue.nn import SequenceLayer
@@ -195,7 +195,7 @@ class FrameClassifierView(SeriesView):
     probabilities: NDArray[np.float32]
     gradients: NDArray[np.float64]
     """Gradient times input (T,), summed over the normalized features of a frame; missing values contribute 0."""
-    integrated: Integrated | None
+    integrated: Attribution | None
     attention: NDArray[np.float64] | None
     """The weights (T,) of attention pooling; None for other poolings."""
     maxima: NDArray[np.float64] | None
@@ -230,7 +230,7 @@ def _compute_gradients(model: Classifier, reading: ReadFeatures, label: int) -> 
     assert isinstance(layers, SequenceLayer)  # frames have no subwords
 
     def output(h: Tensor) -> Tensor:
-        return log_odds(model, model.compute_logits([Pooled(pooling(h, None).float(), reading.keys)]), label)
+        return log_odds(model, model.compute_logits([PooledTexts(pooling(h, None).float(), reading.keys)]), label)
 
     return (differentiate(layers, reading.x, output)[0] * reading.x[0].cpu().numpy()).sum(1)
 

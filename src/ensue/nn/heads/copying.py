@@ -41,7 +41,7 @@ class CopyingNats(NamedTuple):
     """The coverage loss Σ_i min(a_ti, c_ti); 0 without coverage."""
 
 
-class Attended(NamedTuple):
+class SourceAttention(NamedTuple):
     """The attention to the source: weights, weighted sums of features, the coverage loss, and the state."""
 
     weights: Float[Tensor, "B T S"]
@@ -144,7 +144,7 @@ class CopyingHead(nn.Module):
             nats = nats.masked_fill(~mask, 0.0)
         return CopyingNats(nats, attended.coverage_loss), attended.state
 
-    def _attend(self, s: Tensor, state: CopyingState, mask: Tensor | None) -> Attended:
+    def _attend(self, s: Tensor, state: CopyingState, mask: Tensor | None) -> SourceAttention:
         queries, source = group_by_text(self.attention.queries(mask_padding(s, mask)), state.source)
         batch, length = s.shape[:2]
         sizes = (batch, length, source.ids.shape[1])
@@ -156,7 +156,7 @@ class CopyingHead(nn.Module):
             state = state._replace(coverage=coverage)
         tapped = self.weights(weights.view(sizes))
         context = (tapped.view_as(weights).to(source.values.dtype) @ source.values).view(batch, length, self.d_memory)
-        return Attended(tapped, context, coverage_loss, state)
+        return SourceAttention(tapped, context, coverage_loss, state)
 
     def _attend_with_coverage(
         self, queries: Tensor, source: Any, state: CopyingState, length: int, mask: Tensor | None
@@ -182,7 +182,7 @@ class CopyingHead(nn.Module):
         weights = torch.stack(by_step, dim=1).view(texts, repeats * length, positions)
         return weights, torch.stack(losses, dim=1), coverage
 
-    def _scores(self, s: Tensor, attended: Attended) -> tuple[Tensor, Tensor, Tensor]:
+    def _scores(self, s: Tensor, attended: SourceAttention) -> tuple[Tensor, Tensor, Tensor]:
         """Return the logits of the vocabulary (B, T, V), and the logarithms of p_t and of 1 - p_t (B, T)."""
         joined = torch.cat((s, attended.context), dim=-1)
         dtype = attended.weights.dtype  # float32 at least, also under autocast

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ensue.models.classifier import Pooled, real_keys
+from ensue.models.classifier import PooledTexts, real_keys
 from ensue.nn.layer import mask_padding
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.contract.description import ClassOutput, ModelDescription, TensorFunction, mask_of
@@ -21,7 +21,7 @@ def describe(
     bag = pipeline.model.bag
     words = WordExportInputs(pipeline, keys=bag is not None)
 
-    def pool_text(module: ModelWithOrigins, inputs: Any, suffix: str) -> Pooled:
+    def pool_text(module: ModelWithOrigins, inputs: Any, suffix: str) -> PooledTexts:
         model: Any = module.model
         if model.pooling is not None:
             x = words.features(module, inputs, suffix)
@@ -29,7 +29,7 @@ def describe(
             x = words.numbers(inputs, suffix).unsqueeze(-1)[..., :0].float()
         return model.pool(x, words.keys(inputs, suffix), words.mask(inputs, suffix))
 
-    def pool_tuned(module: ModelWithOrigins, inputs: Any) -> list[Pooled]:
+    def pool_tuned(module: ModelWithOrigins, inputs: Any) -> list[PooledTexts]:
         """Return the pooled outputs of fine-tuned layers, which read a text or a pair together."""
         model: Any = module.model
         slots = words.slots(module, inputs)
@@ -37,7 +37,7 @@ def describe(
         slot_mask = mask_of(slots, words.lengths(inputs) + 1)
         vector = model.pool_slots(slots, x, slot_mask, first=int(not pipeline.model.layers.is_causal))
         keys = [real_keys(words.keys(inputs, s), words.mask(inputs, s)) for s in words.suffixes if bag is not None]
-        return [Pooled(vector, keys_of_text) for keys_of_text in keys] or [Pooled(vector, slots[..., 0])]
+        return [PooledTexts(vector, keys_of_text) for keys_of_text in keys] or [PooledTexts(vector, slots[..., 0])]
 
     def classify(module: ModelWithOrigins, **inputs: Any) -> dict[str, Tensor]:
         model: Any = module.model

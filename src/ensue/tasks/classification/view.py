@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.inspection.attributions import Integrated, choose_batch_size, integrated_gradients
+from ensue.inspection.attributions import Attribution, choose_batch_size, integrated_gradients
 from ensue.inspection.encoder import LayerAttention, LayerTrace, record_attention, trace_layers
 from ensue.inspection.features import ReadFeatures, ReadWords
-from ensue.models.classifier import Classifier, Pooled
+from ensue.models.classifier import Classifier, PooledTexts
 from ensue.models.subword_encoder import SubwordEncoder, append_features
 from ensue.nn import AttentionPooling, MaxPooling, Pooling, watch
 from ensue.types import to_float64
@@ -53,7 +53,7 @@ class ClassifierView:
     traces: list[LayerTrace]
     heads: list[LayerAttention] | None
     """The attention of the layers; None for a text that is too long."""
-    integrated: Integrated | None
+    integrated: Attribution | None
     """The integrated gradients of the log-odds of the label for each word, with zeros as the baseline; None for a model
     without features of words, or for a text of several segments.
     """
@@ -83,8 +83,8 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
 
 
 def integrate_gradients(
-    model: Classifier, reading: ReadFeatures, pooled: Sequence[Pooled], side: int, label: int
-) -> Integrated | None:
+    model: Classifier, reading: ReadFeatures, pooled: Sequence[PooledTexts], side: int, label: int
+) -> Attribution | None:
     """Return the integrated gradients of the log-odds of the label for the words of the text at `side`."""
     length = reading.x.shape[1]
     has_segments = 0 < model.segment < length
@@ -92,7 +92,7 @@ def integrate_gradients(
         return None
 
     def output(x: Tensor) -> Tensor:
-        texts = [Pooled(*(tensor.expand(len(x), *tensor.shape[1:]) for tensor in text)) for text in pooled]
+        texts = [PooledTexts(*(tensor.expand(len(x), *tensor.shape[1:]) for tensor in text)) for text in pooled]
         texts[side] = model.pool(x, reading.keys.expand(len(x), *reading.keys.shape[1:]), None)
         return log_odds(model, model.compute_logits(texts), label)
 
@@ -106,14 +106,14 @@ def group_words(length: int) -> list[range]:
 
 
 def _measure_contributions(
-    model: Classifier, read: ReadWords, pooled: Sequence[Pooled], *, side: int, logits: Tensor, label: int
+    model: Classifier, read: ReadWords, pooled: Sequence[PooledTexts], *, side: int, logits: Tensor, label: int
 ) -> list[Contribution]:
     groups, contributions = group_words(len(read)), list[Contribution]()
     before = float(log_odds(model, logits, label)[0])
     rows = max(1, MAX_BATCH_WORDS // len(read))
     for start in range(0, len(groups), rows):
         batch = groups[start : start + rows]
-        texts = [Pooled(*(tensor.expand(len(batch), *tensor.shape[1:]) for tensor in text)) for text in pooled]
+        texts = [PooledTexts(*(tensor.expand(len(batch), *tensor.shape[1:]) for tensor in text)) for text in pooled]
         without = read.unread(batch)
         texts[side] = model.pool(without.x, without.keys, None, without.subwords)
         if model.is_joint:  # both texts have one vector

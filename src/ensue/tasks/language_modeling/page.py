@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ensue.errors import EnsueError, check_integer, check_type
 from ensue.inspection import unit_page
-from ensue.inspection.attributions import Integrated, choose_batch_size, differentiate, integrated_gradients
+from ensue.inspection.attributions import Attribution, choose_batch_size, differentiate, integrated_gradients
 from ensue.inspection.encoder import LayerAttention, join_steps, record_attention
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
@@ -48,7 +48,7 @@ class Explanation:
     """The dot products (N,) of the features and their gradients."""
     states: list[Units]
     """The gradients (N, d) with respect to the states."""
-    integrated: Integrated
+    integrated: Attribution
     """The integrated gradients for the last M of the tokens, with zeros as the baseline."""
 
 
@@ -65,7 +65,7 @@ def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, toke
     def log_probability(h: Tensor) -> Tensor:
         return -model.head.nats(h[:, -1], target.expand(len(h)))
 
-    def integrate(last: int) -> Integrated:
+    def integrate(last: int) -> Attribution:
         before = _read_state(model, x[:, :-last])
 
         def output(x: Tensor) -> Tensor:

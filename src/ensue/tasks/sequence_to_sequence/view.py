@@ -75,7 +75,7 @@ class Alignment(NamedTuple):
     """The weights (H, T, S) of H heads; each row (S,) sums to 1."""
 
 
-class Copying(NamedTuple):
+class CopyingValues(NamedTuple):
     """The values of a copying head."""
 
     weights: NDArray[np.float32]
@@ -117,7 +117,7 @@ class OutputView:
     options: list[list[TokenOption]]
     """The most probable tokens at each position."""
     alignments: list[Alignment]
-    copying: Copying | None
+    copying: CopyingValues | None
     search: RecordedSearch | None
     """The search that returned the output; None for a target."""
 
@@ -157,7 +157,7 @@ class DecoderValues(NamedTuple):
     """The log-probabilities of all tokens (T, V)."""
     alignments: list[Alignment]
     copying: tuple[NDArray[np.float32], NDArray[np.float64]] | None
-    """The fields `weights` and `generates` of `Copying`."""
+    """The fields `weights` and `generates` of `CopyingValues`."""
     gates: NDArray[np.float64] | None
     """The gates β of attention (T,); None for a model without gates."""
 
@@ -224,7 +224,7 @@ def view_output(
         (weights, generates), probabilities = values.copying, np.exp(fields["log_probabilities"])
         copied = (weights * (source[None] == np.array(ids)[:, None])).sum(1) * (1 - generates)
         shares = np.divide(copied, probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
-        fields["copying"] = Copying(weights, generates, shares.clip(0, 1))
+        fields["copying"] = CopyingValues(weights, generates, shares.clip(0, 1))
     known_ids = np.where(source < coder.source.vocabulary_size, source, coder.source.tokenizer.unknown_id or 0)
     model, device = models[0], device_of(models[0])
     source_ids = torch.tensor(known_ids[None], device=device)

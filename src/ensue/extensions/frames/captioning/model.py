@@ -204,7 +204,7 @@ class CaptionerParts(FrameParts):
         )  # fmt: skip
 
 
-class Captioned(NamedTuple):
+class CaptionedSeries(NamedTuple):
     """A series with its gold captions; empty without captions."""
 
     series: Series

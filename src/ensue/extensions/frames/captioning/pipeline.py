@@ -101,7 +101,7 @@ def grid_cells(weights: NDArray[np.float32], grid: tuple[int, int], size: tuple[
     ]
 
 
-class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
+class CaptioningPipeline(FramesPipeline, Writer[captioning.CaptionedSeries]):
     """The pipeline of a captioner. Several runs with the same tokenizer form an ensemble."""
 
     unit = "image"
@@ -116,10 +116,10 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
     def ensemble_key(self) -> Any:
         return [self.target.to_json(), self.parts.rows, self.statistics.shape.width]
 
-    def sources(self, items: Sequence[captioning.Captioned]) -> Sources:
+    def sources(self, items: Sequence[captioning.CaptionedSeries]) -> Sources:
         return Sources(FrameRows.of_series([item.series for item in items]), tuple(() for _ in self.models))
 
-    def encode(self, items: Sequence[tuple[captioning.Captioned, str]]) -> tuple[Sources, Ragged]:
+    def encode(self, items: Sequence[tuple[captioning.CaptionedSeries, str]]) -> tuple[Sources, Ragged]:
         ids = [np.append(self.target.encode(text), self.target.end_id) for _, text in items]
         for (item, _), target in zip(items, ids, strict=True):
             for recipe in self.recipes:
@@ -132,14 +132,13 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
 
     def predict(self, texts: Iterable[Any]) -> Answers[Output]:
         """Return the caption of each image. Images are arrays (rows, columns · colors), or series of `source`."""
-        return Answers(output for _, output in self.answers(map(captioning.Captioned, self._to_series(texts))))
+        return Answers(output for _, output in self.answers(map(captioning.CaptionedSeries, self._to_series(texts))))
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
-        return [
-            self._json(item, output) for item, output in self.answers(map(captioning.Captioned, self._to_series(texts)))
-        ]
+        items = map(captioning.CaptionedSeries, self._to_series(texts))
+        return [self._json(item, output) for item, output in self.answers(items)]
 
-    def _json(self, item: captioning.Captioned, output: Output) -> dict[str, Any]:
+    def _json(self, item: captioning.CaptionedSeries, output: Output) -> dict[str, Any]:
         values = {"series": item.series.name, **output.as_json()}
         if self.search.n_best > 1:
             values["outputs"] = [hypothesis.as_json() for hypothesis in (output, *output.others)]
@@ -149,7 +148,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False, shard: Shard = UNSHARDED,
     ) -> Iterator[str]:  # fmt: skip
-        for item, output in self.answers(map(captioning.Captioned, self._read(location, encoding, shard))):
+        for item, output in self.answers(map(captioning.CaptionedSeries, self._read(location, encoding, shard))):
             if as_json:
                 yield json.dumps(self._json(item, output), ensure_ascii=False) + "\n"
                 continue
@@ -160,7 +159,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
     def score(self, image: Any, caption: str) -> float:
         """Return the surprisal -ln P(caption | image) in nats, which includes the end token."""
         (series,) = self._to_series([image])
-        ((_, _, nats, _),) = self.surprisal([captioning.Captioned(series, (caption,))])
+        ((_, _, nats, _),) = self.surprisal([captioning.CaptionedSeries(series, (caption,))])
         return nats
 
     def score_json(self, text: Any) -> Any:
@@ -176,12 +175,12 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
             else:
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
-    def _read_captioned(self, location: Data, encoding: str) -> Iterator[captioning.Captioned]:
+    def _read_captioned(self, location: Data, encoding: str) -> Iterator[captioning.CaptionedSeries]:
         """Yield images with their captions. Neighboring series with the same name and file are one image."""
         for _, group in groupby(self._read_labeled(location, encoding), key=lambda image: (image.name, image.place)):
             rows = list(group)
             captions = (captioning.split_captions(image, self.recipe.data.separator) for image in rows)
-            yield captioning.Captioned(rows[0], tuple(chain.from_iterable(captions)))
+            yield captioning.CaptionedSeries(rows[0], tuple(chain.from_iterable(captions)))
 
     def evaluate(self, location: Data, *, encoding: str = "utf-8", compare: Self | None = None) -> GenerationScores:
         """Return the scores of predicted captions, with a significance test of the difference to `compare`, if any."""
@@ -193,7 +192,7 @@ class CaptioningPipeline(FramesPipeline, Writer[captioning.Captioned]):
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
         """Return the page of an image (a path or an array) with the attention for `target` or the predicted caption."""
         series = self.read_single(image)
-        sources, symbol = self.sources([captioning.Captioned(series)]), partial(symbol_of, self.target)
+        sources, symbol = self.sources([captioning.CaptionedSeries(series)]), partial(symbol_of, self.target)
         if target is None:
             search = record_search(self, sources, symbol)
             best = search.hypotheses[0]
@@ -299,9 +298,9 @@ class CaptioningJob(DataSetJob[TextModel, LabeledSeries]):
         return score_table(scores)
 
 
-def _group_captions(data: LabeledSeries) -> Iterator[captioning.Captioned]:
+def _group_captions(data: LabeledSeries) -> Iterator[captioning.CaptionedSeries]:
     """Yield images with their captions. Equal neighboring rows are one image with several captions."""
     for number, (_, group) in enumerate(groupby(range(len(data)), data.digests.__getitem__), 1):
         rows = list(group)
         captions = tuple(caption for row in rows for caption in data.labels[row])
-        yield captioning.Captioned(Series(f"image {number}", data.rows[rows[0]]), captions)
+        yield captioning.CaptionedSeries(Series(f"image {number}", data.rows[rows[0]]), captions)

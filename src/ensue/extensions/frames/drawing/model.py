@@ -18,7 +18,7 @@ from ensue.errors import DataError
 from ensue.extensions.frames.data.series import Series, SeriesOptions
 from ensue.extensions.frames.data.source import FrameSource
 from ensue.extensions.frames.recipe import DrawingRecipe
-from ensue.extensions.frames.tasks.data import Hashed, check_image
+from ensue.extensions.frames.tasks.data import HashedData, check_image
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, Tap
@@ -236,7 +236,7 @@ Pixels = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Images(Hashed):
+class Images(HashedData):
     """Images (N, H, P·W) with values from 0 to 1, whose P color planes are side by side."""
 
     pixels: Pixels

@@ -26,7 +26,7 @@ from ensue.tasks.contract.job import check_same_shape, copy_rows, paired_paramet
 from ensue.tasks.contract.task import on_device
 
 
-class Hashed(ABC):
+class HashedData(ABC):
     """The base of data whose examples are arrays. Duplicates are found by digests of the arrays."""
 
     groups: Sequence[str]
@@ -47,13 +47,13 @@ class Hashed(ABC):
         """The group of each example, or for data without groups the digest of each example."""
         return self.groups or self.digests
 
-    def num_shared(self, other: "Hashed") -> int:
+    def num_shared(self, other: "HashedData") -> int:
         """Return the number of examples that `other` shares with these data."""
         return sum(map({*self.digests}.__contains__, other.digests))
 
 
 @dataclass
-class LabeledSeries(Hashed):
+class LabeledSeries(HashedData):
     """Series with labels, either of the complete series or of each frame."""
 
     rows: FrameRows
