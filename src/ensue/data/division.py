@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 ExampleT = TypeVar("ExampleT")
 Rows = NDArray[np.int64]
 MAX_GROUPS_AT_ONCE = 1 << 16
-"""The number of groups that are processed at once, which bounds memory."""
+"""The maximum number of groups that are processed at once, which bounds memory."""
 
 
 class SelectableList(list[ExampleT]):

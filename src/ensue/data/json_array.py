@@ -12,7 +12,7 @@ from ensue.parsing import MAX_DEPTH, is_too_deep
 _OPENING = re.compile(r"\[\s*+(?:\{\s*+(?:[\"}]|\Z)|\Z)")
 _COMPLETE_OPENING = re.compile(r"\[\s*+\{\s*+[\"}]")
 _MAX_OPENING_CHARACTERS = 1 << 12
-"""The number of characters in which the first key is searched for."""
+"""The maximum number of characters in which the first key is searched for."""
 _BEFORE_VALUE = re.compile(r"[ \t\r\n]*+[\[,][ \t\r\n]*+")
 _WHITE_SPACE = re.compile(r"[ \t\r\n]*+")
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str)  # numbers may have more digits than Python can convert

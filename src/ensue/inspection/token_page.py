@@ -18,7 +18,7 @@ from ensue.types import to_float64
 NO_TOKEN = -1
 """The target of a position without a token, such as the end of a text or a mask."""
 MAX_OPTIONS = 5
-"""The number of most probable tokens that are shown at a position."""
+"""The maximum number of most probable tokens that are shown at a position."""
 
 
 class Predictions(NamedTuple):

@@ -24,12 +24,12 @@ def push(
     run = existing_run(run)  # before torch is imported, which takes seconds
     with pause_garbage_collection():
         from ensue.extensions.hub.pushing import license_of
-        from ensue.extensions.hub.pushing import push as pushed
+        from ensue.extensions.hub.pushing import push as upload
         from ensue.runs.directory import RunDirectory
 
     if not license and sys.stdin.isatty() and not license_of(run):
         license = typer.prompt("The license of this model, such as mit or cc-by-4.0", err=True)
-    location = pushed(run, name, license=license, language=language, private=private)
+    location = upload(run, name, license=license, language=language, private=private)
     cli.notify(
         f"uploaded {location}; try\n  HF_HUB_OFFLINE=0 ensue {next(iter(RunDirectory(run).entry.commands))} {location}"
     )

@@ -201,7 +201,7 @@ def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tenso
 
 
 def _lowest_sum(through: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
-    """Return the lowest sum over legal paths, NaN if any sum is NaN. Unless it is tiny, underflow is negligible."""
+    """Return the lowest sum over legal paths, or NaN for any NaN. Unless this sum is tiny, underflow is negligible."""
     if bool(torch.minimum(ends.amin(), transitions.amin()) > -torch.inf):
         return through.amin()
     allowed = (transitions > -torch.inf).cpu().numpy()

@@ -22,7 +22,7 @@ from ensue.text.masked_tokens import MaskedTokenizer
 MAX_UNPADDED_TOKENS = 2048
 """The maximum number of tokens in a call without padding, whose activations then fit into the processor's cache."""
 MAX_WINDOWS = 512
-"""The number of windows whose hidden tokens are listed at a time, which bounds the memory for a long text."""
+"""The maximum number of windows whose hidden tokens are listed at a time, which bounds the memory for a long text."""
 
 
 def token_vectors(
