@@ -248,7 +248,7 @@ def test_words_with_odd_white_space_are_exported(folder: Path, tmp_path: Path) -
     for binary in (False, True):
         write_word2vec(tmp_path / "x", words, vectors, binary=binary)
         assert read_vectors(tmp_path / "x")[0] == words
-    with pytest.raises(DataError, match="one word, found 'a b'"):
+    with pytest.raises(DataError, match="for words, found 'a b'"):
         write_word2vec(tmp_path / "x", ["a b"], vectors[:1], binary=False)
 
 
