@@ -1,7 +1,7 @@
 """Parsers of JSON and TOML with limits, which return a value or raise `ParseError`, and the search for files.
 
 Python's parsers raise RecursionError for deeply nested documents, and ValueError for numbers of more than 4,300 digits.
-They accept documents with hundreds of levels, on which later code fails. The caller adds the file's name to messages.
+The parsers accept hundreds of levels, on which later code fails. The caller adds the file's name to messages.
 """
 
 import errno
@@ -127,7 +127,7 @@ def read_bounded(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def read_lines(path: Path, limit: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Yield the complete lines of a file without their ends. Raises like `read_bounded`; `limit` is for a line."""
+    """Yield the complete lines of a file without their ends. Raises like `read_bounded`; `limit` bounds each line."""
     _check_is_plain(path)
     with path.open("rb") as file:
         while (line := file.readline(limit)).endswith(b"\n"):

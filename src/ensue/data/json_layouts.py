@@ -1,4 +1,4 @@
-"""Conversion of JSON files with other layouts, and of tables with JSON in their cells, to one object for each example.
+"""Conversion of JSON files, and of tables with JSON in their cells, to JSON lines with one object for each example.
 
 Extensions define layouts (`JsonLayout`), which convert a document or each of its values. Without a layout, the examples
 of a document that spans several lines are its objects, or the objects in its only list, as in `{"data": [...]}`.

@@ -24,7 +24,7 @@ DIMENSIONS = {"time", "depth"}
 
 
 class LayerTrace(NamedTuple):
-    """The means (T,) over the units of a layer, by tap. The means of signed taps are those of absolute values.
+    """The means (T,) over the units of a layer, by tap. Signed taps are averaged as absolute values.
 
     `layer` counts from 1; `direction` is "left to right" or "right to left". A layer of a grid LSTM has two traces for
     each direction, such as "left to right, time" and "left to right, depth".

@@ -210,7 +210,7 @@ def test_offline_the_kept_commit_is_taken(hub: Hub, run: Path, pushed: str, monk
     assert sentences(load("hf:me/tagger")) == expected
     with pytest.raises(RunError, match=r"^hf:me/other: not on this machine; with HF_HUB_OFFLINE=0 it is downloaded$"):
         load("hf:me/other")
-    with pytest.raises(RunError, match=r"^hf:me/x: this process is offline; with HF_HUB_OFFLINE=0 it is uploaded$"):
+    with pytest.raises(RunError, match=r"^hf:me/x: this process is offline; HF_HUB_OFFLINE=0 permits uploads$"):
         push(run, "me/x", license="mit")
 
 
@@ -455,7 +455,7 @@ def test_in_processes_of_their_own(server: Hub, run: Path, tmp_path: Path) -> No
     assert (kept.returncode, kept.stdout) == (0, downloaded.stdout)
     assert len(server.requests) == asked
     assert ensue_of("push", run, "me/process", "--license", "mit", HF_HUB_OFFLINE="1").stderr == (
-        "ensue: hf:me/process: this process is offline; with HF_HUB_OFFLINE=0 it is uploaded\n"
+        "ensue: hf:me/process: this process is offline; HF_HUB_OFFLINE=0 permits uploads\n"
     )
 
 

@@ -223,7 +223,7 @@ def _has_header(rows: Rows, choice: DocumentChoice) -> bool:
 
 
 def is_header_of_sources(rows: Rows) -> bool:
-    """Return whether the first row has two usual names, that of a single column of texts, or one above numbers."""
+    """Return whether the first row has two usual names, a usual name above one text column, or text above numbers."""
     header, columns = _split_header(rows)
     names = {*map(records.simplify, header)}
     is_single = len(columns) == 1 and _mean_words(columns[0]) >= 3
@@ -234,7 +234,7 @@ def is_header_of_sources(rows: Rows) -> bool:
 
 
 def _split_header(rows: Rows) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """Return the first row and the columns below, or nothing if the row has equal cells or one too long for a name."""
+    """Return the first row and the columns below, or nothing if the row has equal cells or a cell that is too long."""
     header = rows[0] if rows else [""]
     columns = list(zip(*(row for row in rows[1:] if len(row) == len(header)), strict=True))
     is_repeated = any(name and name in column for name, column in zip(header, columns, strict=False))

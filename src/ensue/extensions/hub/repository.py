@@ -97,7 +97,7 @@ class Repository(NamedTuple):
         if not (sys.stderr and sys.stderr.isatty()):
             hub.utils.disable_progress_bars()
         if uploads and hub.constants.HF_HUB_OFFLINE:
-            raise RunError(f"{self}: this process is offline; with HF_HUB_OFFLINE=0 it is uploaded")
+            raise RunError(f"{self}: this process is offline; HF_HUB_OFFLINE=0 permits uploads")
         return hub
 
     @contextmanager

@@ -210,7 +210,7 @@ class Constraints:
         return (self.required, len(self.forbidden), self.width_factor) != before
 
     def _require(self, term: Term, ids: Sequence[int], text: str, ends: Sequence[int]) -> None:
-        """Require the phrase of a term, and forbid longer words that contain it. `ends` is from `text_ends`."""
+        """Require the phrase of a term, and forbid longer words that contain it. `ends` are the `text_ends`."""
         if term.ids not in self.required:
             self.required += (term.ids,)
             self.forbidden = {phrase for phrase in self.forbidden if not self._is_in_required(phrase)}
@@ -221,7 +221,7 @@ class Constraints:
             self._forbid_phrase(tuple(phrase))
 
     def _forbid(self, term: Term, ids: Sequence[int], text: str, ends: Sequence[int]) -> None:
-        """Forbid the phrase of a term, and the tokens of each match; `ends` is from `text_ends`."""
+        """Forbid the phrase of a term, and the tokens of each match; `ends` are the `text_ends`."""
         if term.ids and not self.has_character_tokens:
             self._forbid_phrase(term.ids)
         for match in term.target_pattern.finditer(text):

@@ -224,7 +224,7 @@ class _MarkedOutput:
         return self.links[unit] is None and unit not in taken
 
     def _find_gap(self, child: Node, parent: Node, low: int, high: int, siblings: Sequence[Span]) -> tuple[int, bool]:
-        """Return the unit before which a node without units is inserted, and whether it belongs to the previous unit.
+        """Return the unit before which a node without units is inserted, and whether the node adjoins the unit before.
 
         The node is inserted beside the output unit that is linked to the nearest source unit. If two source units are
         equally near, a word has priority over a punctuation mark.

@@ -247,8 +247,8 @@ class EncodedTextPairs:
 def excluded_candidates(
     firsts: NDArray[np.int64], similar: NDArray[np.int64], candidates: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return a mask (B, C) of the candidates that are not negatives of a first text. They are equal to the first text,
-    or similar to it in another pair of the batch. The mask of pair i does not have candidate i, its similar text.
+    """Return a mask (B, C) of the candidates that are not negatives of a first text: candidates that equal the text,
+    or are similar to the text in another pair. The mask is False for candidate i of pair i, its similar text.
     """
     are_equal = firsts[:, None] == firsts
     num_similar = are_equal.astype(np.float32) @ (similar[:, None] == candidates).astype(np.float32)
