@@ -219,7 +219,7 @@ def test_a_key_that_comes_late_is_refused(runs: Path) -> None:
     rows = ['{"text": "Anna"}\n'] * 1001 + ['{"text": "Anna", "late": 1}\n']
     Path("late.jsonl").write_text("".join(rows))
     lines = writers.write_predictions(load(runs / "names", device="cpu"), "late.jsonl", to="csv")
-    with pytest.raises(EnsueError, match=r'late.jsonl:1002: the key "late"; expected a key of the first'):
+    with pytest.raises(EnsueError, match=r'late.jsonl:1002: the key "late" is not in the first records'):
         list(lines)
 
 
