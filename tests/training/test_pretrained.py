@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import ensue
-from ensue.errors import DataError
+from ensue.errors import DataError, RunError
 from ensue.runs.weights import read_tensors
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
+from training.resuming import At, Killed, die
 from training.tiny import run_tiny
 from training.tiny_texts import MEANINGS, tagging, vector_file
 
@@ -113,3 +114,17 @@ def test_vectors_for_a_model_without_any(names: Path, tmp_path: Path) -> None:
     run_tiny(tagging(names, steps=1), tmp_path / "run")
     with pytest.raises(ensue.errors.EnsueError, match="trained without pretrained vectors"):
         load(tmp_path / "run", vectors=names)
+
+
+def test_a_vector_file_is_read_again_only_before_the_first_checkpoint(tmp_path: Path) -> None:
+    recipe = with_vectors(tmp_path)
+    recipe = recipe.model_copy(update={"train": recipe.train.model_copy(update={"checkpoint_every": 2})})
+    vectors = tmp_path / "vectors.txt"
+    for step, name in ((1, "early"), (4, "late")):
+        with pytest.raises(Killed):
+            run_tiny(recipe, tmp_path / name, reporter=At(step, die))
+    vectors.write_text("".join(vectors.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(RunError, match=r"early: .*vectors.txt has changed since this run began"):
+        run_tiny(None, tmp_path / "early", resume=True)
+    vectors.unlink()
+    assert run_tiny(None, tmp_path / "late", resume=True).reason == "finished"
