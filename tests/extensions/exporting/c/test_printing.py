@@ -1,6 +1,8 @@
 """What is printed as C without a compiler: checksums, names, and one line for each model that is unsupported."""
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from ensue.extensions.exporting.c.printing import NUM_LANES, Weights, checksum
 from ensue.extensions.exporting.c.writing import identifier
 from ensue.recipe.tables import TokenizerRecipe
 from extensions.exporting.c import classifiers
+from extensions.exporting.c.carried import put
+from extensions.exporting.c.every_model import MODELS
 from extensions.exporting.c.printing import files_of
 from extensions.exporting.c.transducers import transducer
 from extensions.frames.small_frames import frame_classifier
@@ -50,6 +54,17 @@ def test_a_name_is_none_that_the_files_have_already() -> None:
         assert identifier(Path("folder", name)) == f"model_{name}"
     found = [identifier(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
     assert found == ["a_b_c", "int", "model_7__", "model_", "examples"]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_the_source_and_the_example_of_each_interface_compile_without_a_warning(tmp_path: Path) -> None:
+    sources = []
+    for name in MODELS.keys() - {"characters", "tagger", "tagger of letters", "classifier", "transducer"}:
+        files, _ = MODELS[name]("f32")
+        put(files, folder := tmp_path / name)
+        sources += [folder / file for file in files if file.endswith(".c")]
+    assert len(sources) == 14
+    subprocess.run(["gcc", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *sources], check=True)
 
 
 def language(tokenizer: str, **table: object) -> dict[str, bytes]:
