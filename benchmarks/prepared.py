@@ -19,7 +19,7 @@ from machine import describe_machine
 
 from ensue.cache import json_digest
 from ensue.data.corpus.batches import Batches, Blocks, Segments
-from ensue.data.corpus.prepared import FORMAT, INDEX, Prepared
+from ensue.data.corpus.prepared import FORMAT_VERSION, INDEX, PreparedTokens
 from ensue.data.mapped_file import _HEADER, _MAGIC, TokenHeader
 from ensue.text.tokenizers import save_tokenizer, train_tokenizer
 
@@ -40,7 +40,7 @@ def write_sparse(folder: Path, tokens: int) -> None:
             file.write(_HEADER.pack(_MAGIC, *header))
             file.truncate(header.file_bytes)
         shards.append({"file": path.name, "tokens": size, "unknown": 0, "characters": size, "crc32": 0})
-    index = {"format_version": FORMAT, "complete": True, "tokenizer": json_digest(tokenizer.to_json())}
+    index = {"format_version": FORMAT_VERSION, "complete": True, "tokenizer": json_digest(tokenizer.to_json())}
     (folder / INDEX).write_text(json.dumps({**index, "parts": {"train": shards}}))
 
 
@@ -71,7 +71,7 @@ def main() -> None:
         folder = Path(name)
         write_sparse(folder, int(arguments.tokens))
         start, before = time.perf_counter(), peak()
-        tokens = Prepared(folder).tokens("train")
+        tokens = PreparedTokens(folder).tokens("train")
         assert tokens is not None
         print(f"{len(tokens):,} ids in {len(list((folder / 'train').iterdir())):,} shards: opened in "
               f"{time.perf_counter() - start:.3f} s, memory +{peak() - before:.0f} MB of {peak():.0f}")  # fmt: skip
