@@ -20,5 +20,5 @@ def test_the_command_line_has_the_options(ensue: Ensue, refused: Callable[..., s
     mean = math.fsum(json.loads(line)["nats"] for line in lines) / len(lines)
     assert mean == pytest.approx(found["nats_per_token"], abs=1e-4)
     assert ensue("generate", trained / "lstm", "--prompt", "The", "--max-tokens", 5, "--cache", 9).out.startswith("The")
-    assert "this one reads" in refused("evaluate", trained / "transformer", text, "--cache", 9)
+    assert "need a recurrent language model" in refused("evaluate", trained / "transformer", text, "--cache", 9)
     assert "cache is -1; expected" in refused("score", trained / "lstm", text, "--cache", -1)

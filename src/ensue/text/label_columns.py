@@ -39,13 +39,19 @@ class LabelColumns(Stored):
     """The label columns of a tagger, by name, each with its heads."""
 
     kind = "columns"
-    scheme = tag_scheme = None
+    tag_scheme = None
     has_spans = False
 
     def __init__(self, columns: dict[str, list[LabelHead]]) -> None:
         self.columns = columns
         self.names = tuple(columns)
         self.learned = [head for heads in columns.values() for head in heads]
+
+    @property
+    def scheme(self) -> Scheme | None:
+        """The scheme of the first column if all columns have spans, else None."""
+        schemes = [heads[0].labels.scheme for heads in self.columns.values()]
+        return schemes[0] if all(schemes) else None
 
     def convert_scheme(self, rows: Sequence[Row]) -> list[Row]:
         """Convert the values of each word in another file to the label scheme of the training file."""

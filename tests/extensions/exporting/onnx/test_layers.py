@@ -1,5 +1,6 @@
 """Every layer of the table of laws as an ONNX graph: one row and several, three lengths, ragged rows, from a state."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -23,6 +24,11 @@ from ensue.extensions.exporting.onnx.graph import Unexportable
 QUICK = {"lstm", "clockwork", "attention rotary"}
 CASES = [pytest.param(s, id=s.name, marks=[] if s.name in QUICK else [pytest.mark.slow]) for s in SUBJECTS]
 S = 6
+
+
+@pytest.mark.parametrize(("kind", "name"), [override[:2] for override in functions.OVERRIDES], ids=str)
+def test_what_tracing_replaces_exists(kind: type, name: str) -> None:
+    assert hasattr(kind, name) or f"self.{name}" in inspect.getsource(kind)
 
 
 def whole(layer: SequenceLayer) -> TensorFunction:
@@ -115,7 +121,7 @@ class Looping(OfSizes):
         (OfValues(), "_local_scalar_dense, which depends on values"),
         (OfSizes(), "y of 1 rows of 1 positions differs by"),
         (TowardsZero(), "division that rounds towards zero"),
-        pytest.param(Looping(), "more than 20,000 operations, as from a loop of Python", marks=pytest.mark.slow),
+        pytest.param(Looping(), "more than 20,000 operations; a Python loop", marks=pytest.mark.slow),
     ],
 )
 def test_what_cannot_be_traced_is_refused(layer: SequenceLayer, expected: str) -> None:

@@ -175,7 +175,7 @@ OVERRIDES: tuple[tuple[type[nn.Module], str, Any], ...] = (
     (AdditiveAttention, "scores", _score_pairs),
     (Tagger, "maxima", _max_over_equal),
     (Classifier, "segment", 0),  # texts are not divided into segments, whose number would be a dynamic size
-    (HighwayCharacterCNN, "padded", lambda _, ids: ids),  # keeps all padding, whose length depends on values
+    (HighwayCharacterCNN, "pad", lambda _, ids: ids),  # keeps all padding, whose length depends on values
     (LearnedPositions, "check_end", lambda *_: None),
     (CopyingHead, "check_ids", lambda *_: None),
     (CopyingHead, "check", lambda *_: None),
