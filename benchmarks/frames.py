@@ -118,7 +118,7 @@ def unpack_recordings(data: Path, folder: Path) -> list[Path]:
     """Unpack the recordings into a folder. Return their paths."""
     if not (folder / "recordings").exists():
         with tarfile.open(data / "fsdd" / "recordings.tar.xz") as archive:
-            archive.extractall(folder, filter="data")
+            archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return sorted((folder / "recordings").glob("*.wav"))
 
 

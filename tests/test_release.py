@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from conftest import REPOSITORY
+from kept_runs.make import TAR_OPTIONS
 
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 LINTER = """
@@ -128,7 +129,7 @@ def test_help_and_quickstart_where_only_the_wheel_is_installed(bare: Path, tmp_p
 def pytest_in_archive(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Runs pytest in the unpacked source distribution."""
     with tarfile.open(built[1]) as archive:
-        archive.extractall(unpacked := tmp_path_factory.mktemp("archive"), filter="data")
+        archive.extractall(unpacked := tmp_path_factory.mktemp("archive"), **TAR_OPTIONS)
     (folder,) = unpacked.iterdir()
     pytest_here = ["env", "PYTHONPATH=src", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     return partial(run, *pytest_here, folder=folder)

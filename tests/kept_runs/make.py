@@ -28,6 +28,8 @@ from page_data import write_data
 from training.tiny import plain_profile
 
 ARCHIVES = Path(__file__).parent / "archives"
+TAR_OPTIONS: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Python 3.11.0 to 3.11.3 have no filters."""
 SIZES: dict[str, dict[str, Any]] = {
     "encoder": {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_feedforward": 8, "d_cell": 8, "context": 64},
     "decoder": {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_feedforward": 8, "context": 64},
@@ -232,7 +234,7 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def unpacked(name: str, folder: Path) -> list[dict[str, str]]:
     """The run, its data, and the commands with their answers."""
     with tarfile.open(ARCHIVES / f"{name}.tar.xz") as file:
-        file.extractall(folder, filter="data")
+        file.extractall(folder, **TAR_OPTIONS)
     answers: list[dict[str, str]] = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
     return answers
 
