@@ -1,5 +1,7 @@
 """The decoder in C is the decoder: the same scores, the same searches; and what it does not know it leaves alone."""
 
+from dataclasses import fields
+
 import pytest
 import torch
 from torch import nn
@@ -13,6 +15,7 @@ from ensue.models.compiled_decoder import compile_decoder
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.modules import put_in_precision
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding, Transformer, watch
+from ensue.nn.attention.blocks import BlockOptions
 from ensue.training.device import use_threads
 from ensue.types import select_rows
 from training.tiny import needs_int8, some_slow
@@ -217,6 +220,44 @@ def test_what_it_does_not_know_is_left_to_torch():
         assert compile_decoder(model, *some_sources()) is None
 
 
+OPTIONS = {"num_heads": 4, "dropout": 0.1, "is_causal": True, "rotary_share": 0.5, "rotary_base": 99.0, "neighbors": 2,
+           "d_feedforward": 13, "dropout_attention": 0.2, "activation": "silu", "norm_kind": "rms", "norm_epsilon": 0.1,
+           "norm_first": False, "gated": True, "parallel": True, "relative_buckets": 4, "farthest": 2, "rotary": True}  # fmt: skip
+"""A value of each option that the blocks of `model_of` do not have; `positions` sets `rotary` and `farthest`."""
+
+
+def test_each_option_of_a_block_has_another_value() -> None:
+    changed = {field.name for field in fields(BlockOptions) if field.default != OPTIONS[field.name]}
+    assert changed | {"is_causal"} == OPTIONS.keys()  # encoders are not causal by default
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"rotary", "farthest"}))
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_an_option_of_blocks_is_computed_or_left_to_torch(name: str, side: str) -> None:
+    """The scores are those of torch, whichever option of the encoder's or decoder's blocks is not its default."""
+    options = {"positions": "sinusoidal", "num_layers": 2, "num_heads": 2, name: OPTIONS[name]}
+    model = model_of()
+    try:
+        if side == "encoder":
+            model.encoder = Transformer(12, **{"is_causal": False, **options})
+        else:
+            model.decoder = Transformer(24, d_memory=12, **options)
+    except ValueError:
+        return  # excluded together with another option
+    model, sources = model.double().eval(), some_sources()
+    with torch.inference_mode():
+        if compiled := compile_decoder(model, *sources):
+            scores, _ = compiled[0].step(torch.arange(4), compiled[1])
+            expected, _ = model.step(torch.arange(4), model.begin(*sources))
+            torch.testing.assert_close(scores, expected.log_softmax(-1), rtol=0, atol=1e-11)
+
+
+def test_sources_that_are_padded_on_the_left_are_left_to_torch() -> None:
+    model, (ids, mask) = model_of(), some_sources()
+    assert compile_decoder(model, ids, mask.flip(1)) is None
+    assert compile_decoder(model, ids[..., None], mask) is None
+
+
 def test_a_position_behind_the_last_that_was_learned_is_refused():
     _, decoder, written = both(model_of(positions="learned"))
     for _ in range(POSITIONS):
@@ -228,11 +269,11 @@ def test_a_position_behind_the_last_that_was_learned_is_refused():
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda ids, state: (ids + SIZE, state), "ids: expected less than 37"),
-        (lambda ids, state: (ids - 1, state), "ids: expected less"),
+        (lambda ids, state: (ids + SIZE, state), "ids from 0 to 36, found 40"),
+        (lambda ids, state: (ids - 1, state), "ids from 0 to 36, found -1"),
         (lambda ids, state: (ids[:2], state), r"ids is expected as \(4,\), found \(2,\)"),
-        (lambda ids, state: (ids, state._replace(texts=state.texts + 1)), "texts: expected less than 4"),
-        (lambda ids, state: (ids, state._replace(slots=torch.full((4, 1), 9))), "slots: expected"),
+        (lambda ids, state: (ids, state._replace(texts=state.texts + 1)), "texts from 0 to 3, found 4"),
+        (lambda ids, state: (ids, state._replace(slots=torch.full((4, 1), 9))), "slots from 0 to -1, found 9"),
         (lambda ids, state: (ids.int(), state), "ids is expected in torch.int64"),
     ],
 )

@@ -25,6 +25,7 @@ from ensue.models.modules import Int8Linear, all_modules
 from ensue.nn import MultiHeadAttention, MultiHeadCrossAttention, Pointwise, TokenEmbedding, Transformer
 from ensue.nn.attention import blocks
 from ensue.nn.attention.positions import Frequencies, LearnedPositions, SinusoidalPositions
+from ensue.nn.border import expect_mask, expect_range
 from ensue.nn.draws import ElementDropout
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead
 from ensue.nn.taps import Tap, is_watched
@@ -39,6 +40,8 @@ SUPPORTED_MODULES = {
 """The modules that decoder_step.c computes. Subclasses may differ and are not supported."""
 ACTIVATIONS = ("relu", "gelu", "silu")
 """The nonlinearities, in the order of their numbers in decoder_step.c."""
+COMPUTED_OPTIONS = ("num_heads", "d_feedforward", "dropout", "dropout_attention", "activation", "norm_epsilon")
+"""The options of blocks that decoder_step.c computes with any value; other options must have their default."""
 CHUNK_BITS = 8
 """Memory is allocated for chunks of 2^CHUNK_BITS slots; as many encodings of positions are computed at first."""
 
@@ -81,19 +84,19 @@ def _is_supported(model: EncoderDecoder, *sides: nn.Module) -> bool:
         and all(weight is not None for module in modules for weight in module._parameters.values())
         and len({module.eps for module in modules if isinstance(module, nn.LayerNorm)}) == 1
         and isinstance(sides[-1], Transformer)
-        and _has_supported_layers(sides[-1])
+        and _has_supported_layers(sides[-1], is_causal=sides[-1] is model.decoder)
     )
 
 
-def _has_supported_layers(stack: Transformer) -> bool:
+def _has_supported_layers(stack: Transformer, *, is_causal: bool) -> bool:
     first, *others = stack
-    layers: list[Any] = [layer for layer in others if isinstance(layer, blocks.PostNormBlock)]
     has_maps = any(isinstance(layer, Pointwise) and type(layer.module) is not ElementDropout for layer in others[:-1])
-    options = [layer.options for layer in layers]
-    kinds = {(type(layer), layer.d_in, layer.attention.num_heads, layer.d_feedforward) for layer in layers}
-    is_plain = all(of.norm_first and not of.parallel and not of.neighbors for of in options)
-    has_positions = isinstance(first, SinusoidalPositions | LearnedPositions) and not has_maps
-    return has_positions and is_plain and len(kinds) == 1 and {of.activation for of in options} <= {*ACTIVATIONS}
+    kinds = {(type(layer), layer.d_in, layer.options) for layer in others if isinstance(layer, blocks.PostNormBlock)}
+    if len(kinds) != 1 or has_maps or not isinstance(first, SinusoidalPositions | LearnedPositions):
+        return False
+    ((_, _, options),) = kinds
+    computed = {name: getattr(options, name) for name in COMPUTED_OPTIONS}
+    return options == blocks.BlockOptions(is_causal=is_causal, **computed) and options.activation in ACTIVATIONS
 
 
 @cache
@@ -132,13 +135,13 @@ class PackedModel:
         packed: Any = self.products.packed(weight.t(), (*columns, rows)) if columns else weight  # type: ignore
         return self.keep(packed, len(packed) if columns else rows), self.keep(bias, rows)
 
-    def run(self, name: str, numbers: "ctypes.Array[ctypes.c_int64]", rows: int) -> int:
-        """Run `encode` or `decode` over texts or rows, in parallel. Return 0, or the number of what does not exist."""
+    def run(self, name: str, numbers: "ctypes.Array[ctypes.c_int64]", rows: int) -> bool:
+        """Run `encode` or `decode` over texts or rows, in parallel. Return whether a number is out of range."""
         function, codes = getattr(self.functions, name), list[int]()
         parallel_rows(rows, lambda first, last, _: codes.append(function(ctypes.addressof(numbers), first, last)))
         if min(codes) < 0:
             raise MemoryError
-        return max(codes)
+        return any(codes)
 
 
 class Side:
@@ -194,7 +197,8 @@ class CompiledDecoder:
         contextual: Sequence[Tensor],
     ) -> None:  # fmt: skip
         self._packed, self._decoder, self.vocabulary_size = packed, packed.decoder, packed.decoder.vocabulary_size
-        (self._texts, longest), d, encoder = sources.shape[:2], packed.decoder.d, None if contextual else packed.encoder
+        (self._texts, longest), d, encoder = sources.shape, packed.decoder.d, None if contextual else packed.encoder
+        expect_mask("compile_decoder", mask, sources)
         lengths = torch.full((self._texts,), longest) if mask is None else mask.sum(1)
         if encoder is None:
             state = model.begin(sources, mask, contextual)
@@ -213,7 +217,7 @@ class CompiledDecoder:
             encodings, of_ids = encoder.encodings(longest), address("sources", ids, torch.int64, (len(ids),))
             numbers = ctypes.addressof(self._decoder.numbers), of_ids, encodings.data_ptr()
             if packed.run("encode", int64_array([*encoder.numbers, *memory, *numbers]), self._texts):
-                raise ValueError(f"sources: expected 0 to {encoder.vocabulary_size - 1}")
+                expect_range("compile_decoder", "sources", ids, encoder.vocabulary_size - 1)
         self._constants = [*self._decoder.numbers, *memory, *packed.scores, CHUNK_BITS]
         self._chunks, self._num_slots, self._log_p = list[Tensor](), 0, torch.empty(0, 0, dtype=packed.dtype)
         self.start = SlotState(torch.empty(self._texts, 0, dtype=torch.int64), torch.arange(self._texts))
@@ -238,8 +242,9 @@ class CompiledDecoder:
         position = encodings.data_ptr() + (num_read - 1) * self._decoder.d * dtype.itemsize
         pointers = slots.data_ptr(), position, ctypes.addressof(self._chunk_table), log_p.data_ptr()
         numbers = [*self._constants, self._num_slots, num_read, rows, *addresses, *pointers]
-        if code := self._packed.run("decode", int64_array(numbers), rows):
-            limits = ("ids", self.vocabulary_size), ("slots", self._num_slots), ("texts", self._texts)
-            raise ValueError("{}: expected less than {}".format(*limits[code - 1]))
+        if self._packed.run("decode", int64_array(numbers), rows):
+            expect_range("CompiledDecoder.step", "ids", ids, self.vocabulary_size - 1)
+            expect_range("CompiledDecoder.step", "slots", before, self._num_slots - 1)
+            expect_range("CompiledDecoder.step", "texts", texts, self._texts - 1)
         self._num_slots += rows
         return log_p, SlotState(slots, texts)

@@ -299,8 +299,7 @@ static void attend_to_memory(const decoding *c, const arrays *a, int64_t l, int6
     attend(&c->of, a->w + i * a->wide, length, a->keys, a->values, a->weights, a->normalized + i * a->ld);
 }
 
-/* Computes the rows from `first` to `last`. Returns 1, 2 or 3 for an id, a slot or a text that does not exist, and -1
- * without memory. */
+/* Computes the rows from `first` to `last`. Returns 1 for an id, a slot or a text out of range, -1 without memory. */
 PUBLIC int64_t decode(const decoding *c, int64_t first, int64_t last) {
     const side *s = &c->of;
     int64_t d = s->d, rows = last - first, past = c->read - 1;
@@ -310,10 +309,10 @@ PUBLIC int64_t decode(const decoding *c, int64_t first, int64_t last) {
         if (ids[i] < 0 || ids[i] >= s->vocabulary) return 1;
         for (int64_t p = 0; p < past; p++) {
             int64_t slot = before[i * past + p];
-            if (slot < 0 || slot >= c->slots) return 2;
+            if (slot < 0 || slot >= c->slots) return 1;
             after[i * c->read + p] = slot;
         }
-        if (texts[i] < 0 || texts[i] >= c->from.texts) return 3;
+        if (texts[i] < 0 || texts[i] >= c->from.texts) return 1;
         after[i * c->read + past] = c->slots + first + i;
     }
     void *to_free;

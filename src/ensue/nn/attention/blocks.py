@@ -173,7 +173,7 @@ class PostNormDecoderBlock(PostNormBlock):
         self.cross_attention = MultiHeadCrossAttention(
             d_model, self.d_memory, num_heads=attention.num_heads, dropout=attention.dropout
         )
-        self.norm_cross_attention = type(self.norm_attention)(d_model, self.norm_attention.eps)
+        self.norm_cross_attention = NORMS[self.options.norm_kind](d_model, self.options.norm_epsilon)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> DecoderBlockState:  # type: ignore[override]
         return DecoderBlockState(
