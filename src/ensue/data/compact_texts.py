@@ -422,10 +422,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Iterable[NDArray[np.integer]]) -> Ragged:
-        result = RaggedRows()
-        for row in rows:
-            result.append(row)
-        return result.ragged()
+        return RaggedRows(rows=rows).ragged()
 
     def padded(self, rows: Rows, fill: int = 0, *, among: Rows | None = None) -> NDArray[np.int64]:
         """Return rows padded on the right, (B, T). T is the length of the longest row of `among` (default: `rows`)."""
@@ -499,9 +496,11 @@ def padding_mask(lengths: NDArray[np.integer], rows: Rows, *, among: Rows | None
 class RaggedRows:
     """A growing column of rows of numbers, which `ragged` returns as `Ragged`."""
 
-    def __init__(self, code: str = "i") -> None:
+    def __init__(self, code: str = "i", rows: Iterable[NDArray[np.integer]] = ()) -> None:
         self._values, self._starts = Numbers(code), Numbers("q", [0])
         self._lengths: NDArray[np.integer] | None = None
+        for row in rows:
+            self.append(row)
 
     @classmethod
     def of(cls, arrays: Arrays, file: MappedFile) -> Self:
@@ -530,10 +529,8 @@ class RaggedRows:
 
     def select(self, rows: Rows) -> Self:
         """Return these rows."""
-        result, ragged = type(self)(self._values.array.dtype.char), self.ragged()
-        for row in rows.tolist():
-            result.append(ragged[row])
-        return result
+        ragged = self.ragged()
+        return type(self)(self._values.array.dtype.char, (ragged[row] for row in rows.tolist()))
 
     def __len__(self) -> int:
         return len(self._starts) - 1

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ensue.decode.candidates import Candidate
 from ensue.decode.frontier import Frontier
-from ensue.decode.search import BeamSearch, Hypothesis, Phrase, check_ids
+from ensue.decode.search import NOT_FINITE, BeamSearch, Hypothesis, Phrase, check_ids
 from ensue.engine import may_compile
 from ensue.engine.c_library import library
 from ensue.engine.storage import address
@@ -111,13 +111,12 @@ def beam_search(
         return []
     frontier = Frontier(search, input_constraints, end_id, record)
     with torch.inference_mode(), evaluating(model) if isinstance(model, nn.Module) else nullcontext():
-        return _search(model, state, starts, frontier).results()
+        return _search(model, state, starts, frontier)
 
 
-def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> "Frontier | CompiledFrontier":
-    search, attention, penalties = frontier.search, None, None
+def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> list[list[Hypothesis]]:
+    search, attention, penalties, compiled = frontier.search, None, None, None
     coverage = Coverage(model) if search.coverage_penalty else None
-    advancing: Frontier | CompiledFrontier | None = None
     while True:
         check_interrupted()
         if coverage is None:
@@ -129,13 +128,12 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> "F
             penalties = search.coverage_penalty * logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
         is_log_p = getattr(model, "returns_log_probabilities", False)
         log_p = scores if is_log_p else scores.log_softmax(-1, dtype=at_least_float32(scores.dtype))
-        if advancing is None:
+        if frontier.length == 1 and compiled is None:
             check_ids(frontier.constraints, log_p.shape[1], frontier.end_id)
-            advancing = CompiledFrontier.of(frontier, log_p) or frontier
-        compiled = advancing if isinstance(advancing, CompiledFrontier) else None
+            compiled = CompiledFrontier.of(frontier, log_p)
         rows, ids = compiled.advance(log_p) if compiled else _advance(frontier, log_p, penalties)
         if not len(rows):
-            return advancing
+            return (compiled or frontier).results()
         state, attention = select_rows((state, attention), rows)
         if len(rows) < len(log_p):
             state = compact(state)  # frees the memory of sources whose input is done
@@ -209,25 +207,27 @@ def continuations(
     return np.take_along_axis(ids, order, 1), np.take_along_axis(values, order, 1)
 
 
-NOT_FINITE = "the model's scores of the next token are not finite: its training has diverged"
 FOUND = np.dtype([("score", float), ("total", float), ("length", np.int64), ("row", np.int64), ("last", np.int64)])
 """A hypothesis in beam.c."""
 
 
-load_library = cache(lambda dtype: library(package_text("decode/beam.c"), dtype))
-"""The functions of beam.c for a type; None without a compiler."""
+@cache
+def load_library(dtype: torch.dtype) -> ctypes.CDLL | None:
+    """Return the functions of beam.c for a type; None without a compiler."""
+    functions = library(package_text("decode/beam.c"), dtype)
+    if functions is not None:
+        functions.advance.restype = ctypes.c_int64
+        functions.advance.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_double] * 2 + [ctypes.c_void_p] * 2
+    return functions
 
 
 class CompiledFrontier:
     """A `Frontier` in C (beam.c). The tokens of hypotheses are read at the end from the parents and ids of steps."""
 
-    def __init__(self, frontier: Frontier, size: int, dtype: torch.dtype) -> None:
+    def __init__(self, frontier: Frontier, size: int, dtype: torch.dtype, functions: ctypes.CDLL) -> None:
         search, count, self.dtype, self.size = frontier.search, len(frontier.constraints), dtype, size
-        self.width, self.frontier, self.rows = search.width, frontier, count
+        self.width, self.frontier, self.rows, self._advance = search.width, frontier, count, functions.advance
         self.steps = list[Tensor]()
-        self._advance = load_library(dtype).advance  # type: ignore[union-attr]
-        self._advance.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_double] * 2 + [ctypes.c_void_p] * 2
-        self._advance.restype = ctypes.c_int64
         self.best, self.rankings = np.zeros((2, count, search.n_best), FOUND), np.zeros((2, count, 2), np.int64)
         self.rankings[..., 1] = self.best.ctypes.data + self.best.strides[1] * np.arange(2 * count).reshape(2, -1)
         totals, chosen = np.zeros((2, count * search.width)), np.empty((search.width, 3))
@@ -245,7 +245,8 @@ class CompiledFrontier:
         has_phrases = frontier.prefixes.size or frontier.required.count or frontier.forbidden.groups
         is_plain = not (has_phrases or search.no_repeat_ngram or search.coverage_penalty or frontier.record is not None)
         fits = log_p.is_cpu and dtype in (torch.float32, torch.float64) and (frontier.end_id or 0) < size
-        return cls(frontier, size, dtype) if is_plain and fits and may_compile() and load_library(dtype) else None
+        functions = load_library(dtype) if is_plain and fits and may_compile() else None
+        return None if functions is None else cls(frontier, size, dtype, functions)
 
     def advance(self, log_p: Tensor) -> tuple[Tensor, Tensor]:
         """Return the parent rows and the last ids of the live hypotheses. `log_p` (R, V) is changed in place."""

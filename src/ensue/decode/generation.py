@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ensue.decode.beam import beam_search
 from ensue.decode.sampling import Sampling
-from ensue.decode.search import BeamSearch, Hypothesis
+from ensue.decode.search import NOT_FINITE, BeamSearch, Hypothesis
 from ensue.errors import ContextError, EnsueError, check_integer
 from ensue.interruption import check_interrupted
 from ensue.models.language_model import pad_rows, read_prefixes
@@ -134,7 +134,7 @@ def next_ids(
 ) -> Int[Tensor, " B"]:  # fmt: skip
     """Return a token for each row. Raises EnsueError for logits that are not finite."""
     if not logits.amax(-1).isfinite().all():
-        raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
+        raise EnsueError(NOT_FINITE)
     if seen is not None and sampling.repetition_penalty != 1:
         logits = penalize(logits, seen, sampling.repetition_penalty)
     return logits.argmax(-1) if sampling.is_greedy else draw(filter_logits(logits, sampling), generator)
@@ -202,10 +202,9 @@ def generate_ids(
     rows = prepend_start(model, prompts, start_id)
     is_used = None
     if sampling is not None and sampling.repetition_penalty != 1:
-        is_used = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
+        is_used = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool, device=device_of(model))
         for row, prompt in zip(is_used, prompts, strict=True):
             row[torch.from_numpy(np.asarray(prompt, np.int64).reshape(-1))] = True
-        is_used = is_used.to(device_of(model))
     generator = torch.Generator(device_of(model))
     generator.seed() if seed is None else generator.manual_seed(int(seed))
     return islice(_sample_tokens(model, rows, state, sampling or Sampling(), generator, is_used, end_id), max_tokens)

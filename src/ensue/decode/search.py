@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple, TypedDict
 
 from ensue.errors import EnsueError, Option, check_integer, check_settings
 
+NOT_FINITE = "the model's scores of the next token are not finite: its training has diverged"
 MAX_WIDTH, MAX_TOKENS, MAX_PENALTY = 10_000, 1_000_000, 10
 Phrase = tuple[int, ...]
 """The ids of adjacent tokens."""

@@ -74,9 +74,7 @@ def _as_dict(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return value._asdict()
-    if isinstance(value, np.ndarray) and value.size > MAX_NUMBERS:
-        return {"shape": list(value.shape)}
-    return value
+    return {"shape": list(value.shape)} if isinstance(value, np.ndarray) and value.size > MAX_NUMBERS else value
 
 
 def _list_chunks(values: Any, size: int) -> Iterator[str]:
@@ -134,9 +132,7 @@ def reveal(character: str) -> str:
     category = unicodedata.category(character)
     if category.startswith("M") and not "\ufe00" <= character <= "\ufe0f":
         return "\u25cc" + character
-    if category[0] in "CZ" or category.startswith("M"):
-        return f"{ord(character):04X}"
-    return character
+    return f"{ord(character):04X}" if category[0] in "CZM" else character
 
 
 def clip(text: str, max_characters: int = 16) -> str:

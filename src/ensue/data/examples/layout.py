@@ -83,10 +83,7 @@ class StoredPairs(Sequence[Pair]):
     @staticmethod
     def rows_of(pairs: Iterable[Pair]) -> RaggedRows:
         """Return the pairs as rows of bytes."""
-        rows = RaggedRows("B")
-        for pair in pairs:
-            rows.append(np.frombuffer(json.dumps(pair).encode(), np.uint8))
-        return rows
+        return RaggedRows("B", (np.frombuffer(json.dumps(pair).encode(), np.uint8) for pair in pairs))
 
     def __getitem__(self, index: Any) -> Any:
         """Return the pair at an index, or the list of pairs in a slice."""

@@ -262,15 +262,15 @@ def init_decoding(
 ) -> tuple[Any, State]:
     """Return a decoder and its state after the sources `rows`. If `is_compiled`, the decoder may lack taps."""
     device, mask = device_of(models[0]), sources.rows.mask(rows)
-    ids, found = on_device(sources.rows.padded(rows), device), list[tuple[Any, State]]()
+    ids, pairs = on_device(sources.rows.padded(rows), device), list[tuple[Any, State]]()
     for model, contextual in zip(models, sources.contextual, strict=True):
         layers = [vectors.batch(rows, device) for vectors in contextual]
         arguments = ids, None if mask is None else on_device(mask, device), layers
         with evaluating(model):
             compiled = compile_decoder(model, *arguments) if is_compiled else None
-            found.append(compiled or (model, model.begin(*arguments)))
-    decoders, states = zip(*found, strict=True)
-    return found[0] if len(models) == 1 else (Ensemble(decoders), states)
+            pairs.append(compiled or (model, model.begin(*arguments)))
+    decoders, states = zip(*pairs, strict=True)
+    return pairs[0] if len(models) == 1 else (Ensemble(decoders), states)
 
 
 def mean_surprisals(
