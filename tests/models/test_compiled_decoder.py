@@ -220,9 +220,11 @@ def test_what_it_does_not_know_is_left_to_torch():
         assert compile_decoder(model, *some_sources()) is None
 
 
-OPTIONS = {"num_heads": 4, "dropout": 0.1, "is_causal": True, "rotary_share": 0.5, "rotary_base": 99.0, "neighbors": 2,
-           "d_feedforward": 13, "dropout_attention": 0.2, "activation": "silu", "norm_kind": "rms", "norm_epsilon": 0.1,
-           "norm_first": False, "gated": True, "parallel": True, "relative_buckets": 4, "farthest": 2, "rotary": True}  # fmt: skip
+OPTIONS = {
+    "num_heads": 4, "dropout": 0.1, "is_causal": True, "rotary": True, "rotary_share": 0.5, "rotary_base": 99.0,
+    "relative_buckets": 4, "farthest": 2, "neighbors": 2, "d_feedforward": 13, "dropout_attention": 0.2,
+    "activation": "silu", "norm_kind": "rms", "norm_epsilon": 0.1, "norm_first": False, "gated": True, "parallel": True,
+}  # fmt: skip
 """A value of each option that the blocks of `model_of` do not have; `positions` sets `rotary` and `farthest`."""
 
 
