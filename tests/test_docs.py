@@ -28,7 +28,7 @@ from ensue.notices import Notice
 from ensue.recipe import Recipe, read_recipe, validate_recipe
 from ensue.training.run import train_run
 from page_data import RUNS, TEXT, tiny, write_data
-from pages import PAGES, RECIPES_PAGE, REPOSITORY, Block, blocks, first_cells, name_of, pages, prose
+from pages import PAGES, RECIPES_PAGE, REPOSITORY, TESTED_ELSEWHERE, Block, blocks, first_cells, name_of, pages, prose
 from training.tiny_texts import with_pictures
 
 RUN_HERE = {"data", "embed", "evaluate", "export", "generate", "inspect", "neighbors", "predict", "recipes", "score"}
@@ -248,6 +248,33 @@ def test_a_wrong_link_is_noticed() -> None:
 def test_commands_in_sentences_are_there(page: Path) -> None:
     known = {*commands_of(command_line()).commands, "pack"}  # type: ignore[attr-defined]  # of models/packing
     assert set(re.findall(r"`ensue ([a-z]+)", prose(page))) <= known
+
+
+PACKAGE = REPOSITORY / "src" / "ensue"
+OTHER_NAMES = {"__version__", "from_pretrained", "help", "len", "sampled"}
+"""Names in sentences of the pages that no `def` or `class` of the package defines."""
+
+
+def missing_names(text: str, names: set[str]) -> list[str]:
+    """The names in sentences that are not in the package: `ensue.a.b`, `function(...)`, and `name` in `a/file.py`."""
+    missing = {*re.findall(r"`ensue(?:\.\w+)*\.(\w+)", text), *re.findall(r"`([a-z]\w*)\(", text)} - names
+    for name, file in re.findall(r"`(?:\w+\.)*(\w+)`\s+in\s+`([\w/]+\.(?:py|c|h))`", text):
+        paths = [*PACKAGE.rglob(file), *REPOSITORY.glob(file)]
+        if not any(re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")) for path in paths):
+            missing.add(f"{name} in {file}")
+    return sorted(missing)
+
+
+def test_names_in_sentences_are_in_the_package() -> None:
+    files = [*PACKAGE.rglob("*.py")]
+    names = {name for path in files for name in re.findall(r"\b(?:def|class) (\w+)", path.read_text(encoding="utf-8"))}
+    names |= {path.stem if path.stem != "__init__" else path.parent.name for path in files} | OTHER_NAMES
+    for page in PAGES:
+        if name_of(page) not in (*TESTED_ELSEWHERE, "docs/migration.md") and page.parent.name != "log":
+            code = {name for block in blocks(page, "python") for name in re.findall(r"\w+", block.text)}
+            assert not missing_names(prose(page), names | code), name_of(page)
+    text = "`ensue.load`, `ensue.types.Growth`, `load_lines(state)`, `View` in `engine/program.py`, `Row` in `types.py`"
+    assert missing_names(text, names) == ["Growth", "Row in types.py", "load_lines"]
 
 
 @pytest.mark.slow

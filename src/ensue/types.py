@@ -157,7 +157,7 @@ def select_rows(state: State, rows: Tensor) -> State:
     return map_state(lambda leaf: leaf[rows], state, shared=select)
 
 
-def compact(state: State) -> State:
+def compacted(state: State) -> State:
     """Return the state without shared texts that no row reads."""
 
     def compact(old: Shared) -> Shared:
@@ -170,7 +170,7 @@ def compact(state: State) -> State:
 def concatenate_rows(states: list[State]) -> State:
     """Return one state with the rows of several states.
 
-    Shared texts, and states of type `GrowingState`, are padded. Texts that all states share are not copied.
+    Shared texts and `Growing` states are padded. Texts that all states share are not copied.
     """
 
     def join(*shared: Shared) -> Shared:
@@ -180,7 +180,7 @@ def concatenate_rows(states: list[State]) -> State:
     return map_state(lambda *leaves: torch.cat(leaves), *_pad_growing(states), shared=join)
 
 
-class GrowingState(Protocol):
+class Growing(Protocol):
     """A named tuple of tensors with an entry for each position, such as the keys and values of attention."""
 
     @property
@@ -204,7 +204,7 @@ def narrow(state: State) -> State:
 
 
 def _pad_growing(states: Sequence[State]) -> Sequence[State]:
-    """Return the states with each `GrowingState` padded to the maximum length."""
+    """Return the states with each `Growing` state padded to the maximum length."""
     first = states[0]
     if hasattr(first, "num_positions"):
         longest = max(state.num_positions for state in states)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ensue.types import Loss, Shared, State, compact, concatenate_rows, detach, hold, leaves, map_state, select_rows
+from ensue.types import Loss, Shared, State, compacted, concatenate_rows, detach, hold, leaves, map_state, select_rows
 
 
 class Pair(NamedTuple):
@@ -97,10 +97,10 @@ def test_rows_of_a_beam_are_known() -> None:
 
 def test_texts_that_no_row_reads_go() -> None:
     state = select_rows(texts(1, 2, 3, 4), torch.tensor([3, 1, 1]))
-    (kept,) = compact((state,))
+    (kept,) = compacted((state,))
     assert read(kept) == read(state)
     assert kept.num_texts == 2
-    assert compact(kept) is kept
+    assert compacted(kept) is kept
 
 
 def test_shared_texts_of_different_lengths_are_put_together() -> None:

@@ -32,7 +32,7 @@ from ensue.models.modules import evaluating
 from ensue.nn import CopyingHead
 from ensue.nn.attention.cross import CrossAttention, iterate_sources
 from ensue.nn.taps import watch
-from ensue.types import State, at_least_float32, compact, select_rows
+from ensue.types import State, at_least_float32, compacted, select_rows
 from ensue.version import package_text
 
 MIN_ATTENTION = 1e-38
@@ -136,7 +136,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> li
             return (compiled or frontier).results()
         state, attention = select_rows((state, attention), rows)
         if len(rows) < len(log_p):
-            state = compact(state)  # frees the memory of sources whose input is done
+            state = compacted(state)  # frees the memory of sources whose input is done
 
 
 def _advance(frontier: Frontier, log_p: Tensor, penalties: NDArray[np.float64] | None) -> tuple[Tensor, Tensor]:

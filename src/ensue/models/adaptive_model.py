@@ -38,7 +38,7 @@ class Cache(NamedTuple):
         return self.ids.shape[1]
 
     def resized(self, length: int) -> "Cache":
-        """Return this cache with S = `length`; see `ensue.types.GrowingState`."""
+        """Return this cache with S = `length`; see `ensue.types.Growing`."""
         more = length - self.num_positions
         return Cache(F.pad(self.h, (0, 0, more, 0)), F.pad(self.ids, (more, 0), value=PADDING)) if more else self
 
@@ -273,7 +273,7 @@ def _remove_padding(ids: Tensor) -> Tensor:
 def _split_rows(state: AdaptiveState, rows: int) -> Iterator[AdaptiveState]:
     """Yield the state of each row as a copy, so that it does not keep the tensors of all rows in memory."""
     for row in torch.arange(rows):
-        yield state if rows == 1 else types.narrow(types.compact(types.select_rows(state, row[None])))
+        yield state if rows == 1 else types.narrow(types.compacted(types.select_rows(state, row[None])))
 
 
 class _AdaptedCopy:

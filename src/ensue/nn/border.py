@@ -61,7 +61,7 @@ def find_state_mismatch(state: Any, like: State, rows: int, free_sizes: str = ""
 
 
 def _find_tuple_mismatch(state: Any, like: Any, rows: int, free_sizes: str) -> Mismatch | None:
-    """Return the mismatch of a tuple of states. Sizes of a `GrowingState` that are 0 in `like` have to be equal."""
+    """Return the mismatch of a tuple of states. Sizes of a `Growing` state that are 0 in `like` have to be equal."""
     names = getattr(like, "_fields", None)
     if type(state) is not type(like) or len(state) != len(like):
         expected = f"a tuple of {len(like)}" if names is None else type(like).__name__

@@ -19,7 +19,7 @@ from ensue.nn import SequenceLayer, watch
 from ensue.nn.layer import Recurrent
 from ensue.nn.recurrent.linear_recurrence import LinearRecurrence
 from ensue.nn.taps import Tap
-from ensue.types import Memory, State, compact, concatenate_rows, detach, leaves, select_rows
+from ensue.types import Memory, State, compacted, concatenate_rows, detach, leaves, select_rows
 
 B, T = 6, 5
 """Rows and positions. No size of a subject equals B, so that a batch on another dimension than 0 is noticed."""
@@ -342,7 +342,7 @@ def shared_memories_are_as_if_copied(subject: Subject) -> None:
     for rows in (in_order, in_order[[1, 0, 2, 5, *range(6, 18), 3, 4]], in_order.flip(0), torch.tensor([4, 4, 1])):
         y, final = layer(x[rows], layer.init_state(len(rows), rows_of(memory, rows)))
         selected = select_rows(state, rows)
-        for shared in (selected, compact(selected)):
+        for shared in (selected, compacted(selected)):
             y_shared, final_shared = layer(x[rows], shared)
             same(y_shared, y)
             y_steps, _ = steps(layer, x[rows], shared)

@@ -19,7 +19,7 @@ from ensue.engine.storage import appended
 from ensue.nn import MultiHeadAttention, SequenceLayer
 from ensue.nn.attention import multi_head
 from ensue.testing.laws import Subject, memory_of, same
-from ensue.types import State, compact, detach, hold, leaves, map_state, select_rows
+from ensue.types import State, compacted, detach, hold, leaves, map_state, select_rows
 from laws.table import CASES
 
 ROWS = 6
@@ -27,7 +27,7 @@ LENGTHS = torch.tensor([3, 2, 0, 1, 3, 2])
 CHANGES: dict[str, Callable[[State], State]] = {
     "none": lambda state: state,
     "rows": lambda state: select_rows(state, torch.tensor([1, 1, 0, 5, 4, 2])),
-    "all rows": lambda state: compact(select_rows(state, torch.arange(ROWS))),
+    "all rows": lambda state: compacted(select_rows(state, torch.arange(ROWS))),
     "detach": detach,
     "hold": lambda state: hold(torch.tensor([True, False] * 3), state, state),
     "deepcopy": copy.deepcopy,

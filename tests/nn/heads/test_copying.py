@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ensue.nn import CopyingHead, SoftmaxHead
-from ensue.types import Memory, compact, select_rows
+from ensue.types import Memory, compacted, select_rows
 
 B, T, S, D, D_MEMORY, V = 3, 4, 5, 6, 4, 7
 LENGTHS = [5, 2, 0]
@@ -128,7 +128,7 @@ def test_beams_share_a_source(head: CopyingHead) -> None:
     for rows in (torch.arange(B).repeat_interleave(2), torch.tensor([2, 0, 0]), torch.tensor([1, 1])):
         copied = head.init_state(len(rows), Memory(H[rows], REAL[rows]), IDS[rows])
         expected, after = head(OUTPUTS[rows], copied)
-        for shared in (select_rows(state, rows), compact(select_rows(state, rows))):
+        for shared in (select_rows(state, rows), compacted(select_rows(state, rows))):
             scores, shared_after = head(OUTPUTS[rows], shared)
             same(scores, expected)
             again = torch.arange(len(rows)).roll(1)

@@ -27,7 +27,7 @@ from ensue.extensions.serving.metrics import Metrics
 from ensue.extensions.serving.row import Row, RowSampler, SessionState, TokenLogprob, token_logprobs
 from ensue.models.modules import device_of, evaluating
 from ensue.nn.attention.multi_head import row_by_row
-from ensue.types import State, compact, concatenate_rows, narrow, select_rows
+from ensue.types import State, compacted, concatenate_rows, narrow, select_rows
 
 CHUNK_TOKENS = 256
 """The size of a chunk of a prompt, and the number of prompt tokens after which the live rows take a step."""
@@ -340,7 +340,7 @@ class LiveBatch:
         if self.count:
             state = concatenate_rows([*remaining, *entering])
             filled = [*range(self.count), *[0] * (-self.count % ROW_MULTIPLE)]
-            self._state = narrow(compact(select_rows(state, self._to_tensor(filled))))
+            self._state = narrow(compacted(select_rows(state, self._to_tensor(filled))))
 
     def step(self, ids: Sequence[int]) -> Float[Tensor, "R V"]:
         """Read one token in each row. Return the logits of the next token."""
@@ -351,7 +351,7 @@ class LiveBatch:
 
     def state_of(self, row: int) -> State:
         """Return the state of a row."""
-        return narrow(compact(select_rows(self._state, self._to_tensor([row]))))
+        return narrow(compacted(select_rows(self._state, self._to_tensor([row]))))
 
     def _to_tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, device=device_of(self.model))

@@ -69,7 +69,7 @@ class KVState(NamedTuple):
         return self.keys.shape[2]
 
     def resized(self, length: int) -> "KVState":
-        """Return this state with S = `length`; see `ensue.types.GrowingState`."""
+        """Return this state with S = `length`; see `ensue.types.Growing`."""
         more = length - self.keys.shape[2]
         if more == 0:
             return self
