@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,6 +126,36 @@ def test_a_file_that_is_missing_cut_or_altered_is_one_line(runs: Path, tmp_path:
         assert expected in said(run)
         (run / name).write_bytes(good)
     assert said(run) == ""
+
+
+CONTRADICTIONS = [
+    (
+        "language",
+        "config.json",
+        '"vocabulary_size": ',
+        '"vocabulary_size": 1',
+        r"tokenizer\.json: \d+ symbols; the model",
+    ),
+    (
+        "tagger",
+        "recipe.toml",
+        "contextual = []",
+        'contextual = ["origin"]',
+        "no origin 'origin', which recipe.toml lists",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "old", "new", "expected"), CONTRADICTIONS, ids=["tokenizer", "origin"])
+def test_files_that_contradict_each_other_are_one_line(
+    name: str, file: str, old: str, new: str, expected: str, runs: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(runs / name, tmp_path / "run"))
+    text = (run / file).read_text()
+    assert old in text
+    (run / file).write_text(text.replace(old, new))
+    seal(run)
+    assert re.search(expected, said(run))
 
 
 @pytest.mark.slow

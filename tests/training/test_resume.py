@@ -20,7 +20,7 @@ from ensue.tasks.contract.data_set import fingerprints
 from ensue.tasks.language_modeling.job import LanguageModeling
 from training.cut_down import LINEAR, TRAINED, cut_down_in
 from training.resuming import At, Killed, assert_resumes, die, interrupt
-from training.tiny import MODELS, Recorder, kept, run_tiny, some_slow, tiny_recipe
+from training.tiny import MODELS, Recorder, kept, run_tiny, seal, some_slow, tiny_recipe
 from training.tiny_pairs import pair_recipe
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -270,6 +270,14 @@ def test_moved_data_are_taken_and_others_refused(text: Path, tmp_path: Path) -> 
     held_out.write_text("another text, " * 20)
     with pytest.raises(RunError, match=r"test.txt has changed since this run began"):
         run_tiny(None, run, resume=True)
+    with pytest.raises(RecipeError, match=r"cannot continue with another data\.test"):
+        run_tiny(tiny_recipe(moved, steps=16), run, resume=True)
+    config = json.loads((run / "config.json").read_text())
+    del config["held_out"]  # as before there were fingerprints of these data
+    (run / "config.json").write_text(json.dumps(config))
+    seal(run)
+    with pytest.raises(RecipeError, match=r"cannot continue with another data\.test"):
+        run_tiny(tiny_recipe(moved, data={"test": str(moved)}, steps=16), run, resume=True)
 
 
 def test_aligned_files_that_are_held_out_have_a_fingerprint(tmp_path: Path) -> None:
