@@ -204,6 +204,14 @@ def test_a_part_that_it_does_not_know_is_left_to_torch(change):
     assert compile_decoder(model, *some_sources()) is None
 
 
+def test_a_hook_runs_also_with_weights_that_are_cached() -> None:
+    model = model_of()
+    with CachedWeights().used(), torch.inference_mode():
+        both(model)
+        a_hook(model)
+        assert compile_decoder(model, *some_sources()) is None
+
+
 def test_what_it_does_not_know_is_left_to_torch():
     table = TokenEmbedding(SIZE, 12)
     for model in (

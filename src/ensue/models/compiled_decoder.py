@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.engine import cached_for, has_int8
+from ensue.engine import cached_for, has_hooks, has_int8
 from ensue.engine.c_passes import int64_array
 from ensue.engine.products import ProductKernel, library_with_products, parallel_rows, products
 from ensue.engine.storage import address
@@ -61,9 +61,10 @@ def compile_decoder(
     """Return the compiled decoder, and its initial state, for a search from `model.begin(...)`, in evaluation mode.
 
     Returns None without a C compiler, and for unsupported models: with other modules than `SUPPORTED_MODULES`, other
-    types than float32 and float64, other devices than the CPU, or watched taps.
+    types than float32 and float64, other devices than the CPU, watched taps, or hooks.
     """
-    if type(model) is not EncoderDecoder or is_watched(model) or torch.is_autocast_enabled("cpu"):
+    is_observed = is_watched(model) or any(map(has_hooks, all_modules(model)))
+    if type(model) is not EncoderDecoder or is_observed or torch.is_autocast_enabled("cpu"):
         return None
     pack = partial(PackedModel, model)
     try:
@@ -79,7 +80,6 @@ def _is_supported(model: EncoderDecoder, *sides: nn.Module) -> bool:
     is_projected = isinstance(model.head, TiedSoftmaxHead) and not isinstance(model.head.projection, nn.Identity)
     return (
         not is_projected
-        and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
         and {type(module) for module in modules} <= SUPPORTED_MODULES
         and all(weight is not None for module in modules for weight in module._parameters.values())
         and len({module.eps for module in modules if isinstance(module, nn.LayerNorm)}) == 1
