@@ -44,9 +44,9 @@ def test_predictions_are_those_of_the_run(classifier: TextClassifier) -> None:
 
 @pytest.mark.parametrize("missing", [None, float("nan"), np.datetime64("NaT")])
 def test_missing_labels_are_named(missing: Any) -> None:
-    with pytest.raises(ValueError, match=f"y has one label for each text: number 1 is {missing}"):
+    with pytest.raises(ValueError, match=rf"y\[1\]: expected a label, found {missing}"):
         TextClassifier().fit(TEXTS[:2], np.array(["good", missing], dtype=object))
-    with pytest.raises(ValueError, match=f"number 1 is {missing}"):
+    with pytest.raises(ValueError, match=rf"y\[1\]: expected a label, found {missing}"):
         TextClassifier().fit(TEXTS[:2], ["good", missing])
 
 

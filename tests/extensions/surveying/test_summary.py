@@ -204,7 +204,7 @@ def test_what_cannot_be_read_at_all(tmp_path: Path) -> None:
     with pytest.raises(DataError, match='did you mean "empty'):
         summarize(tmp_path / "empty.conl")
     (tmp_path / "plain.txt").write_text("so it is\n")
-    with pytest.raises(DataError, match='no column "2": it is taken for plain text'):
+    with pytest.raises(DataError, match='no column "2": the data are taken for plain text'):
         summarize(tmp_path / "plain.txt", labels="2")
     with pytest.raises(DataError, match='unknown encoding "utf-9"'):
         summarize(tmp_path / "plain.txt", encoding="utf-9")

@@ -26,12 +26,12 @@ CONCENTRATION, EXAMPLE_WEIGHT, NUM_ROUNDS = 30.0, 5.0, 20
 
 
 def propagate_labels(
-    vectors: str, recipe: Recipe, pool: str, *, count: int = 3000, seed: int = 0, device: str = "auto"
+    encoder: str, recipe: Recipe, pool: str, *, count: int = 3000, seed: int = 0, device: str = "auto"
 ) -> Iterator[str]:
     """Yield JSON lines with label probabilities: the labeled examples, then at most `count` random texts of the pool.
 
     The examples are the training texts of the recipe. The names of labels, if they have a letter, are further examples,
-    but have no lines. `vectors` is a run whose pipeline has `embed`.
+    but have no lines. `encoder` is a run directory whose pipeline has `embed`.
     """
     if not isinstance(recipe, ClassificationRecipe):
         raise EnsueError(f"found the recipe of a {recipe.what}; expected the recipe of a text classifier")
@@ -41,7 +41,7 @@ def propagate_labels(
             raise DataError("expected a text with one label", document.path, document.line)
     names = sorted({document.labels[0] for document in examples})
     if len(names) < 2:
-        raise DataError(f"all examples have the label {list_names(names)}; expected two or more", recipe.data.train)
+        raise DataError(f"all examples have the label {list_names(names)}; expected at least two", recipe.data.train)
     pool_data = recipe.data.model_copy(update={"format": "auto", "labels": ""})
     documents = document_source(pool_data, pool, is_labeled=False)
     labeled = [(document.texts[0], document.labels[0]) for document in examples]
@@ -53,9 +53,9 @@ def propagate_labels(
     if len(texts) > count:
         drawn_rows = np.random.default_rng(seed).choice(len(texts), count, replace=False)
         texts = [texts[row] for row in sorted(drawn_rows.tolist())]
-    pipeline = load(vectors, device=device)
+    pipeline = load(encoder, device=device)
     if not hasattr(pipeline, "embed"):
-        raise EnsueError(f"{vectors}: this model has no text embeddings (`ensue embed`)")
+        raise EnsueError(f"{encoder}: this model has no text embeddings (`ensue embed`)")
     seeds = [*labeled, *((name, name) for name in names if any(map(str.isalpha, name)))]
     labels = np.array([names.index(name) for _, name in seeds])
     pool_probabilities = label_probabilities(pipeline.embed(texts), pipeline.embed([text for text, _ in seeds]), labels)

@@ -46,7 +46,7 @@ def choose(
     pipeline: ClassificationPipeline | LabelingPipeline, location: Data, count: int, *,
     without: Sequence[str | Path] = (), seed: int = 0, format: str | None = None, encoding: str = "utf-8",
 ) -> list[Prediction]:  # fmt: skip
-    """Return at most `count` texts of a pool to label next. `without` are files in the format of the training data."""
+    """Return at most `count` texts of a pool to label next, except the texts of the labeled files `without`."""
     check_integer("count", count, 1, 1_000_000)
     check_integer("seed", seed, 0, 2**32 - 1)
     as_trained: Any = copy_with(pipeline, chosen_columns={})
@@ -54,7 +54,7 @@ def choose(
     by_text = {text.without_spaces: text for text in _candidates(pipeline, location, format, encoding)}
     pool = [text for without_spaces, text in by_text.items() if without_spaces not in excluded and any(without_spaces)]
     if not pool:
-        raise DataError("no texts remain", as_location(location))
+        raise DataError("no texts remain: all are empty, or also in --without", as_location(location))
     texts = [candidate.prediction.texts for candidate in pool]
     words = [[word for text in pair for word in words_in(text, pipeline.splitter)] for pair in texts]
     table, word_ids = pipeline.reader.read(words)
@@ -77,7 +77,7 @@ def _candidates(
 
 
 def draw_diverse(texts: Float32Array, residuals: Float32Array, count: int, seed: int) -> list[int]:
-    """Return the row indices of `count` texts. The first text is the one with the largest gradient norm."""
+    """Return `count` indices of the rows of `texts` (N, d) and `residuals` (N, K), first of the largest gradient."""
     random = np.random.default_rng(seed)
     norms = (texts**2).sum(1) * (residuals**2).sum(1)
     rows = [int(norms.argmax())]

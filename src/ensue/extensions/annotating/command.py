@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def distill(
-    teachers: Annotated[list[str], Argument(help="Runs of classifiers or taggers, or prediction files."), Access.RUN],
+    teachers: Annotated[list[str], Argument(help="Run directories, or files of predictions."), Access.RUN],
     recipe: Annotated[str, Argument(help="The student's recipe: a name or a TOML file."), Access.RECIPE],
     out: Annotated[Path, Option(help="The student's run directory; the data go next to it."), Access.OUT_FOLDER],
     train: cli.TrainOption = None, pool: cli.PoolOption = None, valid: cli.ValidOption = None,
@@ -109,10 +109,10 @@ def doubt(
     with pause_garbage_collection():
         from ensue.console.reporter import ConsoleReporter
         from ensue.console.tables import show_rows
-        from ensue.extensions.annotating.doubts import doubt as rank_doubts
+        from ensue.extensions.annotating.doubts import doubt as find_doubts
     keep_freed_memory()
     with ConsoleReporter() as reporter:
-        doubts = rank_doubts(
+        doubts = find_doubts(
             data, recipe=recipe, settings=settings or [], folds=folds, seed=seed, device=device, threads=threads,
             reporter=reporter,
         )  # fmt: skip

@@ -56,7 +56,7 @@ class Doubts:
     old: Sequence[str]
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield the rows of a table, after the names of its columns."""
+        """Yield the names of the columns of a table, and then its rows."""
         yield "place", "probability", "given", "proposed", "text"
         for doubt in self.ranked:
             labels = " ".join(doubt.given), " ".join(doubt.proposed)

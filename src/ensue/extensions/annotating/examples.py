@@ -27,9 +27,10 @@ class Edit(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Labels of the characters `start` to `end` of a text that are likely wrong.
+    """Likely wrong labels of the characters from `start` to before `end` of a text.
 
-    `probability` is the probability of the `given` labels, by a model that was not trained on the text.
+    `probability` is the probability of the `given` labels, by a model that was not trained on the text: for several
+    words the minimum over the words, and for a multi-label classifier the minimum over all labels.
     """
 
     path: str

@@ -303,7 +303,7 @@ def write_static_vectors(
     source = training_source(recipe.data.model_copy(update={"train": text}))
     tokenizer: Any = load_or_train_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
     size, ids = tokenizer.vocabulary_size, tokenize(source, tokenizer)
-    words = [tokenizer.symbol(word_id) for word_id in range(LINE_END + 1, size)]  # special symbols come before
+    words = [tokenizer.symbol(word_id) for word_id in range(LINE_END + 1, size)]  # the special symbols come first
     if not words:
         raise DataError("no word occurs tokenizer.min_count times", text)
     counts = sum((np.bincount(block, minlength=size) for _, block in ids.blocks()), np.zeros(size, np.int64))
@@ -395,7 +395,7 @@ def write_student_data(
         held_out_sets["valid"] = iter(held_out)
         reporter.noted(f"validation: {len(held_out):,} of {len(labeled):,} labeled texts, held out from training")
     elif pool and not data.valid and data.valid_fraction:
-        reporter.noted("validation uses the teachers' labels: too few texts are labeled; --valid names validation data")
+        reporter.noted("validation uses the teachers' labels: too few texts are labeled; --valid names labeled texts")
     answers = []
     for path, teacher in loaded.items():
         if not Path(path).is_file():

@@ -16,7 +16,7 @@ from ensue.notices import warn_once
 _NON_BMP = re.compile("[\U00010000-\U0010ffff]")
 """Matches a character outside the Basic Multilingual Plane, which takes two code units of UTF-16."""
 READ_TYPES = ("labels", "choices", "textarea")
-"""The types of results that are read. Other types are relations, and regions of images and web pages."""
+"""The types of results that are read. Other types are, for example, relations, ratings, and regions of images."""
 _TASK_KEYS = {"annotations", "completions", "predictions"}
 """The keys of a task besides its data; versions before 1.0 write "completions"."""
 _METADATA = ("annotation_id", "annotator", "created_at", "updated_at", "lead_time")
@@ -83,7 +83,7 @@ def _read_results(data: Row, results: list[Row] | None) -> Row:
 
 
 def _find_text(data: Row, spans: list[Row]) -> Any:
-    """Return the value at "text", else the text with the most blanks, if possible with the text of the first span."""
+    """Return the value at "text", or else the string with the most blanks, preferably one that has the first span."""
     texts = [value for value in data.values() if isinstance(value, str)]
     labeled = [text for text in texts if spans and spans[0].get("text") and spans[0]["text"] in text]
     return data["text"] if "text" in data else max(labeled or texts, key=lambda text: text.count(" "), default=None)

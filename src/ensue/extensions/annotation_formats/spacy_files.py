@@ -26,7 +26,7 @@ class SpacyTuple(JsonLayout):
 
 
 def docbin_rows(path: Path) -> Iterator[Row]:
-    """Yield the sentences of a `.spacy` file with labels of words; or its documents, if they have spans or classes."""
+    """Yield each document of a `.spacy` file that has span groups or categories, and the sentences of all others."""
     if find_spec("spacy") is None:
         raise EnsueError(f"{path}: reading .spacy needs the package spacy: pip install spacy")
     import spacy  # noqa: PLC0415 (not a dependency)

@@ -108,8 +108,9 @@ def find_errors(
 ) -> Iterator[tuple[str, Span | None, Span | None]]:
     """Yield the errors of a sentence: the kind, the gold span and the predicted span.
 
-    If `is_paired`, a gold and a predicted span with a common word are one error. Pairs with the same boundaries come
-    first, then pairs of the same class, then pairs with more common words. The other spans are missed or spurious.
+    If `is_paired`, a gold span and a predicted span with a common word are paired into one error: first spans with the
+    same boundaries, then spans of the same class, then others. Among these, spans with more common words come first.
+    Spans without a pair are missed or spurious.
     `misaligned` are gold spans that begin or end inside of a word. Predicted spans begin and end with words.
     """
 
@@ -295,7 +296,7 @@ def _match_words(labels: TaggerLabels, answer: LabelsOfSentence, pair: labeling.
     misaligned = pair.misaligned.get("", ())
     gold = [*(span for span in by_span if span not in misaligned), *misaligned]
     predicted = spans(answer.labels, confidence)
-    if not labels.has_spans and EMPTY_FIELD not in labels.names:  # left out as less probable than `at_least`
+    if not labels.has_spans and EMPTY_FIELD not in labels.names:  # marks words below `at_least`
         predicted = {span: value for span, value in predicted.items() if span.label != EMPTY_FIELD}
     return _ComparedSpans(pair.place, words, gold, predicted, by_span, misaligned)
 

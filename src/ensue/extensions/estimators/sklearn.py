@@ -48,7 +48,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         recipe: The name of a recipe or a TOML file; "": the default of the class.
         settings: Changes of the recipe.
         out: The run directory, which `fit` replaces; default: a temporary folder, which is deleted with the estimator.
-        random_state: The seed; None: the seed of the recipe.
+        random_state: An int or a RandomState from which the seed is drawn; None: the seed of the recipe.
         device: The device, as for `ensue.train`.
         threads: CPU threads, as for `ensue.train`.
     """
@@ -147,7 +147,7 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             raise ValueError(f"y has one label for each text: expected ({len(texts)},), found {labels.shape}")
         for index, label in enumerate(np.asarray(y, dtype=object).tolist()):  # as text, NaN would be a class
             if label is None or label != label:  # noqa: PLR0124 (NaN, NaT)
-                raise ValueError(f"y has one label for each text: number {index} is {label}")
+                raise ValueError(f"y[{index}]: expected a label, found {label}")
         self.classes_ = np.unique(labels)
         names = _name_classes(self.classes_)
         self._train(

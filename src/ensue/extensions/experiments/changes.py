@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """The numbers of answers that became wrong (`lost`) or right (`won`), McNemar's test, and the likeliest changes."""
+    """Counts of answers that became wrong (`lost`) or right (`won`), McNemar's test, and the most certain changes."""
 
     unit: str
     items: int
@@ -134,9 +134,10 @@ def _compare_sentences(old: LabelingPipeline, new: LabelingPipeline, location: s
             yield (span in before) == (span in gold), (span in after) == (span in gold), change
 
 
-COMPARED: Mapping[type, tuple[str, Callable[..., Iterator[Item]]]] = {  # the noun for the items, their comparison
+COMPARED: Mapping[type, tuple[str, Callable[..., Iterator[Item]]]] = {
     ClassificationPipeline: ("texts", _compare_texts), LabelingPipeline: ("spans", _compare_sentences),
 }  # fmt: skip
+"""For each class of pipelines the noun for the items, and the function that compares the answers."""
 
 
 def _require_equal(first: object, second: object) -> None:

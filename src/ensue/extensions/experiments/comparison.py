@@ -41,7 +41,7 @@ class ComparedRun:
     scores: dict[str, float]
     differences: dict[str, ScoreDifference] = field(default_factory=dict)
     changes: Changes | None = None
-    """The answers that differ from the first run's answers; None except for classifiers and taggers."""
+    """The comparison with the first run's answers; None for the first run, and except for classifiers and taggers."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the run as JSON values."""
@@ -79,15 +79,8 @@ class Comparison(Shown):
         runs = self.runs
         names = list(dict.fromkeys(name for run in runs for name in run.scores))
         scores = f"scored on `{self.data}`." if self.data else "with the scores of their logs."
-        head = [
-            "run",
-            "model",
-            "parameters",
-            "MB",
-            "steps",
-            "training (s)",
-            *(name.replace("_", " ") for name in names),
-        ]
+        head = ["run", "model", "parameters", "MB", "steps", "training (s)"]
+        head += [name.replace("_", " ") for name in names]
         yield f"{len(runs)} runs, each a {self.what}, {scores}", [head, *(_format_row(run, names) for run in runs)]
         if any(run.differences for run in runs):
             title = (
@@ -165,14 +158,13 @@ def compare(
     """
     for bound in require:
         Bound.parse(bound)
-    directories = [RunDirectory(run) for run in runs]
-    if len(directories) < 2:
+    if len(runs) < 2:
         raise EnsueError("expected two or more runs")
-    first = directories[0]
+    first, *others = directories = [RunDirectory(run) for run in runs]
     known_options = first.entry.options("evaluate") | {*first.entry.pipeline_class.column_options}
     if unknown := min({*(columns or {}), *(["format"] if format else [])} - known_options, default=""):
         raise EnsueError(f"{first.path}: a {first.entry.what} has no --{unknown}")
-    for other in directories[1:]:
+    for other in others:
         if other.entry != first.entry:
             tasks = f"a {other.entry.what}, and {first.path} is a {first.entry.what}"
             raise RunError(f"{other.path}: {tasks}; expected runs of the same task")
@@ -191,10 +183,10 @@ def compare(
         run if items is None or base_items is None else replace(run, differences=differences(items, base_items))
         for run, items in scored[1:]
     ]
-    if base_items is not None and directories[0].entry.pipeline_class in COMPARED:
-        old, *others = map(open_run, directories)
+    if base_items is not None and first.entry.pipeline_class in COMPARED:
+        old, *new_pipelines = map(open_run, directories)
         try:
-            changed = [count_changes(old, new, data, **old.reading(data, **options)) for new in others]
+            changed = [count_changes(old, new, data, **old.reading(data, **options)) for new in new_pipelines]
             compared = [replace(run, changes=changes) for run, changes in zip(compared, changed, strict=True)]
         except EnsueError as error:
             notes.append(str(error))
@@ -206,7 +198,7 @@ def compare(
         scores = last_pipeline.evaluate(data, **last_pipeline.reading(data, **options))
         values = _select_numbers(scores.as_json()) | values
     return Comparison(
-        directories[0].entry.what, data if base_items is not None or scored[0][0].scoring_seconds is not None else "",
+        first.entry.what, data if base_items is not None or scored[0][0].scoring_seconds is not None else "",
         "" if base_items is None else f"{base_items.size:,} {base_items.unit}", (scored[0][0], *compared),
         _compare_recipes(recipes), tuple(notes), tuple(Bound.parse(bound).with_value(values) for bound in require),
     )  # fmt: skip

@@ -323,7 +323,7 @@ def begin_search(folder: Path, plan: dict[str, Any]) -> None:
     except OSError as error:
         raise RunError(f"{folder}: cannot be written ({error.strerror or error})") from None
     if not isinstance(stored, dict):
-        raise RunError(f"{path}: damaged: no table")
+        raise RunError(f"{path}: damaged: not a JSON object")
     flat, expected = _flatten(stored), _flatten(json.loads(json.dumps(plan)))
     for key in {**expected, **flat}:
         if flat.get(key) != expected.get(key):

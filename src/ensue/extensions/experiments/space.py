@@ -23,7 +23,7 @@ def check_optuna() -> None:
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from `low` to `high`, both included; integers if both bounds are integers.
+    """The numbers from `low` to `high`, both included; integers if the bounds and the step, if any, are integers.
 
     With `log`, the logarithm of the number is uniform. With `step`, the numbers are low + n · step.
     """

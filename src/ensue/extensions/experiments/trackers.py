@@ -70,7 +70,7 @@ MAX_CONNECT_SECONDS = 30
 
 
 class WeightsAndBiases(Tracker):
-    """A tracker that logs each run directory to Weights & Biases, or with WANDB_MODE=offline to `RUN/wandb`.
+    """A tracker that logs a run to Weights & Biases, or with WANDB_MODE=offline to `RUN/wandb`.
 
     `RUN/wandb/told.json` has the last logged step, so that a resumed run does not log records twice.
     """

@@ -70,7 +70,7 @@ class FrameSummary(Summary):
     frame_labels: Counter[str] = field(default_factory=Counter)
     """The number of frames with each label."""
     per_frame: bool = False
-    """Whether the frames of a series have different labels."""
+    """Whether any series has frames with different labels."""
     num_unlabeled: int = 0
     rate: float = 0.0
     """Frames per second, or samples per second of sounds; 0 if unknown."""
@@ -218,9 +218,8 @@ class FrameKind(DataKind):
             series=layout.series or defaults.series, features=layout.features, rows=layout.rows, encoding=encoding,
         )  # fmt: skip
         summary = _survey(detected, location, reading, layout)
-        if isinstance(
-            gap := summary.error, GapError
-        ):  # split series at gaps in time, or ignore gaps if parts are short
+        gap = summary.error
+        if isinstance(gap, GapError):  # split series at gaps in time, or ignore gaps if the resulting series are short
             summary = _survey(detected, location, reading._replace(gaps="split"), layout)
             if summary.lengths.mean < MIN_SPLIT_FRAMES:
                 summary = _survey(detected, location, reading._replace(gaps="ignore"), layout)

@@ -159,7 +159,7 @@ def state_gradients(
         total = loss(y).sum()
     if not layer.is_causal or any([h_t.dim() for h_t in states] != [2] * x.shape[1] for states in recorded.values()):
         raise EnsueError(f"{type(layer).__name__} has no state that is carried from position to position")
-    options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}  # else None
+    options: Any = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}  # zeros, not None
     gradients = (torch.autograd.grad(total, states, **options) for states in recorded.values())
     squares = [torch.stack([gradient.square().sum(-1) for gradient in tensors], dim=1) for tensors in gradients]
     return torch.stack(squares).sum(0).sqrt()

@@ -52,9 +52,9 @@ class Repository(NamedTuple):
     def file(self, name: str, *, size: int | None = None, max_bytes: int | None = None) -> Path:
         """Return the path of a file in the cache, after a download if necessary.
 
-        `name` is the path of the file in the repository, and `size` or `max_bytes` its size. Raise MissingFileError if
-        the repository has no such file, or if it is not cached and this process is offline, and RunError if the file
-        cannot be downloaded or has another size.
+        `name` is the path of the file in the repository, `size` its size in bytes, or `max_bytes` its maximum size.
+        Raise MissingFileError if the repository has no such file, or if it is not cached and this process is offline,
+        and RunError if the file cannot be downloaded or has another size.
         """
         hub = self.package()
         with self.errors_in_one_line(name):

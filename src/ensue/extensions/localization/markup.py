@@ -71,7 +71,7 @@ class MarkedText(NamedTuple):
     root: Node
 
     def with_output(self, output: str, links: Sequence[int | None]) -> str:
-        """Return `output` with markup, or `text` without units. `links` has the source unit of each output unit."""
+        """Return `output` with markup, or the source if it has no units. `links` are source units of output units."""
         if not self.units:
             return self.text
         if not (spans := find_units(output)):

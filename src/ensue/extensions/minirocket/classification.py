@@ -88,7 +88,7 @@ class MiniRocket(nn.Module):
 
     @torch.no_grad()
     def fit(self, num_series: int, read: Callable[[Tensor], tuple[Tensor, Tensor | None]]) -> None:
-        """Set thresholds, means and deviations. `read` returns `x` and `mask` of training series by their numbers."""
+        """Set thresholds, means and deviations. `read` returns `x` and `mask` of some training series by index."""
         generator = torch.Generator().manual_seed(self.seed)
         levels = torch.split(torch.arange(1, self.d_out // NUM_KERNELS + 1) * GOLDEN_RATIO % 1, self.counts)
         thresholds = []
@@ -138,7 +138,7 @@ class MiniRocket(nn.Module):
 
 @dataclass(frozen=True)
 class MiniRocketParts(FrameClassifierParts):
-    """The shape, statistics and labels from which a classifier is built, and the length of the training series."""
+    """The shape, statistics and labels from which a classifier is built, and the median length of training series."""
 
     length: int
     """The number of frames of the median series, which limits dilations."""
@@ -157,7 +157,7 @@ class MiniRocketParts(FrameClassifierParts):
 
 
 class MiniRocketData(ClassifiedSeriesData):
-    """The data of a classifier by MiniRocket. Features without names, such as pixels, have one mean and deviation."""
+    """The data of a classifier by MiniRocket. Features without names, such as pixels, share a mean and a deviation."""
 
     def statistics(self) -> FrameStatistics:
         data = super().statistics()

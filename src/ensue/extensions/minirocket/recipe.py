@@ -15,7 +15,7 @@ class MiniRocketHead(Table):
     """The table `[head]`: the features of a series, and the logistic regression on them."""
 
     num_features: Annotated[int, Field(ge=84, le=100_000)] = 9_996
-    """The approximate number of features of a series, a multiple of the 84 kernels."""
+    """The number of features of a series, rounded down to a multiple of the 84 kernels."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: every label has the same total weight in the loss, however rare it is."""
 

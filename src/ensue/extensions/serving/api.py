@@ -125,7 +125,7 @@ class CompletionRequest(SampledRequest):
         if self.num_rows < self.n:
             raise reject("best_of", f"{self.num_rows} is less than n, {self.n}")
         if self.stream and self.num_rows > self.n:
-            raise reject("best_of", "a stream cannot choose the best; leave out best_of, or stream")
+            raise reject("best_of", f"a stream needs best_of equal to n, {self.n}; found {self.num_rows}")
         if self.max_tokens > limits.max_tokens:
             raise reject("max_tokens", f"at most {limits.max_tokens}")
         if self.suffix:
@@ -315,7 +315,7 @@ class PredictRequest(TextsRequest):
 class InspectRequest(TextsRequest):
     """POST /v1/inspect. If the route `score` of the model takes a target, an input may have the target after its texts.
 
-    `parts` selects the fields of the response besides the title: the numbers (`view`), an HTML document (`page`), or
+    `parts` selects the fields of the response besides the title: the numbers (`view`), an HTML document (`page`), and
     the body of this document without style and script (`content`).
     """
 

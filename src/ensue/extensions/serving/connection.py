@@ -1,4 +1,4 @@
-"""An HTTP/1.1 connection, with the parser h11. It handles one request at a time, and bounds its headers and framing.
+"""An HTTP/1.1 connection with the parser h11, for one request at a time, with bounds on headers and framing.
 
 The head of a request is parsed on arrival, and the body while the application awaits it. Other bytes are buffered, and
 reading from the socket is paused while the buffer has more than `BLOCK_BYTES`.

@@ -24,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which prometheus_client shares the metrics of processes."""
 MIN_LIFETIME_SECONDS = 5.0
-"""A process that is killed earlier is not restarted, and the other processes are stopped."""
+"""If a process is killed within this time after its start, it is not restarted, and the others are stopped."""
 
 
 def run_processes(count: int, function: Callable[[], int]) -> int:

@@ -97,7 +97,7 @@ async def _reserve_inputs(
     inputs: Any, service: Service, request: Request, model: ServedModel, counts: set[int], *,
     max_size: int | None = None, param: str = "inputs",
 ) -> list[Any]:  # fmt: skip
-    """Check the inputs, reserve resources, and return the inputs. `counts` are the allowed numbers of texts in each."""
+    """Check and return the inputs, and reserve resources. `counts` are the allowed numbers of texts per input."""
     limits, reservation = service.limits, request.scope["reservation"]
     max_size = max_size or limits.text_characters
     if not isinstance(inputs, list):

@@ -174,7 +174,7 @@ class LabeledSummary(Summary):
 def fill(summary: Summary, source: Any, feed: Callable[[Any], object], noun: str) -> None:
     """Call `feed` with each item of a source, and set `error` and `incomplete` of the summary.
 
-    `error` is the first DataError; it may be that the source has no items (`noun`). `incomplete` counts skipped rows.
+    `error` is the first DataError, or an error if the source has no items (`noun`). `incomplete` counts skipped rows.
     """
     try:
         for item in source:

@@ -43,7 +43,7 @@ def summarize(
     detected = detect(location, format=format, words=words, labels=labels, are_pairs=are_pairs, encoding=encoding)
     if against and detected.kind != "pairs":
         kind = _KIND_NOUNS.get(detected.kind, detected.kind)
-        raise DataError(f"it is taken for {kind}; expected pairs for --against", location)
+        raise DataError(f"taken for {kind}; expected pairs for --against", location)
     match detected.kind:
         case "sentences":
             arguments = detected, str(location), words, labels, encoding
@@ -56,7 +56,7 @@ def summarize(
         case "pairs" | "text" if column := words or labels:
             reason = "the data are pairs; --sources and --targets name columns"
             if detected.kind == "text":
-                reason = "it is taken for plain text, without columns; --format sets another format"
+                reason = "the data are taken for plain text, without columns; --format sets another format"
             raise DataError(f'no column "{column}": {reason}', location)
         case "pairs":
             return survey_pairs(detected, str(location), _split(sources), _split(targets), encoding, against)

@@ -71,7 +71,7 @@ class GlimpseReader(nn.Module):
         l_n ~ N(E(r²_{n-1}), σ²)    g_n = G_image(x_n) ⊙ G_place(l_n)    r¹_n = RNN¹(g_n)    r²_n = RNN²(r¹_n)
 
     After N glimpses, r¹ gives the logits of a symbol. `reader` is RNN¹. `planner` is RNN², which first reads a coarse
-    view of the image. If places are relative, E(r²) is added to the mean of the previous place.
+    view of the image. E(r²) is relative to `start`, or if places are relative, to the previous mean plus `move`.
     """
 
     start: Tensor

@@ -87,7 +87,7 @@ class LabeledSeries(HashedData):
         return LabeledSeries(self.rows.select(rows), labels, groups)
 
     def ends(self, fraction: float) -> "tuple[LabeledSeries, LabeledSeries] | None":
-        """Return the beginnings and ends of all series with their labels; None if all of either are empty."""
+        """Return the beginnings and ends of all series with labels; None if all beginnings or all ends are empty."""
         starts = self.lengths - np.rint(self.lengths * fraction).astype(np.int64)
         splits = [np.split(self.rows[row], [start]) for row, start in enumerate(starts.tolist())]
         labels = [(names[:start], names[start:]) for names, start in zip(self.labels, starts.tolist(), strict=True)]
