@@ -141,7 +141,7 @@ def _weigh_pooling(
 ) -> list[Markup]:  # fmt: skip
     marked_texts = []
     for view, text, key, weights in zip(views, texts, keys, values, strict=True):
-        maximum = float(weights.max(initial=0.0))
+        maximum = float(weights.max(initial=0.0)) or 1.0
         marked = [
             Weight(float(weight) / maximum, "weight", f"{clip_word(word)}: {name} {fixed(100 * float(weight))} %")
             for word, weight in zip(view.words, weights, strict=True)
