@@ -69,7 +69,7 @@ def test_what_is_no_list_of_texts(value: Any, labeler: LabelingPipeline) -> None
 
 @pytest.mark.parametrize("value", [5, None, b"a", [5], ["a", 5], []])
 def test_what_cannot_be_looked_into(value: Any, labeler: LabelingPipeline) -> None:
-    refused(labeler.inspect, value, "the text|takes texts|reads one text")
+    refused(labeler.inspect, value, "the text|reads texts|reads one text")
 
 
 def test_texts_may_come_as_they_like(labeler: LabelingPipeline) -> None:

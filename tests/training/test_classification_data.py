@@ -117,7 +117,7 @@ def test_a_label_with_one_text_is_noted(tmp_path: Path) -> None:
     listener = tiny_texts.Listener()
     run_tiny(tiny_texts.classifying(path, data={"valid_fraction": 0.0}, steps=1), tmp_path / "run", reporter=listener)
     assert listener.facts is not None
-    assert "only one text to learn the label from: lonely" in listener.facts.notes
+    assert "a label has only one text to learn from: lonely" in listener.facts.notes
     assert "lonely" in load(tmp_path / "run").labels.names
 
 

@@ -36,7 +36,7 @@ class ClassificationJob(LabelsJob[Classifier]):
     data_class: ClassVar[Callable[..., Any]] = DocumentData
     task: Classification
     calibration: str = ""
-    """A line of the card: the temperature of the probabilities, and the calibration error."""
+    """A line of the card: the calibration error, and with validation data the temperature of the probabilities."""
 
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None:
         super().__init__(recipe, data := self.data_class(recipe, run))
@@ -77,8 +77,8 @@ class ClassificationJob(LabelsJob[Classifier]):
         """Remarks on the data, the first on labels with a single text."""
         notes = super().notes
         if rare := sorted(label for label, count in self.split.train.label_counts.items() if count == 1):
-            count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
-            notes.insert(0, f"only one {self.data_set.unit_singular} to learn {count} from: {list_names(rare)}")
+            have = f"{len(rare):,} labels have" if len(rare) > 1 else "a label has"
+            notes.insert(0, f"{have} only one {self.data_set.unit_singular} to learn from: {list_names(rare)}")
         return notes
 
     def prepare(self, model: Classifier) -> None:
@@ -105,7 +105,7 @@ class ClassificationJob(LabelsJob[Classifier]):
             model.start_from_frequencies(torch.from_numpy(self.task.shares).float())
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
-        """Set temperature and threshold by the validation data, or by cross-validation, and compute the scores."""
+        """Fit temperature and threshold to validation data, or the threshold to cross-validation, and score."""
         valid, labels, probabilities = self.task.valid, self.parts.labels, self.task.cross_validated
         if valid is not None:
             model.temperature = 1.0

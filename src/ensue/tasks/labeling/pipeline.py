@@ -113,7 +113,7 @@ class LabelingPipeline(WordPipeline):
             text: A text, a list of words, or a `Sentence`, which is required by a model with other input columns.
 
         Raises:
-            EnsueError: The text has no words, too many words, or lacks an input column of the model.
+            EnsueError: The text has no words, too many words, or lacks an input column, or labels are not one column.
         """
         sentence, surface = (text, Surface.of(text.words)) if isinstance(text, Sentence) else self._read_text(text)
         columns = list(self.reader.lexicon.columns)
@@ -299,7 +299,7 @@ class LabelingPipeline(WordPipeline):
     def _read_text(self, text: str | Sequence[str], splitter: str | None = None) -> tuple[Sentence, Surface]:
         if not isinstance(text, str):
             if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
-                raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
+                raise EnsueError(f"the model reads texts, or lists of words; found {text!r:.60}")
             surface = Surface.of(text)
             return Sentence(tuple(text), source=SourceText(text=surface.text)), surface
         line = " ".join(text.split("\n"))
