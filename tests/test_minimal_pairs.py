@@ -115,8 +115,8 @@ def test_batches_change_nothing(
     specification: dict[str, Any], batch_tokens: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer texts than `longest` are read alone, in pieces."""
-    monkeypatch.setattr(reading, "BATCH_TOKENS", batch_tokens)
-    monkeypatch.setattr(reading, "MAX_BATCHED_TOKENS", longest)
+    monkeypatch.setattr(reading, "MAX_BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr(reading, "MAX_BATCHED_TEXT_TOKENS", longest)
     model = model_of(specification)
     rng = np.random.default_rng(1)
     texts = [rng.integers(0, CHARACTERS.vocabulary_size, length) for length in (3, 0, 1, 6, 2, 6, 5, 1)]

@@ -65,7 +65,7 @@ class Classified(Shown):
     def table_rows(self) -> list[dict[str, Any]]:
         """Return a row with the texts, the labels with commas between them, and the probability of the first label."""
         names = ["text"] if len(self.texts) == 1 else ["text1", "text2"]
-        texts = {key: value for key, value in self.as_json().items() if isinstance(value, str)}  # a series has its name
+        texts = {key: value for key, value in self.as_json().items() if isinstance(value, str)}  # the name of a series
         texts = texts or dict(zip(names, self.texts, strict=True))
         return [{**texts, "label": ",".join(self.labels), "probability": round(self.probability, 6)}]
 
@@ -179,7 +179,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
         """Yield the labels of a stream of documents, or of a shard of the stream, in order and in constant memory.
 
         Raises:
-            DataError: A document has the wrong number of texts.
+            DataError: A document has the wrong number of texts, or is too long.
         """
         return self._answer_chunks(
             lambda: self._chunks(documents), shard,
@@ -271,7 +271,7 @@ class ClassificationPipeline(ThresholdMixin, WordPipeline):
 
     @property
     def text_reader(self) -> TextReader:
-        """The reader of texts, with the settings of training."""
+        """The reader of texts, with the settings of training and the splitter of `with_splitter`."""
         blanks = None if self.subwords is None else self.subwords.blanks
         return TextReader(self.recipe, self.num_texts, self.splitter or self.recipe.data.splitter, blanks)
 

@@ -41,9 +41,9 @@ class ClassificationData(DividedData):
     splitter: Splitter = "simple"
     """The splitter of text into words."""
     max_tokens: LengthOrZero = 0
-    """The number of words to which longer texts are truncated, also each text of a pair; 0: no truncation."""
+    """The number of words to which a text, or each text of a pair, is truncated; 0: no truncation."""
     keep: Literal["start", "end", "both"] = "start"
-    """The words that truncation keeps: at the start, at the end, or half of them at both ends."""
+    """The words that truncation keeps: at the start, at the end, or (both) half of `max_tokens` at each end."""
     segment_tokens: LengthOrZero = 0
     """The number of words of a segment; segments are read left to right, with carried state. 0: no segments."""
 

@@ -24,7 +24,7 @@ MAX_BATCH_WORDS = 16_384
 
 
 class Contribution(NamedTuple):
-    """The effect of removing a group of words on the label."""
+    """The effect on a label of replacing a group of words by the unknown word."""
 
     group: range
     """The positions of the words."""
@@ -54,8 +54,8 @@ class ClassifierView:
     heads: list[LayerAttention] | None
     """The attention of the layers; None for a text that is too long."""
     integrated: Attribution | None
-    """The integrated gradients of the log-odds of the label for each word, with zeros as the baseline; None for a model
-    without features of words, or for a text of several segments.
+    """The integrated gradients of the log-odds of the label for each word, with zeros as the baseline; None for
+    fine-tuned layers, for a model that pools no features of words, and for a text of several segments.
     """
 
 

@@ -38,8 +38,8 @@ class Examples(Sized, Protocol):
 
     @property
     def group_keys(self) -> Sequence[Hashable] | NDArray[np.int64]:
-        """The key of each example's group, or of its input if it has no group. Training and validation data have no
-        group in common, except with `data.division = "rows"`.
+        """The key of each example's group, or of its input if it has no group. Groups are not divided, except with
+        `data.division = "rows"`.
         """
 
     def num_shared(self, other: Self) -> int:
@@ -64,7 +64,7 @@ class Split(Generic[DataT]):
     """The description of the source of the validation data, for users."""
     test: DataT | None
     notes: list[str] = field(default_factory=list)
-    """Remarks on missing validation data, and on sources with several examples."""
+    """Remarks on missing validation data, on sources with several examples, and on examples that data share."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Further results of reading, as JSON values."""
     key: str = ""

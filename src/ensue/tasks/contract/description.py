@@ -52,7 +52,7 @@ class WordInput:
     max_words: int = 0
     """The number of words to which texts are truncated; 0: no truncation."""
     truncation_keeps: str = "start"
-    """The words that truncation keeps: words at the "start", at the "end", or half of the words at "both" ends."""
+    """The words that truncation keeps: at the "start", at the "end", or half of `max_words` at each end ("both")."""
     max_read: int = 0
     """The maximum number of words of a text; longer texts are errors."""
 

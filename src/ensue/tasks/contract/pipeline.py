@@ -146,7 +146,7 @@ class Pipeline(Shown, ABC):
         return {"nats": round(sum(token["nats"] for token in tokens), 6), "tokens": tokens}
 
     def facts(self, model: str = "", **parts: str) -> dict[str, str]:
-        """Return the entries at the top of a page of `inspect`: run, description of the model, number of parameters."""
+        """Return the entries at the top of a page of `inspect`: run, model, `parts` by name, number of parameters."""
         run = {} if self.run is None else {"run": run_name(self.run)}
         return {**run, **({"model": model} if model else {}), **parts, "parameters": f"{self.num_parameters:,}"}
 

@@ -115,7 +115,7 @@ class Sentences(Columns):
         return np.diff(np.flatnonzero(self.columns["continues"].read(slice(None)) == 0), append=len(self))
 
     def select(self, rows: NDArray[np.int64]) -> Self:
-        """Return the sentences `rows`. A sentence begins a passage unless the sentence before it is selected, too."""
+        """Return the sentences `rows`. A sentence continues a passage only if its predecessor is selected, too."""
         selected = super().select(rows)
         continues = selected.columns["continues"].array & (np.diff(rows, prepend=-1) == 1)
         selected.columns["continues"] = Numbers("b")
@@ -184,7 +184,7 @@ def read_passages(sentences: Iterable[Sentence], recipe: LabelingRecipe) -> Iter
 
 
 def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
-    """Return the sentences of a file. A file that seems to be running text is read in the format `like`."""
+    """Return the sentences of a file. Running text is read in the format `like`; without `like`, raise DataError."""
     data = recipe.data
     options: dict[str, Any] = {"encoding": data.encoding, "words": data.words or None, "splitter": data.splitter}
     options |= {"nested": data.nested > 0, "incomplete": data.incomplete}

@@ -192,7 +192,7 @@ def inspect_sentence(
 def path_sections(
     view: TagsView, columns: WordColumns, names: Sequence[str], *, has_spans: bool, unit: str = "word"
 ) -> list[Section]:
-    """Return sections with emissions, transitions and best paths. `columns` are the drawn positions, `names` all."""
+    """Return sections with emissions, transitions and best paths. `names` are the texts of all positions."""
     tags = choose_drawn_tags(view, len(columns), has_spans=has_spans)
     lattice = _draw_lattice(view, columns, tags, unit)
     sections = [Section("Emission scores and the best path", "tasks/labeling/lattice.html", lattice)]
@@ -319,7 +319,7 @@ def format_aligned(tagged: TaggedSentence, width: int | None = None) -> str:
             texts, used_columns = [Text() for _ in texts], 0
         texts[0].append(word.text + " " * (size - cell_len(word.text)))
         for line, label in zip(texts[1:], labels, strict=True):
-            style = "dim" if label == "O" else f"black on {choose_color(label)}"
+            style = "dim" if label == OUTSIDE else f"black on {choose_color(label)}"
             line.append(label, style=style).append(" " * (size - cell_len(label)))
         used_columns += size
     return "\n".join([*lines, *(ansi(console, text) for text in texts)]) + "\n"

@@ -53,7 +53,7 @@ class Explanation:
 
 
 def explain(model: LanguageModel, inputs: NDArray[np.int64], position: int, token: int) -> Explanation | None:
-    """Return the explanation of a token at `position`; None for the first. `inputs` begin with the start symbol."""
+    """Return the explanation of a token at `position`; None at position 0. `inputs` begin with the start symbol."""
     begin = next(begin for begin, _, end in scored_windows(len(inputs), model.context) if position < end)
     num_before = min(MAX_EXPLAINED_TOKENS, position - begin)
     if not num_before:
@@ -160,7 +160,7 @@ def view_text(
                 with switching_off(model.layers, off, units):
                     without = predict_targets(model.head, _read(model, inputs)[0], targets)
         explanation = None if question is None else explain(model, inputs, *_find_target(question, prefix, predictions))
-    assert attention is not None, "MAX_ATTENTION_POSITIONS is below the limit of attention_of"
+    assert attention is not None, "MAX_ATTENTION_POSITIONS exceeds MAX_ATTENTION_WORDS"
     tokens = decode_tokens(tokenizer.decoder(), prefix.tolist())
     properties = find_properties(tokens) | {"surprisal": predictions.surprisals[:-1]}
     return LanguageView(

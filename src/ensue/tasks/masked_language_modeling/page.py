@@ -48,7 +48,7 @@ def view_masked(model: MaskedLanguageModel, coder: MaskedTokenizer, ids: NDArray
     framed = torch.from_numpy(coder.add_frame(ids[: model.context - 2])[None]).to(device_of(model))
     with evaluating(model):
         attention = record_attention(model.layers, model.input(framed))
-    assert attention is not None, "MAX_TOKENS is below the limit of attention_of"
+    assert attention is not None, "MAX_TOKENS exceeds MAX_ATTENTION_WORDS"
     pairs = zip(ids.tolist(), decode_tokens(coder.decoder(), ids.tolist()), strict=True)
     texts = tuple(f" {coder.symbol(id)}" if id == coder.mask_id else piece for id, piece in pairs)
     return MaskedView(texts, ids, is_mask, length, _predict_hidden(model, coder, ids, is_mask), attention)

@@ -125,7 +125,7 @@ class MaskedVectors(contextual.ContextualPipeline, contextual.TextVectors):
         return int(self.model.layers.d_out)
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[contextual.Vectors]:
-        """Return the vectors (L, T, d) of words; layer 0 is the first block's input. Long sentences have windows."""
+        """Return the vectors (L, T, d) of words; layer 0 is the first block's input. Windows cover long sentences."""
         pool = contextual.pooling_of(pooling)
         split = [self.framing.split(words) for words in sentences]
         words: dict[int, contextual.Vectors] = {}

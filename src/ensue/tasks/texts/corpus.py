@@ -244,7 +244,7 @@ class CorpusJob(Job[ModelT]):
         return f"{train:,} training tokens, {valid:,} for validation, {self.parts.vocabulary_size:,} symbols"
 
     def notes_on_validation(self) -> Iterator[str]:
-        """Yield remarks on a missing validation text, on unknown tokens, and on passages of the training text."""
+        """Yield remarks on a missing validation text, unknown tokens, and passages that are also training text."""
         valid, tokenizer = self.corpus.valid, self.corpus.tokenizer
         if valid is None:
             yield "no validation text: the last weights are kept, and no score is measured"
@@ -298,10 +298,8 @@ def prepare_corpus(
             return ColumnSource(location, column, encoding=data.encoding)
         return TextSource(location, encoding=data.encoding)
 
-    if not column and not is_address(data.train):
+    if not data.train or not (column or is_address(data.train)):
         training_source(data)  # raises DataError without a training text
-    elif not data.train:
-        raise DataError("no training text: --train PATH names a file, a folder or a glob")
     source = source_of(data.train)
     stop = None if data.valid else training_characters(source.num_characters, data)
     table: Any = recipe.tokenizer.model_dump()  # type: ignore[attr-defined]

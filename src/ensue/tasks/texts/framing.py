@@ -101,7 +101,7 @@ class Framing:
         return cls(tokenizer=tokenizer, gap=tuple(tokenizer.encode(" ").tolist()), **fields)
 
     def encode(self, word: str) -> Ids:
-        """Return the ids of a word with the blank before it."""
+        """Return the ids of `word`, which includes the blank before it."""
         return self.tokenizer.encode(word).astype(np.int64)
 
     def split(self, words: Sequence[str]) -> SplitWords:

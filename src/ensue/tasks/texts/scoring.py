@@ -91,7 +91,7 @@ class TextScorer:
         return _nats_of_windows(self.model, inputs, targets.reshape(-1, stride)).flatten().cpu().numpy()
 
     def _tokens_of_window(self, size: int) -> int:
-        """Return how many of the next `size` tokens fit into the current window, or into a new window if it is full."""
+        """Return how many of `size` tokens fit into the current window; if the window is full, begin a new window."""
         if self.model.context is None or self._room is None:
             return size
         if self._room == 0:
@@ -250,23 +250,22 @@ def _stride_of(context: int) -> int:
     return max(1, context // 2)
 
 
-BATCH_TOKENS = 4096
-MAX_BATCHED_TOKENS = 512
-"""The maximum number of tokens of a text in a batch of several texts. A longer text is read alone, in pieces."""
+MAX_BATCH_TOKENS, MAX_BATCHED_TEXT_TOKENS = 4096, 512
+"""The maximum numbers of tokens of a batch of texts, and of one of these texts. Longer texts are read alone."""
 
 
 @torch.inference_mode()
 def total_nats(model: LanguageModel, texts: list[NDArray[np.int64]], *, start_id: int) -> NDArray[np.float64]:
     """Return the summed surprisals in nats of each of `texts` (arrays of ids), which the model reads independently."""
     totals, short = np.zeros(len(texts)), list[int]()
-    max_length = -1 if model.adapts else min(MAX_BATCHED_TOKENS, model.context or MAX_BATCHED_TOKENS)
+    max_length = -1 if model.adapts else min(MAX_BATCHED_TEXT_TOKENS, model.context or MAX_BATCHED_TEXT_TOKENS)
     with evaluating(model):
         for index, ids in enumerate(texts):
             if len(ids) <= max_length:
                 short.append(index)
             else:
                 totals[index] = TextScorer(model, start_id=start_id).feed(ids).sum()
-        for batch in batches_by_length(short, [max(1, len(texts[index])) for index in short], BATCH_TOKENS):
+        for batch in batches_by_length(short, [max(1, len(texts[index])) for index in short], MAX_BATCH_TOKENS):
             targets, mask = pad_rows([texts[index] for index in batch])  # padding is last, so the model needs no mask
             inputs = np.column_stack((np.full(len(batch), start_id), targets))[:, :-1]
             nats, _ = _compute_nats(model, inputs, targets, None)

@@ -71,7 +71,7 @@ def shared_rows(symbols: Sequence[str], origin_symbols: Sequence[str]) -> NDArra
 
 @torch.no_grad()
 def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dict[str, Tensor | None]:
-    """Copy the parameters of `origin` into `model`, and return the rows of each that are copied, for `Job.inherited`.
+    """Copy the parameters of `origin` into `model`, and return masks of the copied rows (`Job.inherited`).
 
     Models may differ in symbols and dropout. `rows` (V,) are the rows of symbols in `origin`, -1 for a missing symbol.
     """

@@ -202,7 +202,7 @@ class SubwordTexts:
         return copy_with(self, words=[words.joined(firsts) for words in self.words])
 
     def batch(self, rows: Ids, device: torch.device, row_slice: RowSlice = ALL_ROWS) -> Subwords:
-        """Return the slice `row_slice` of the batch of the texts `rows`. The batch is built first."""
+        """Return the slice `row_slice` of the batch of the texts `rows`; all rows are encoded before the slice."""
         batch_rows = []
         for row in rows.tolist():
             texts = []
