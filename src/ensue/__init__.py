@@ -59,7 +59,7 @@ if not TYPE_CHECKING:  # with __getattr__ a type checker would accept misspelled
 
 
 class _Alias:
-    """Import hook for aliases and former names of modules. It has no base class, since importlib.abc imports slowly."""
+    """Import hook for aliases and former names of modules, without a base class, since importlib.abc imports slowly."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, name = fullname.partition(".")

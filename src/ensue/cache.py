@@ -1,7 +1,7 @@
 """The cache: its folder, atomic writing of cached files, the size limit, and the removal of cached files.
 
-A file belongs to ensue if its folder and name match a row of `KINDS`, and, if the file is complete, its first bytes,
-too. No other file is removed, so a wrong folder for the cache (`ENSUE_CACHE=/home/user`) does no harm.
+A file belongs to the cache if a row of `KINDS` matches its folder, its name and, if the file is complete, its first
+bytes. No other file is removed, so a wrong folder for the cache (`ENSUE_CACHE=/home/user`) does no harm.
 """
 
 import atexit
@@ -57,7 +57,7 @@ def temporary_directory() -> Path:
 
 DEFAULT_LIMIT, DEFAULT_LIMIT_BYTES = "10GB", 10**10
 IN_USE_SECONDS = 3600
-"""The time after its last use in which `make_room` keeps a file. Training marks its files regularly (`mark_used`)."""
+"""`make_room` keeps a file for this time after its last use. Training marks its files regularly (`mark_used`)."""
 ABANDONED_SECONDS = 24 * 3600
 """The age in seconds from which an incomplete file is assumed to be left by a killed process."""
 _PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
@@ -73,7 +73,7 @@ class CacheKind:
     pattern: re.Pattern[str]
     prefix: bytes = b""
     is_bounded: bool = True
-    """Whether the size limit applies. Profiles of machines are small and stay in the cache."""
+    """Whether `make_room` may remove the files. Profiles of machines are small and stay in the cache."""
 
 
 KINDS = (
@@ -138,7 +138,7 @@ def remove(files: Iterable[CachedFile]) -> list[CachedFile]:
 
 
 def make_room() -> None:
-    """Remove abandoned incomplete files, then the least recently used files, until the cache is within its limit."""
+    """Remove abandoned incomplete files, and above the size limit the least recently used files that are not in use."""
     with suppress(OSError):
         files = cached_files()
         removed = remove(entry for entry in files if entry.is_incomplete)
@@ -214,7 +214,7 @@ def _scan_folder(kind: CacheKind) -> Iterator[CachedFile]:
         return
     for file in files:
         if kind.pattern.fullmatch(_PARTIAL.sub("", file.name)) and file.is_file(follow_symlinks=False):
-            with suppress(OSError):  # another process may have removed it
+            with suppress(OSError):  # another process may have removed the file
                 if _PARTIAL.search(file.name) or not kind.prefix or _begins_with(file.path, kind.prefix):
                     status = file.stat(follow_symlinks=False)
                     yield CachedFile(Path(file.path), kind, status.st_size, status.st_mtime)

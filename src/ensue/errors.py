@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 MAX_MESSAGE_CHARACTERS = 5000
-"""A bound for arguments of any length in messages. It leaves room for a path, which has at most 4,096 characters."""
+"""The maximum length of a message, whose arguments may have any length. A path has at most 4,096 characters."""
 _ARGUMENTS: tuple[tuple[str, Any], ...] = (
     (r"(overwrite|resume)\b", r"\1=True"),
     (r"(encoding|device) ([\w.-]*\w)", r'\1="\2"'),
@@ -80,7 +80,7 @@ class EnsueError(UserMessage, Exception):
 
 
 class DataError(EnsueError):
-    """A file that cannot be read in its format; the message begins with `file:line:`.
+    """Data that cannot be read or written. The message begins with `path: ` or `path:line: ` if these are known.
 
     `options` maps settings of a recipe in the message to the corresponding options of commands.
     """
@@ -94,7 +94,7 @@ class DataError(EnsueError):
         super().__init__(self.place + message)
 
     def with_options(self) -> "DataError":
-        """Return the error for commands without `--set`, with options in place of settings, or without the advice."""
+        """Return the error for commands without `--set`: options replace settings, and other settings are left out."""
         message = self.message
         for setting, option in {**self.options, "--set data.labels=": "--labels "}.items():
             message = message.replace(setting, option)
@@ -112,7 +112,7 @@ class IncompleteError(DataError):
 
 
 class OverlapError(DataError):
-    """Overlapping spans in data that are read for models of spans that do not overlap."""
+    """Overlapping spans in the data of a model whose spans do not overlap."""
 
 
 class RecipeError(EnsueError):
@@ -143,13 +143,13 @@ def quote(value: Any, max_characters: int = 60) -> str:
     """Return the `repr` of a value for a message, shortened to `max_characters`."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # more digits than Python prints
+    except (ValueError, RecursionError):  # more digits or levels than Python prints
         text = f"a very large {type(value).__name__}"
     return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"
 
 
 def letters_and_digits(text: str) -> str:
-    """Return the letters and digits of a text, to compare texts of tools that differ in punctuation and white space."""
+    """Return a text without punctuation, white space and a written `\\n`, to compare the texts of different tools."""
     return re.sub(r"\\n|[\W_]+", "", text)
 
 
@@ -201,7 +201,7 @@ def check_path(name: str, value: Any) -> None:
 
 
 def check_texts(value: Any, expected: str) -> None:
-    """Raise TypeError unless `value` is a collection, and EnsueError for a single text."""
+    """Raise EnsueError for a single text, and TypeError for a table, a mapping, bytes or a value without items."""
     if isinstance(value, str):
         raise EnsueError("predict takes a list of texts; for a single text: predict([text])")
     names = () if hasattr(value, "collect") else getattr(value, "columns", getattr(value, "column_names", None))
@@ -213,7 +213,7 @@ def check_texts(value: Any, expected: str) -> None:
 
 
 def check_text_list(value: Any, expected: str, *, are_lists: bool = True) -> list[Any]:
-    """Return a list of texts, or of lists of words if `are_lists`. Raises like `check_texts`, and for other items."""
+    """Return a list of texts or, if `are_lists`, of lists of words. Raises like `check_texts`, and for other items."""
     check_texts(value, expected)
     texts = [text.tolist() if hasattr(text, "tolist") else text for text in value]
     for number, text in enumerate(texts):
@@ -225,16 +225,12 @@ def check_text_list(value: Any, expected: str, *, are_lists: bool = True) -> lis
 
 def check_integer(name: str, value: Any, minimum: int, maximum: int) -> None:
     """Raise TypeError unless `value` is an integer, and EnsueError unless it is from `minimum` to `maximum`."""
-    check_type(name, value, Integral, "a whole number")
-    if not minimum <= value <= maximum:
-        raise EnsueError(f"{name} is {quote(value)}; expected a whole number from {minimum:,} to {maximum:,}")
+    NumericSetting(int, minimum, Option(minimum, maximum)).check(name, value)
 
 
 def check_fraction(name: str, value: Any) -> None:
     """Raise TypeError unless `value` is a number, and EnsueError unless it is from 0 to 1."""
-    check_type(name, value, Real, "a number")
-    if not 0 <= value <= 1:
-        raise EnsueError(f"{name} is {quote(value)}; expected a number from 0 to 1")
+    NumericSetting(float, 0, Option(0, 1)).check(name, value)
 
 
 @dataclass(frozen=True)

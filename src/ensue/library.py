@@ -57,7 +57,7 @@ def load(
         kind: The expected class of the result, for editors and type checkers: `load(run, kind=LanguagePipeline)`.
         device: "auto" ("cuda" if available, else "cpu"), "cpu", "cuda" or "cuda:1".
         vectors: The file of the pretrained vectors that training used, for words without a trained vector.
-        precision: "float32", or "bfloat16" or "int8" for matrix products, which are faster on some processors.
+        precision: The data type of matrix products: "float32"; or "bfloat16" or "int8", faster on some processors.
 
     Returns:
         The pipeline of the run's task, such as `LanguagePipeline`, `LabelingPipeline` or `ClassificationPipeline`.
@@ -158,7 +158,7 @@ def train(
         The pipeline of the trained model.
 
     Raises:
-        EnsueError: An argument, the recipe or the data are invalid.
+        EnsueError: An argument, the recipe or a file of data is invalid.
     """
     from ensue.training.run import train_run  # noqa: PLC0415  # `load` works without the training code
 

@@ -80,7 +80,7 @@ def check_streams(inputs: Iterable[Location | Sequence[Location]]) -> None:
 
 
 def check_new(out: Location, *, overwrite: bool, makes_folder: bool = False) -> None:
-    """Raise EnsueError for a file that cannot be created, or that exists and may not be replaced."""
+    """Raise EnsueError for a folder, a file that may not be replaced or, unless `makes_folder`, a missing folder."""
     path = Path(out)
     if path.is_dir():
         raise EnsueError(f"{path}: is a folder; expected the name of a file")
@@ -165,7 +165,7 @@ def row_lines(format: str, rows: Iterable[Mapping[str, Any]], columns: Iterable[
 
 
 def delimited_line(format: str, values: Iterable[Any]) -> str:
-    """Return the line of a table, "csv" or "tsv"; lists become JSON."""
+    """Return the line of a table, "csv" or "tsv"; lists and dicts become JSON."""
     cells = [json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value for value in values]
     if format == "tsv":
         return "\t".join("" if cell is None else " ".join(str(cell).split()) for cell in cells) + "\n"

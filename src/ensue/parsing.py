@@ -212,7 +212,7 @@ _MARK = os.urandom(16).hex()
 
 
 def to_json(value: Any, **options: Any) -> str:
-    """Return a value as JSON, in which numbers have their texts. `options` are those of `json.dumps`."""
+    """Return a value as JSON with the texts of `NumberText` and `ExactFloat`. `options` are those of `json.dumps`."""
     return re.sub(rf'"{_MARK}([^"]+)"', r"\1", json.dumps(_mark_numbers(value), **options))
 
 

@@ -107,7 +107,7 @@ def use_process_group(group: ProcessGroup) -> AbstractContextManager[None]:
 def sharded_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Apply a function to each item, sharded over the ranks, and yield all results in order, on every rank.
 
-    All ranks have the same items. Results are numbers, strings, None, tensors, arrays, or collections of these.
+    All ranks must pass the same items. Results are numbers, strings, None, tensors, arrays, or collections of these.
     """
     group = process_group()
     if group.size == 1:

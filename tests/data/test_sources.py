@@ -371,7 +371,7 @@ def zipped(name: str) -> bytes:
         (gzip.compress(b"a text", mtime=0), "compressed by gzip; rename it to end in .gz"),
         (lzma.compress(b"a text"), "compressed by xz; rename it to end in .xz"),
         (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "a PDF; save its text in UTF-8"),
-        (b"PAR1\x15\x04\x15\xe8\x07", "a Parquet file; ensue prepare reads it for language models; "),
+        (b"PAR1\x15\x04\x15\xe8\x07", "a Parquet file; rename it to end in .parquet"),
     ],
 )
 def test_a_binary_file_is_named(content: bytes, expected: str, tmp_path: Path) -> None:

@@ -27,8 +27,7 @@ class Buckets:
     A text with more than `batch_tokens` words is a batch by itself. Texts are sorted by length, with equally long texts
     in random order, and split into pools of adjacent texts. In each epoch, the texts of a pool are distributed randomly
     among the batches of the pool, and all batches are shuffled. So every text occurs once in an epoch, all epochs have
-    the same number of steps, `MAX_RATIO` bounds padding, and a file that is sorted by label gives batches with all
-    labels.
+    the same number of steps, `MAX_RATIO` bounds padding, and a file that is sorted by label has mixed batches.
     """
 
     def __init__(self, lengths: Sequence[int] | NDArray[np.integer], *, batch_size: int, batch_tokens: int, seed: int):

@@ -93,6 +93,7 @@ def _digest(key: Any) -> str:
 
 
 def _size(path: Path) -> int:
+    """Return the size of a file in bytes. Other locations, such as a data set, count as large."""
     with os_errors(path):
         return path.stat().st_size if path.exists() else MIN_CACHED_BYTES
 

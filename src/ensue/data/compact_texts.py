@@ -24,7 +24,7 @@ from ensue.errors import DataError
 from ensue.parsing import parse_json
 
 SPILL_BYTES = 32 << 20
-"""The maximum number of bytes that a column of numbers holds in memory."""
+"""The size above which `Numbers.add` moves the numbers in memory to a file."""
 MAX_SLICE = 1 << 20
 """The maximum number of values that are processed at once."""
 TEXT_COLUMNS = ("words", "text ")
@@ -91,7 +91,7 @@ class Numbers:
         return np.frombuffer(self._recent, code) if self._recent else np.zeros(0, code)
 
     def read(self, indices: NDArray[np.int64] | slice) -> NDArray[Any]:
-        """Return a copy of the numbers at these indices."""
+        """Return the numbers at these indices. Numbers in a mapped file are verified and copied."""
         result = self.array[indices]
         if self.file is not None:
             self.file.check(self.array, indices)
@@ -127,7 +127,7 @@ def _open_anonymous_file() -> BinaryIO:
 
 
 class _Numbering(dict[str, int]):
-    """A mapping from strings to ids that numbers new strings on access."""
+    """A mapping from strings to ids, in which access to a new string assigns the next id."""
 
     def __init__(self, values: list[str]) -> None:
         super().__init__()
@@ -273,22 +273,25 @@ class Texts(Sequence[tuple[str, ...]]):
         result._starts.add(ends)
         return result
 
+    def _words_of_texts(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+        """Yield the index of the text and the id of each word, in chunks of whole texts."""
+        for piece in _ragged_slices(self.starts[1:]):
+            words = self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))
+            yield np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece]), words
+
     def indicators(self, ids: Mapping[str, int]) -> NDArray[np.bool_]:
         """Return whether each text has each word, (N, K). `ids` has the id of each word."""
         result = np.zeros((len(self), len(ids)), np.bool_)
         id_of_value = np.array([ids.get(value, -1) for value in self.words.values], np.int64)
-        for piece in _ragged_slices(self.starts[1:]):
-            words = id_of_value[self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))]
-            rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])[words >= 0]
-            result[rows, words[words >= 0]] = True
+        for rows, words in self._words_of_texts():
+            known = id_of_value[words] >= 0
+            result[rows[known], id_of_value[words[known]]] = True
         return result
 
     def distinct_pairs(self) -> NDArray[np.int64]:
         """Return the distinct pairs of the index of a text and the id of one of its words, (2, P), in order."""
         pieces, size = [np.zeros(0, np.int64)], max(1, len(self.words.values))
-        for piece in _ragged_slices(self.starts[1:]):
-            words = self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))
-            rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])
+        for rows, words in self._words_of_texts():
             pairs = np.sort(rows * size + words)
             pieces.append(pairs[np.diff(pairs, prepend=-1) > 0])
         return np.stack(np.divmod(np.concatenate(pieces), size))
@@ -326,9 +329,7 @@ class Texts(Sequence[tuple[str, ...]]):
         counts = np.array([*self.words.counts().values()], np.int64)
         ranks = 1 + np.argsort(np.argsort(-counts, kind="stable"))
         result = np.zeros(len(self), np.int64)
-        for piece in _ragged_slices(self.starts[1:]):
-            words = self.words.numbers.read(slice(*self.starts[[piece.start, piece.stop]].tolist()))
-            rows = np.repeat(np.arange(piece.start, piece.stop), self.lengths[piece])
+        for rows, words in self._words_of_texts():
             np.maximum.at(result, rows, ranks[words])
         return result
 
@@ -410,7 +411,7 @@ def number_rows(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 class Ragged:
     """Rows of numbers of different lengths: row n is `values[starts[n] : starts[n + 1]]`.
 
-    With a `table`, the values are indices of its rows, which are numbers or vectors.
+    With a `table`, the values are indices of rows of the table, which are numbers or vectors.
     """
 
     def __init__(
@@ -425,7 +426,7 @@ class Ragged:
         return RaggedRows(rows=rows).ragged()
 
     def padded(self, rows: Rows, fill: int = 0, *, among: Rows | None = None) -> NDArray[np.int64]:
-        """Return rows padded on the right, (B, T). T is the length of the longest row of `among` (default: `rows`)."""
+        """Return rows padded on the right, (B, T, ...). T is the maximum length in `among` (default: `rows`)."""
         if self.file is None and among is None and len(rows) == 1:
             return self[int(rows[0])][np.newaxis].astype(np.int64)
         indices, mask = padded_indices(self.starts, self.lengths, rows, among=among)

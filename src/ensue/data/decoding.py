@@ -48,7 +48,7 @@ _ZIPPED = {
 _BINARY = {
     _ZIP: "a zip archive; unpack it first",
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Excel or Word file (.xls, .doc); save it as CSV or text in UTF-8",
-    b"PAR1": "a Parquet file; ensue prepare reads it for language models; labeled data: name it .parquet",
+    b"PAR1": "a Parquet file; rename it to end in .parquet",
     b"ARROW1": "an Arrow file; save it as CSV or JSON lines", b"%PDF-": "a PDF; save its text in UTF-8",
     b"\x1f\x8b": "compressed by gzip; rename it to end in .gz",
     b"\xfd7zXZ": "compressed by xz; rename it to end in .xz",
@@ -128,7 +128,8 @@ def decode_blocks(blocks: Iterable[bytes], name: str, encoding: str, *, marked: 
 def read_blocks(path: Path) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file in blocks; the last block is empty.
 
-    Raises DataError for a compression ratio above `MAX_RATIO`, before the first block if the beginning exceeds it.
+    Raises DataError for damaged compression, and for a compression ratio above `MAX_RATIO`, before the first block if
+    the ratio of the first `RATIO_BYTES` is too high.
     """
     size, unverified, is_compressed = 0, list[bytes](), path.suffix.lower() in COMPRESSED
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix.lower(), lambda file: file)
@@ -181,33 +182,21 @@ def join_chunks(chunks: Iterable[str], name: str) -> str:
 
 
 def split_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    """Yield the lines of a text with their line ends. Raises DataError for more than `MAX_CHARACTERS` in a line."""
-    open_line: list[str] = []
-    number, size = 1, 0
+    """Yield the lines of a text with their line ends. Raises DataError for a line above `MAX_CHARACTERS` characters."""
+    open_line, size, number = list[str](), 0, 1
     for chunk in chunks:
-        lines = io.StringIO(chunk, newline="\n").readlines()
-        if lines and open_line:
-            size += len(lines[0])
-            open_line.append(lines[0])
-            if not lines[0].endswith("\n"):
-                if size > MAX_CHARACTERS:
-                    raise _too_long(name, number)
-                continue
-            lines[0] = "".join(open_line)
-            open_line = []
-        number += len(lines)
-        if lines and not lines[-1].endswith("\n"):
-            open_line, number = [lines.pop()], number - 1
-            size = len(open_line[0])
-        yield from lines
-        if open_line and size > MAX_CHARACTERS:
-            raise _too_long(name, number)
+        if end := chunk.rfind("\n") + 1:
+            lines = io.StringIO("".join([*open_line, chunk[:end]]), newline="\n").readlines()
+            open_line, size, number = [], 0, number + len(lines)
+            yield from lines
+        if end < len(chunk):
+            open_line.append(chunk[end:])
+            size += len(chunk) - end
+        if size > MAX_CHARACTERS:
+            problem = f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end"
+            raise DataError(problem, name, number)
     if open_line:
         yield "".join(open_line)
-
-
-def _too_long(name: str, number: int) -> DataError:
-    return DataError(f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end", name, number)
 
 
 def _strip_mark(text: str, encoding: str, at_start: bool) -> str:
@@ -245,7 +234,7 @@ def _utf_16(data: bytes) -> tuple[str, str] | None:
 
 
 def _likely_encoding(error: UnicodeDecodeError) -> tuple[str, str] | None:
-    """Return the encoding whose usual letters are most frequent in the text around the error, and its description."""
+    """Return the encoding whose usual letters are most frequent around the error, and its description, or None."""
     start = max(error.object.rfind(b"\n", 0, error.start) + 1, error.start - (1 << 13))  # the error is in the sample
     sample = error.object[start : start + (1 << 14)]
     sample = sample[: sample.rfind(b"\n", error.start - start) + 1] or sample

@@ -110,8 +110,9 @@ def _select_fitting(order: Rows, sizes: Rows, room: float) -> list[int]:
 def _exchange(held_out: NDArray[np.bool_], sizes: Rows, group_of: Rows, labels: Rows) -> NDArray[np.bool_]:
     """Return `held_out` (G,) with groups exchanged so that labels are in both sets. Frequent labels have priority.
 
-    The last groups of missing labels are added to the validation set, which grows to at most twice its rows. Then
-    groups whose labels also occur in other validation groups are moved back, until the set has its previous size.
+    First a group of each label that training lacks is moved to the training set. Then the last groups of labels that
+    validation lacks are moved to the validation set, until it has twice its rows. Finally, groups whose labels also
+    occur in other validation groups are moved back, until the set has its previous size.
     """
     num_labels, original, held_out = int(labels[1].max()) + 1, held_out, held_out.copy()
     pairs = np.sort(group_of[labels[0]] * num_labels + labels[1])

@@ -49,10 +49,10 @@ def _are_texts(values: Sequence[Any]) -> bool:
     strings = [value for value in values if isinstance(value, str) and len(value.split()) > 1]
     texts = [string for string in strings if not is_address(string) and not _PATH.search(string)]
     are_most_texts = len(values) > 1 and 2 * len(texts) > len(values)
-    return are_most_texts and not any(len(text) < 256 and _is_place(text) for text in texts)
+    return are_most_texts and not any(len(text) < 256 and _may_be_path(text) for text in texts)
 
 
-def _is_place(text: str) -> bool:
+def _may_be_path(text: str) -> bool:
     """Return whether a text is the path of a file or folder, or a path in an existing folder."""
     folder = os.path.dirname(text)
     return "\0" not in text and (os.path.exists(text) or (folder != "" and os.path.isdir(folder)))
@@ -153,7 +153,7 @@ def common_format(formats: Mapping[str, str]) -> str:
 
 @contextmanager
 def os_errors(location: str | Path) -> Iterator[None]:
-    """Replace errors of the operating system within a `with` block by DataError."""
+    """Raise DataError for an error of the operating system within a `with` block."""
     try:
         yield
     except OSError as error:

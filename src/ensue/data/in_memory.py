@@ -99,7 +99,7 @@ def _iterate_rows(data: Any, name: str) -> Iterator[Any]:
     if isinstance(data, str | bytes | Mapping | Path) or not isinstance(data, Iterable):
         advice = "its rows by .collect()" if hasattr(data, "collect") else EXPECTED
         if isinstance(data, Mapping) and any(map(column_names, data.values())):
-            advice = f"one of its parts, such as data[{next(iter(data))!r}]"
+            advice = f"one of its splits, such as data[{next(iter(data))!r}]"
         raise TypeError(f"{name} is {to_one_line(quote(data))}; expected {advice}")
     if isinstance(data, tuple) and len(data) == 2 and not any(isinstance(part, str | tuple | Mapping) for part in data):
         raise TypeError(f"{name} is a tuple of two lists; expected {EXPECTED}")

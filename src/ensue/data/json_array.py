@@ -32,8 +32,9 @@ def begins_array(chunks: Iterator[str]) -> tuple[bool, Iterator[str]]:
 def array_chunks(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
     """Split the text of an array after each value, and yield the line (from 1) and the text of each part.
 
-    A part begins with the text before its value, such as a comma. The last part has no value. The concatenated parts
-    are the text. Memory is bounded by the largest value (`MAX_CHARACTERS`). Raises DataError (file:line) if invalid.
+    A part begins with the text before its value, such as a comma. The text after the last value is in parts without a
+    value. The concatenated parts are the text. Memory is bounded by the largest value (`MAX_CHARACTERS`). Raises
+    DataError (file:line) for invalid JSON.
     """
     text = _Text(chunks, name)
     expected = "["
@@ -58,7 +59,7 @@ def array_chunks(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
 
 
 def split_part(part: str) -> tuple[str, str]:
-    """Split a part of `array_chunks` into the text before its value, and the value ("" in the last part)."""
+    """Split a part of `array_chunks` into the text before its value, and the value ("" in a part without a value)."""
     match = _BEFORE_VALUE.match(part)
     return (part[: match.end()], part[match.end() :]) if match else (part, "")
 

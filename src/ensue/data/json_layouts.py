@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from typing import Any, ClassVar
 
 from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, join_chunks, split_lines
@@ -30,7 +30,7 @@ _VALUE_START = re.compile(r"[^ \t\r\n,]")
 
 
 class JsonLayout(ABC):
-    """A layout of each value of an array or of lines. An instance converts a file; messages have its `name`."""
+    """A layout of each value of an array or of lines. An instance converts one file, which messages call `name`."""
 
     what: ClassVar[str] = ""
     """The description of a value in messages, such as "a task of Label Studio"."""
@@ -63,19 +63,20 @@ class DocumentLayout(JsonLayout):
 def json_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
     """Yield the text of a JSON file; if it is not an array or lines of examples, yield the examples as JSON lines.
 
-    Messages call the file `name`. `numbers` receives the line of each example. Raises DataError for a value that is
-    incomplete or too long, and for several lists of examples.
+    Messages call the file `name`. `numbers` receives the line of each converted example. Raises DataError for a value
+    that is incomplete or too long, and for several lists of examples.
     """
     first_block = next(blocks, "")
     text = first_block.removeprefix(MARK)
     is_array, _ = begins_array(iter([text]))
-    read_blocks: list[str] = []
     if is_array:
-        layout = _element_layout(_first_element(chain([text], _record(blocks, read_blocks)), name), name)
+        blocks, peeked = tee(blocks)
+        layout = _element_layout(_first_element(chain([text], peeked), name), name)
+        del peeked  # otherwise the iterators would hold all blocks in memory
         if layout is None:
-            yield from chain([first_block], read_blocks, blocks)
+            yield from chain([first_block], blocks)
             return
-        _, chunks = begins_array(chain([text], read_blocks, blocks))
+        _, chunks = begins_array(chain([text], blocks))
         texts = ((line, split_part(element)[1].strip()) for line, element in array_chunks(chunks, name))
         values = ((line, parse_json(text, EXACT_FLOATS)) for line, text in texts if text)
         yield from to_json_lines(split_blocks(_convert_values(layout, values, name, numbers)))
@@ -107,26 +108,21 @@ def table_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterato
     text = first_block.removeprefix(MARK)
     has_json = any(f"{prefix}{start}" in text for prefix in (',"', ';"', '\t"', "\t") for start in _CELL_STARTS)
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
-    read_blocks: list[str] = []
+    blocks, peeked = tee(blocks)
     layout = None
     with suppress(csv.Error, DataError, StopIteration):
-        _, row = next(_read_cells(split_lines(chain([text], _record(blocks, read_blocks)), name), delimiter, name))
+        _, row = next(_read_cells(split_lines(chain([text], peeked), name), delimiter, name))
         layout = _element_layout(row, name)
+    del peeked
     if layout is None or not (has_json or layout.is_table):
-        yield from chain([first_block], read_blocks, blocks)
+        yield from chain([first_block], blocks)
         return
-    values = _read_cells(split_lines(chain([text], read_blocks, blocks), name), delimiter, name)
+    values = _read_cells(split_lines(chain([text], blocks), name), delimiter, name)
     opening = "["
     for lines in to_json_lines(split_blocks(_convert_values(layout, values, name, numbers))):
         yield opening + lines.rstrip("\n").replace("\n", ",\n")
         opening = ",\n"
     yield "]\n" if opening != "[" else ""
-
-
-def _record(blocks: Iterable[str], read_blocks: list[str]) -> Iterator[str]:
-    for block in blocks:
-        read_blocks.append(block)
-        yield block
 
 
 def _read_cells(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, Row]]:

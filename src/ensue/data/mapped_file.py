@@ -57,7 +57,7 @@ class Checksums:
 
 
 class MappedFile:
-    """A memory map of an open file. If the file belongs to the cache (`path`), it is marked as used."""
+    """A memory map of an open file. If its `path` is passed, `release` marks the file as used."""
 
     def __init__(self, file: BinaryIO, path: Path | None = None) -> None:
         self.path, self._touched = path, 0
@@ -81,7 +81,7 @@ class MappedFile:
     def check(self, array: NDArray[Any], indices: NDArray[np.int64] | slice = slice(None)) -> None:
         """Verify the blocks of the numbers at `indices` that are not verified yet.
 
-        If a block has changed, the file is removed and DataError is raised.
+        If a block has changed, the file at `path` is removed and DataError is raised.
         """
         if self._checksums is None or not array.size:
             return
@@ -114,7 +114,7 @@ class MappedFile:
             self.release()
 
     def release(self) -> None:
-        """Release all pages, and mark the file as used."""
+        """Release all pages, and mark the file at `path` as used."""
         self._touched = 0
         if self.path is not None:
             mark_used(self.path)
@@ -285,10 +285,8 @@ def header_of(path: Path) -> TokenHeader:
     """Return the header of a file of ids. Raises DataError for another format, and OSError for an unreadable file."""
     with path.open("rb") as file:
         data = file.read(_HEADER.size)
-    if len(data) < _HEADER.size or not data.startswith(_MAGIC):
-        raise DataError("not a file of ids", path)
-    _, *numbers = _HEADER.unpack(data)
-    header = TokenHeader(*numbers)
-    if header.id_bytes not in (1, 2, 4):
-        raise DataError("not a file of ids", path)
-    return header
+    if len(data) == _HEADER.size and data.startswith(_MAGIC):
+        header = TokenHeader(*_HEADER.unpack(data)[1:])
+        if header.id_bytes in (1, 2, 4):
+            return header
+    raise DataError("not a file of ids", path)

@@ -33,7 +33,7 @@ from ensue.text.boundaries import BLANKS
 
 _ENGLISH_WORDS = ("a", "and", "for", "in", "is", "it", "of", "on", "that", "the", "this", "to", "was", "with")
 _MIN_ENGLISH_SHARE = 0.1
-"""The minimum share of these words in an English text."""
+"""The minimum share of `_ENGLISH_WORDS` in an English text."""
 _MAX_ITEM_BYTES = 1 << 26  # bounds the memory for files of other formats
 
 
@@ -67,7 +67,7 @@ class ByteReader:
     def read_until(self, mark: bytes) -> bytes | None:
         """Consume the bytes up to and including the next `mark`, and return the bytes before the mark.
 
-        Returns None if the next 64 MiB have no mark.
+        Returns None if the next 64 MiB, or the remaining bytes, have no mark.
         """
         searched = 0
         while (end := self._buffer.find(mark, self._index + searched)) < 0:
@@ -375,7 +375,7 @@ Row = tuple[str, Vector]
 
 
 def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32], *, binary: bool) -> None:
-    """Write words and vectors (N, d). Raises DataError for a word with a blank, and for an unwritable file."""
+    """Write words and vectors (N, d). Raises DataError for an empty word, a blank in a word or an unwritable file."""
     if invalid := next((word for word in words if not word or any(blank in word for blank in BLANKS)), None):
         raise DataError(f"this format is for words, found {quote(invalid)}; .npy and .jsonl are for texts", path)
     with _open_output(path) as file:
@@ -415,7 +415,7 @@ def _write_array(path: Path, rows: Iterable[Row]) -> int:
     count = 0
     first: Vector = np.zeros((0, 0), np.float32)
 
-    def write_header(file: IO[bytes]) -> None:  # its length is the same for any number of rows
+    def write_header(file: IO[bytes]) -> None:  # the header has the same length for any number of rows
         header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count, first.shape[-1])}
         np.lib.format.write_array_header_1_0(file, header)
 

@@ -72,7 +72,7 @@ def test_files_are_written_as_one(texts: tuple[str, ...], suffix: str, expected:
         yield source.rest
 
     if expected is None:
-        with pytest.raises(DataError, match="predict them one by one"):
+        with pytest.raises(DataError, match="predict the files one by one"):
             list(source.as_one(records()))
         return
     result = "".join(source.as_one(records()))

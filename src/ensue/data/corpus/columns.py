@@ -46,7 +46,7 @@ class ColumnSource(TextSource):
             try:
                 record = parse_json(line)
             except ParseError as error:
-                raise DataError(f"not JSON: {error}", path, number) from None
+                raise DataError(str(error), path, number) from None
             if not isinstance(record, dict) or self.column not in record:
                 raise self._missing_column(list(record) if isinstance(record, dict) else [], path, number)
             yield path, number, record[self.column]

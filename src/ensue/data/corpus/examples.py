@@ -25,10 +25,9 @@ _CHOICE, _RANK, _TOKEN = 0, 1, 2  # stream ids, for different random numbers at 
 class Masking:
     """Masking of tokens (Devlin et al. 2019).
 
-    Of the tokens that can be hidden, the fraction `share` is hidden, but at least one token. Of the hidden tokens,
-    the fraction `masked` is replaced by the mask, the fraction `random` is replaced by random tokens, and the other
-    hidden tokens do not change. With `begins_word`, the hidden tokens are complete words in random order, and at least
-    one word.
+    Of the tokens in a row that can be hidden, the fraction `share` is hidden, but at least one token. A hidden token is
+    replaced by the mask with probability `masked`, by a random token with probability `random`, and otherwise does not
+    change. With `begins_word`, the hidden tokens are the tokens of randomly chosen complete words, at least one word.
     """
 
     mask_id: int
@@ -189,9 +188,9 @@ class FramedPairs(FramedExamples):
     """`[CLS] A [SEP] B [SEP]`: two segments of at most `length` ids in total (Devlin et al. 2019).
 
     Each document is divided into chunks of sentences that fill an example. A is the beginning of a chunk, with a random
-    number of sentences. In half of the examples, B is the remainder of the chunk. In the other half, and if the chunk
-    is one sentence, B is text of the same length from a random position in another document. If the segments together
-    exceed `length`, the longer segment is truncated first. Raises ValueError for fewer than two documents.
+    number of sentences. With probability 1/2, B is the remainder of the chunk. Otherwise, and if the chunk is one
+    sentence, B begins at a random sentence of another document and fills the example, up to the end of the document. If
+    the segments exceed `length`, the longer segment is truncated first. Raises ValueError for fewer than two documents.
     """
 
     def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int) -> None:

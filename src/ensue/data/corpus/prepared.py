@@ -75,7 +75,7 @@ class TokenShard(NamedTuple):
 
 @contextmanager
 def _shard_errors(path: Path) -> Iterator[None]:
-    """Replace errors of the file system by DataError."""
+    """Raise DataError for an OSError within a `with` block."""
     try:
         yield
     except OSError as error:
@@ -280,7 +280,7 @@ def prepare(
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
-    """Replace errors of the file system by DataError."""
+    """Raise DataError for a full disk or denied access within a `with` block."""
     try:
         yield
     except OSError as error:
@@ -333,7 +333,7 @@ class _ShardWriter:
                 try:
                     shard.verify()
                 except DataError as error:
-                    notify(f"{error}; it is replaced")
+                    notify(f"{error}; the shard is replaced")
                     (self.folder / split).mkdir(exist_ok=True)
                     if self._write_shard(shard.path, self._encode(source, start, stop)) != entry:
                         shard.path.unlink()

@@ -1,4 +1,4 @@
 """Detection of formats from the user's choice, the names of files, or the first lines.
 
-`formats` detects the format if the kind of data is known; `kind` detects both.
+`format_table` detects the format if the kind of data is known; `kind` detects both.
 """

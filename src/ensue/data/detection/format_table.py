@@ -156,9 +156,10 @@ def text_format(
     1. An array of objects is JSON.
     2. The suffix is known (before `.xz` or `.gz`).
     3. A table has a header with the `names` of a run's columns.
-    4. The first lines are JSON (`{`), fastText (`__label__`) or a table (tabs in all lines).
-    5. Repeated first words of lines are labels. Unless `is_labeled`, this rule also requires the `run_format`
-       "first-word", and that the words are among the run's `labels`.
+    4. The first lines are JSON (`{`), fastText (`__label__`) or a table (tabs in all lines, or `sep=;`).
+    5. Repeated first words of lines are labels. Unless `is_labeled`, first words are labels if `run_format` is
+       "first-word" and all of them are among the run's `labels`.
+    6. The format is `run_format`, except "folders"; unless `is_labeled`, "plain".
     """
     run_format = run_format if run_format != FOLDERS else ""
     if named := _detect_by_lines(TEXTS, lines, names, run_format):
@@ -170,7 +171,7 @@ def text_format(
 
 
 def pair_format(lines: Lines, *, is_labeled: bool, run_format: str = "", names: Collection[str] = ()) -> str:
-    """Detect the format of pairs; "" if the file should have targets, but none is recognized.
+    """Detect the format of pairs; "" if the file should have targets, but no format is recognized.
 
     The first rule that applies determines the format:
 
@@ -178,7 +179,7 @@ def pair_format(lines: Lines, *, is_labeled: bool, run_format: str = "", names: 
     2. The suffix is known (before `.xz` or `.gz`).
     3. A table has a header with the `names` of a run's source columns.
     4. The first lines are JSON, SCAN, CMUdict, SIGMORPHON, the format of an extension, or have tabs.
-    5. Without targets, the lines are plain texts.
+    5. Unless `is_labeled`, the format is "plain"; otherwise `run_format`, if it is a CSV format.
     """
     named = _detect_by_lines(PAIRS, lines, names, run_format)
     rows = _sample_rows(lines)
@@ -229,9 +230,9 @@ def _named_table(rows: Sequence[str], names: Collection[str], run_format: str) -
 
 
 def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
-    """Return the first complete lines of a file with their line ends, or the first complete values of an array.
+    """Return the first `SAMPLE_ROWS` complete lines of a file with their line ends, or complete values of an array.
 
-    Only the first block is read, unless a complete line or value needs more blocks.
+    Blocks are read until a line or value is complete, so there may be fewer lines or values.
     """
     blocks = text_blocks(path, encoding, nested=True)
     text, block = "", next(blocks, None)

@@ -50,7 +50,8 @@ _BY_LINES = "by its first lines"
 class DetectedFormat(NamedTuple):
     """A detected format and the reason (`sign`).
 
-    `is_default` is whether training detects this format without options; `others` are suffixes of other formats.
+    `is_default` is whether training detects this format without options. `others` are the suffixes of files with other
+    formats.
     """
 
     kind: str

@@ -86,7 +86,10 @@ def _have_two_texts(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def text_columns(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the indices of columns with texts: all except ids of sentences (Tatoeba) and a last credit column."""
+    """Return the indices of columns with texts: all except ids of sentences (Tatoeba) and a last credit column.
+
+    The result is empty if rows have different numbers of columns.
+    """
     columns = list(zip(*rows, strict=True)) if len({*map(len, rows)}) == 1 else []
     is_credited = len(columns) == 3 and all(cell.startswith(_CREDIT) for cell in columns[2])
     are_numbers = [all(map(str.isdecimal, column)) and len({*column}) == len(column) for column in columns]

@@ -29,15 +29,16 @@ def is_json(rows: Sequence[str]) -> bool:
 
 
 def is_conllu(head: Sequence[str]) -> bool:
-    """Return whether the first row has ten columns, and the first column is 1, 0.1 or a range from 1."""
+    """Return whether the first row, except comments, has ten columns and begins with 1, 0.1 or a range from 1."""
     fields = next((line.split("\t") for line in head if not is_blank(line) and not line.startswith("#")), [])
     return len(fields) == 10 and (fields[0] in ("1", "0.1") or fields[0].startswith("1-"))
 
 
 def has_columns(head: Sequence[str], *, is_cut: bool) -> bool:
-    """Return whether all rows have the same number of columns, and there are blank lines or tabs.
+    """Return whether all rows have the same number of columns, with tabs or with blank lines between sentences.
 
-    `is_cut` is whether the file continues after `head`, so that its first blank line may follow later.
+    The result is also True for a line `-DOCSTART-`. `is_cut` is whether the file continues after `head`, so that its
+    first blank line may follow later.
     """
     if any(line.startswith(DOCUMENT_START) for line in head):
         return True
@@ -152,4 +153,4 @@ def is_sigmorphon(rows: Sequence[str]) -> bool:
 
 def are_mostly_tabbed(rows: Sequence[str]) -> bool:
     """Return whether most rows have a tab."""
-    return are_tabbed(rows) or (bool(rows) and sum("\t" in row for row in rows) >= _MIN_FRACTION * len(rows))
+    return bool(rows) and sum("\t" in row for row in rows) >= _MIN_FRACTION * len(rows)

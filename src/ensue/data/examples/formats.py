@@ -157,8 +157,7 @@ def rows_with_texts(lines: Lines, *, text: str = "") -> Lines:
     """Return the rows of a table with a header as JSON lines for taggers. Other files are returned unchanged.
 
     `text` is the name or number of the column of the text, and becomes its key; by default, the column is detected and
-    the key is "text". Each object has the line number of its row. Raises DataError if the column is
-    ambiguous.
+    the key is "text". Each object has the line number of its row. Raises DataError if the column is ambiguous.
     """
     if format_table.suffix(lines.name) not in TABLE_SUFFIXES:
         return lines

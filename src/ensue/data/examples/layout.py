@@ -168,8 +168,8 @@ class DocumentChoice(ColumnChoice):
     texts: tuple[str, ...] = ()
     """Names or numbers (from 1) of the columns: one text, a pair of texts, or if `joined`, the sections of one text."""
     labels: str = ""
-    """The name or number of the column of labels; or comma-separated names: of indicator columns, or of the classes of
-    a multi-hot list."""
+    """The name or number of the column of labels; or the names, separated by commas, of indicator columns or of the
+    classes of a multi-hot list."""
     header: bool | None = None
     separator: str = ""
     joined: bool = False

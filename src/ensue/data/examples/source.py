@@ -34,7 +34,7 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
     the first file.
 
     If `incomplete` is "refuse", a row without a label, source or target raises DataError. If it is "skip" or "count",
-    such rows and empty labeled texts are skipped and counted in `skipped`; "skip" also prints a notice. The constructor
+    such rows and empty labeled texts are skipped and counted in `skipped`; "skip" also warns of them. The constructor
     raises DataError for an ambiguous layout, different formats, and a file without a required column.
     """
 
@@ -187,7 +187,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         for name, other in rows:
             has_header = self.layouts[first].header
             if has_header != self.layouts[name].header or (row != other if has_header else len(row) != len(other)):
-                raise DataError(f"different columns from {first}; predict them one by one", name)
+                raise DataError(f"different columns from {first}; predict the files one by one", name)
         return self.files.as_one(records, are_objects=self.layout.format == "json", begins=begins)
 
     def write(self, document: layouts.Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:

@@ -36,7 +36,7 @@ def skip_rejected(records: Iterator[Record], name: str, *, needed: Sequence[Colu
     """Yield the records, except those that were rejected or ignored in Prodigy or Argilla.
 
     The text of a rejected record becomes a part of the text before the next record, and a notice reports the number of
-    rejected records. If "answer" is one of the columns `needed`, "reject" is an ordinary value.
+    rejected records. If "answer" or "status" is a `needed` column, only "ignore" in this column rejects a record.
     """
     before, counts, names = "", Counter[tuple[str, str]](), {column.name for column in needed}
     for record in records:
@@ -85,12 +85,12 @@ class SpanError(ValueError):
 
 
 def is_list_of_spans(value: Any) -> bool:
-    """Return whether a value is a list of spans."""
+    """Return whether a value is a list of one or more spans."""
     return isinstance(value, list) and bool(value) and all(map(_parse_span, value))
 
 
 def text_spans(value: Sequence[Any], text: str, name: str, *, nested: bool = False) -> list[TextSpan]:
-    """Parse and sort spans. Raises ValueError for a span outside `text`, and OverlapError unless `nested`."""
+    """Parse and sort spans. Raises ValueError for an invalid span, and OverlapError for an overlap unless `nested`."""
     result = []
     for item in value:
         span = _parse_span(item)

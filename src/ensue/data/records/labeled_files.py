@@ -129,7 +129,7 @@ class LabeledFiles:
             if number and lines.is_array != is_array:
                 kinds = ("an array of objects", "objects on lines")
                 result, expected = kinds if lines.is_array else kinds[::-1]
-                raise DataError(f"{result}, but {self.paths[0]} has {expected}; predict them one by one", path)
+                raise DataError(f"{result}, but {self.paths[0]} has {expected}; predict the files one by one", path)
             is_array = lines.is_array
 
     def fingerprint(self) -> str:
@@ -153,7 +153,7 @@ class SkippedRows:
         self.first = self.first or error.place
 
     def warn(self, location: str) -> None:
-        """Print a notice if rows were skipped."""
+        """Warn if rows were skipped."""
         if self.first:
             warn_once(f"incomplete {location}", f"{self.first}the first of {self}; left out (data.incomplete=skip)")
 

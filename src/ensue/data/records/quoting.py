@@ -52,7 +52,7 @@ def quote_field(value: str, delimiter: str) -> str:
 
 
 def parse_list(field: str) -> list[Any] | None:
-    """Return the strings and numbers of a list such as ["a", "b"] or ['a', 'b'] in a field; None for other fields."""
+    """Return the strings and integers of a list such as ["a", "b"] or ['a', 'b'] in a field; None for other fields."""
     if (field[:1], field[-1:]) != ("[", "]") or len(field) > _MAX_LIST_CHARACTERS:
         return None
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
@@ -82,9 +82,9 @@ def looks_delimited(lines: Iterable[tuple[int, str]], name: str) -> bool:
 
 
 def has_quoted_tabs(lines: Iterable[tuple[int, str]], name: str) -> bool:
-    """Return whether rows of equal width, separated by tabs, have line ends or doubled quotes in quoted fields.
+    """Return whether rows of equal width, separated by tabs, have quoted fields with line ends or quotes, but no tabs.
 
-    Excel quotes such fields in text files. Other tables with tabs have quotes that are ordinary characters.
+    Excel quotes such fields in text files. In other tables with tabs, quotes are ordinary characters.
     """
     rows = _sample_fields(lines, name, "\t")
     fields = [field[1:-1] for row in rows for field in row if field.startswith('"')]

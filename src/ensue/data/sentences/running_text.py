@@ -32,7 +32,7 @@ _ENDS, _ENDS_WITHOUT_BLANK = ".!?…。！？", "。！？"
 
 
 class CutToken(NamedTuple):
-    """A token, its place in the text, and its words. A multiword token has several words."""
+    """A token, its offsets in the text, and its words. A multiword token has several words."""
 
     form: str
     start: int
@@ -45,7 +45,7 @@ class CutToken(NamedTuple):
 
 
 class CutSentence(NamedTuple):
-    """A sentence and its tokens, with places in the sentence. `blank` is whether a blank or line end follows."""
+    """A sentence, and its tokens with offsets in the sentence. `blank` is whether a blank or line end follows."""
 
     text: str
     tokens: tuple[CutToken, ...]

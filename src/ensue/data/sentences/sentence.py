@@ -140,7 +140,7 @@ class Format(ABC):
         return "", []
 
     def group(self, sentence: Sentence, column: str) -> str:
-        """Return the group of a sentence: its value in a column, or for the column "document", its document.
+        """Return the group of a sentence: the value of its first word in a column, or for "document" its document.
 
         Raises DataError (file:line) for a missing column.
         """

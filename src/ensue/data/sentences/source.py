@@ -67,7 +67,7 @@ class SentenceSource:
             `splitter`, `scheme` and `nested`.
         labeled: The columns in which each word must have a label.
         incomplete: "refuse" raises an error for a sentence without a label; "count" skips and counts such sentences in
-            `skipped`; "skip" also prints a notice.
+            `skipped`; "skip" also warns about them.
         convert: A function that transforms the lines of each file before reading.
 
     Raises:

@@ -1,7 +1,7 @@
 """Statistics of misaligned spans, which begin or end inside a word, and the search for the reason.
 
-A reading is an interpretation of offsets, such as offsets in bytes. The reason for misaligned spans is a
-different reading or splitter, if most spans begin and end with words in this reading or with this splitter.
+A reading is an interpretation of offsets, such as offsets in bytes. The reason for misaligned spans is a different
+reading or splitter, if most spans begin and end with words in this reading or with this splitter.
 """
 
 import re
