@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from ensue.extensions.bidirectional.pipeline import BidirectionalPipeline
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe, SoftmaxOutput
 from ensue.extensions.bidirectional.word_uses import WordUse
 from ensue.recipe import Recipe, validate_recipe
+from ensue.runs.schema import DamagedError
 from ensue.tasks.texts.minimal_pairs import PairScore
 from ensue.text.character_ngrams import BOUNDARIES, word_characters
-from ensue.text.tokenizer import WordTokenizer
-from training.tiny import run_tiny, words
+from ensue.text.tokenizer import CharacterTokenizer, WordTokenizer
+from training.tiny import run_tiny, seal, words
 from written_files import written
 
 ELMO: dict[str, Any] = {
@@ -336,6 +338,15 @@ def test_recipes_that_do_not_go_together(change: dict[str, Any], message: str) -
 def test_a_model_without_a_head_is_not_trained(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="cannot be trained"):
         run_tiny(recipe(ELMO | {"head": {"kind": "none"}}, corpus), tmp_path / "run")
+
+
+def test_a_model_reads_no_other_kind_of_tokenizer(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(elmo.run, tmp_path / "run"))
+    tokenizer = CharacterTokenizer.train("abcdefghijklmn", min_count=1)
+    (run / "tokenizer.json").write_text(json.dumps(tokenizer.to_json()))
+    seal(run)
+    with pytest.raises(DamagedError, match="kind: expected 'words', found 'characters'"):
+        ensue.load(run)
 
 
 def test_what_is_inside_of_both_directions(elmo: BidirectionalPipeline) -> None:

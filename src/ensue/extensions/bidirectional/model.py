@@ -30,7 +30,7 @@ PROGRAMS = "ensue.extensions.bidirectional.programs"
 class BidirectionalParts(TokenizerParts):
     """The tokenizer of a bidirectional model, with the vocabulary of predicted words."""
 
-    reads: ClassVar[type[Tokenizer]] = WordTokenizer
+    tokenizer_class: ClassVar[type[Tokenizer]] = WordTokenizer
     tokenizer: WordTokenizer
 
     def commands(self, recipe: BidirectionalRecipe, path: str) -> list[str]:
