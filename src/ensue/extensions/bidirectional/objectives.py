@@ -78,7 +78,7 @@ class BatchConverter:
         return self._make_batch(right, words, left, reverse, device, first=True)
 
     def segments(self, rightward: TokenBatch, leftward: TokenBatch, device: torch.device) -> BidirectionalBatch:
-        """Return a batch with a segment of the text for each direction. Both segments are in the order of the text."""
+        """Return a batch with a segment of the text for each direction. Both arguments are in the order of the text."""
         rows = np.hstack((leftward.inputs, leftward.targets[:, -1:]))[:, ::-1]
         right = rightward.inputs, rightward.targets
         return self._make_batch(*right, rows[:, :-1], rows[:, 1:], device, first=rightward.first)

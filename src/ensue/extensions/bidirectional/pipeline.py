@@ -125,7 +125,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
     def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
         """Return the `count` words whose vectors have the highest cosine with the vector of a word or text.
 
-        The vector of a text is the mean of its words. context2vec also ranks words for the gap in "I [] you".
+        The vector of a text is the mean vector of its words. context2vec also ranks words for the gap in "I [] you".
         """
         check_type("the text", text, str, "a string")
         check_integer("count", count, 1, MAX_NEIGHBORS)

@@ -319,7 +319,7 @@ def _compare_pairs(model: ContextualPipeline, location: str | Path) -> tuple[NDA
 
 
 def best_cosine(cosines: NDArray[np.float64], is_same: NDArray[np.bool_]) -> float:
-    """Return the lowest of the most accurate thresholds. Pairs with a cosine above it have the same meaning."""
+    """Return the lowest of the most accurate thresholds; pairs with higher cosines have the same meaning."""
     order = np.argsort(cosines, kind="stable")
     values, same = cosines[order], is_same[order]
     num_right = np.concatenate([[0], np.cumsum(~same)]) + np.concatenate([np.cumsum(same[::-1])[::-1], [0]])

@@ -61,7 +61,7 @@ def map_section(
         "about": about, "share": neighbors.share, "width": WIDTH, "height": HEIGHT,
         "links": [(x[a], y[a], x[b], y[b]) for a, b in neighbors.links.tolist()],
         "words": [
-            {"x": x[n], "y": y[n], "label": label, "left": left, "base": base, "own": n < num_queries, "title": title}
+            {"x": x[n], "y": y[n], "label": label, "left": left, "base": base, "query": n < num_queries, "title": title}
             for n, ((label, left, base), title) in enumerate(zip(labels, titles, strict=True))
         ],
     }  # fmt: skip

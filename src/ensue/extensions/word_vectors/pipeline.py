@@ -151,7 +151,7 @@ class WordTable(Copyable):
             raise DataError(f"{pairs} has pairs, {analogies} has analogies; score them in separate commands", location)
         look_up = self.row if True in kinds else self.find  # the words of analogies must be in the table
         if not any(all(look_up(word) is not None for word in question.texts) for question in questions):
-            raise DataError("no question has vectors for all its words; is it another language or case?", location)
+            raise DataError("no question has vectors for all its words; check their language and case", location)
 
     def score(self, questions: Sequence[Judgment]) -> SimilarityScores | AnalogyScores:
         """Return the scores on questions that `check` has accepted, or on a part of them."""

@@ -40,7 +40,7 @@ class SampledVectorsTable(StaticVectorsTable):
     kind: Literal["cbow", "skip-gram"]  # type: ignore[assignment]  # in place of "static"
     """cbow: a word is predicted from its context; skip-gram: each word of the context is predicted from the word."""
     window: Window = 5
-    """The largest number of context words on each side; the number is drawn for each word, from 1."""
+    """The maximum number of context words on each side. For each word, a number from 1 to `window` is drawn."""
     negatives: Annotated[int, Field(ge=1, le=100)] = 5
     """The number of noise words for each predicted word."""
     noise_power: Power = 0.75

@@ -8,7 +8,7 @@ squared gradients, which begin at 1, as in the published program. These sums are
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -286,7 +286,6 @@ class PairBatch(Batch):
     contexts: NDArray[np.int32]
     logarithms: NDArray[np.float32]
     weights: NDArray[np.float32]
-    starts: bool = field(default=False, kw_only=True)
 
     def columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
         """Return the four columns in the order that the updates expect."""

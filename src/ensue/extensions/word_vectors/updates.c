@@ -12,10 +12,10 @@ typedef struct {
     const int64_t *starts;
 } subwords;
 
-/* The alias method (Walker 1977): column c yields word c below its threshold, and word other[c] above the threshold. */
+/* The alias method (Walker 1977): column c yields word c below its threshold, and word alias[c] above the threshold. */
 typedef struct {
     const uint32_t *threshold;
-    const int32_t *other;
+    const int32_t *alias;
     uint64_t size, key;
 } noise;
 
@@ -35,7 +35,7 @@ INLINE uint64_t random_number(uint64_t key, uint64_t place) {
 /* Return the noise word at index `place` of the random stream. */
 INLINE int32_t draw_word(const noise *from, uint64_t place) {
     uint64_t number = random_number(from->key, place), column = ((number >> 32) * from->size) >> 32;
-    return (uint32_t)number < from->threshold[column] ? (int32_t)column : from->other[column];
+    return (uint32_t)number < from->threshold[column] ? (int32_t)column : from->alias[column];
 }
 
 INLINE real dot(const real *a, const real *b) {
@@ -120,8 +120,8 @@ INLINE double nats(const loss *sum) { return sum->nats - log(sum->product); }
 /* CBOW: the mean of the rows of the context predicts the word. As in word2vec, each row gets the full update. */
 PUBLIC double cbow(int64_t first, int64_t last, const int32_t *ids, const int32_t *left, const int32_t *right,
                    real *vectors, real *outputs, const int32_t *rows, const int64_t *starts, const uint32_t *threshold,
-                   const int32_t *other, uint64_t size, uint64_t key, int64_t window, double rate) {
-    noise from = {threshold, other, size, key};
+                   const int32_t *alias, uint64_t size, uint64_t key, int64_t window, double rate) {
+    noise from = {threshold, alias, size, key};
     subwords parts = {rows, starts};
     loss sum = {0, 1};
     for (int64_t i = first; i < last; i++) {
@@ -144,8 +144,8 @@ PUBLIC double cbow(int64_t first, int64_t last, const int32_t *ids, const int32_
 /* Skip-gram: the mean of the rows of a word predicts each word of its context, one after another. */
 PUBLIC double skip_gram(int64_t first, int64_t last, const int32_t *ids, const int32_t *left, const int32_t *right,
                  real *vectors, real *outputs, const int32_t *rows, const int64_t *starts, const uint32_t *threshold,
-                 const int32_t *other, uint64_t size, uint64_t key, int64_t window, double rate) {
-    noise from = {threshold, other, size, key};
+                 const int32_t *alias, uint64_t size, uint64_t key, int64_t window, double rate) {
+    noise from = {threshold, alias, size, key};
     subwords parts = {rows, starts};
     loss sum = {0, 1};
     for (int64_t i = first; i < last; i++) {
@@ -172,12 +172,13 @@ INLINE void step_by(real *parameter, real *square, real gradient) {
 }
 
 /* GloVe (Pennington et al. 2014): an AdaGrad step for each pair on the loss (w·c + b + a - log count)² · weight / 2. */
-PUBLIC double glove(int64_t first, int64_t last, const int32_t *of, const int32_t *near, const float *logarithm,
-             const float *weight, real *vectors, real *contexts, real *biases, real *context_biases,
-             real *vector_squares, real *context_squares, real *bias_squares, real *context_bias_squares, double rate) {
+PUBLIC double glove(int64_t first, int64_t last, const int32_t *centers, const int32_t *neighbors,
+             const float *logarithm, const float *weight, real *vectors, real *contexts, real *biases,
+             real *context_biases, real *vector_squares, real *context_squares, real *bias_squares,
+             real *context_bias_squares, double rate) {
     double sum = 0;
     for (int64_t n = first; n < last; n++) {
-        int64_t a = of[n], b = near[n];
+        int64_t a = centers[n], b = neighbors[n];
         real *w = vectors + a * D, *c = contexts + b * D, *w2 = vector_squares + a * D, *c2 = context_squares + b * D;
         real difference = dot(w, c) + biases[a] + context_biases[b] - logarithm[n];
         real error = weight[n] * difference, g = error * (real)rate;
