@@ -7,12 +7,12 @@ enum { BLOCK_TOKENS = 64 };
 typedef struct {
     double score, total;
     int64_t length, row, last;
-} __attribute__((may_alias)) found;
+} __attribute__((may_alias)) hypothesis;
 
 /* The best hypotheses of an input, sorted by score; of equal scores the first that was added comes first. */
 typedef struct {
     int64_t count;
-    found *best;
+    hypothesis *best;
 } __attribute__((may_alias)) ranking;
 
 /* A continuation of a row. */
@@ -35,7 +35,7 @@ typedef struct {
 } __attribute__((may_alias)) beams;
 
 static void add(const beams *s, ranking *to, double total, double penalty, int64_t length, int64_t row, int64_t last) {
-    found one = {total / penalty, total, length, row, last};
+    hypothesis one = {total / penalty, total, length, row, last};
     int64_t k = to->count;
     for (; k && to->best[k - 1].score < one.score; k--)
         if (k < s->n_best) to->best[k] = to->best[k - 1];
@@ -43,24 +43,24 @@ static void add(const beams *s, ranking *to, double total, double penalty, int64
     to->count = minimum(to->count + 1, s->n_best);
 }
 
-/* Adds the continuations of a row to the `count` best of its input. The order is that of rows and ids, so of equal ones
- * the first stays. Returns the number of the best; -1 for NaN. */
+/* Adds the continuations of a row to the `count` best of its input. Continuations are added in the order of rows and
+ * ids, so that of equal totals the first stays. Returns the new count; -1 for NaN. */
 static int64_t extend(const beams *s, double total, const real *x, int64_t row, int64_t count, int *is_stuck) {
     candidate *best = s->chosen;
     *is_stuck = 1;
     for (int64_t begin = 0; begin < s->size; begin += BLOCK_TOKENS) {
         int64_t end = minimum(begin + BLOCK_TOKENS, s->size);
-        real most = -(real)INFINITY;
+        real highest = -(real)INFINITY;
         int is_nan = 0;
-#pragma omp simd reduction(max : most) reduction(| : is_nan)
+#pragma omp simd reduction(max : highest) reduction(| : is_nan)
         for (int64_t j = begin; j < end; j++) {
-            most = x[j] > most ? x[j] : most;
+            highest = x[j] > highest ? x[j] : highest;
             is_nan |= x[j] != x[j];
         }
         if (is_nan) return -1;
-        if (most == -(real)INFINITY) continue;
+        if (highest == -(real)INFINITY) continue;
         *is_stuck = 0;
-        if (count == s->width && !(total + (double)most > best[count - 1].total)) continue;
+        if (count == s->width && !(total + (double)highest > best[count - 1].total)) continue;
         for (int64_t j = begin; j < end; j++) {
             double sum = total + (double)x[j];
             if (x[j] == -(real)INFINITY || (count == s->width && !(sum > best[count - 1].total))) continue;
@@ -74,7 +74,8 @@ static int64_t extend(const beams *s, double total, const real *x, int64_t row, 
 }
 
 /* Chooses the continuations of all inputs from the scores of their rows. `parents` and `ids` get the rows of the next
- * step; returns their number, or -1 if a score is NaN. `penalty` is that of the length, `before` of one less. */
+ * step; returns their number, or -1 if a score is NaN. `penalty` is the divisor at the current
+ * length, and `before` the divisor at the length before. */
 PUBLIC int64_t advance(beams *s, real *scores, double penalty, double before, int64_t *parents, int64_t *ids) {
     int64_t next = 0, inputs = 0, slots = 0, rows = s->slots;
     int is_stuck[rows], has_ended[rows];
@@ -109,7 +110,7 @@ PUBLIC int64_t advance(beams *s, real *scores, double penalty, double before, in
         else
             next = first;
     }
-    for (int64_t k = inputs - 1; k >= 0; k--) { /* moves rows behind empty slots, the last first */
+    for (int64_t k = inputs - 1; k >= 0; k--) { /* gives each input `slots` rows, from the last to the first */
         next -= s->counts[k];
         for (int64_t r = slots - 1, to = k * slots + r; r >= 0; r--, to--) {
             int64_t from = next + (r < s->counts[k] ? r : 0);

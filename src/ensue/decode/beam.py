@@ -2,8 +2,8 @@
 
 score = Σ ln P / length^α + coverage penalty (Wu et al. 2016). After each token the search keeps the `width` best
 continuations of the hypotheses of an input, and moves complete hypotheses to the n-best list. An input is done when it
-has `n_best` complete hypotheses and no live hypothesis can exceed the worst complete hypothesis. Log-probabilities
-only decrease, so a live hypothesis scores at most ln P / (largest length)^α (Huang et al. 2017). See
+has no live hypothesis, or when it has `n_best` complete hypotheses and no live hypothesis can exceed the worst of them.
+Log-probabilities only decrease, so a live hypothesis scores at most ln P / (largest length)^α (Huang et al. 2017). See
 `docs/beam-search.md`.
 """
 
@@ -207,7 +207,7 @@ def continuations(
     return np.take_along_axis(ids, order, 1), np.take_along_axis(values, order, 1)
 
 
-FOUND = np.dtype([("score", float), ("total", float), ("length", np.int64), ("row", np.int64), ("last", np.int64)])
+RESULT = np.dtype([("score", float), ("total", float), ("length", np.int64), ("row", np.int64), ("last", np.int64)])
 """A hypothesis in beam.c."""
 
 
@@ -228,7 +228,7 @@ class CompiledFrontier:
         search, count, self.dtype, self.size = frontier.search, len(frontier.constraints), dtype, size
         self.width, self.frontier, self.rows, self._advance = search.width, frontier, count, functions.advance
         self.steps = list[Tensor]()
-        self.best, self.rankings = np.zeros((2, count, search.n_best), FOUND), np.zeros((2, count, 2), np.int64)
+        self.best, self.rankings = np.zeros((2, count, search.n_best), RESULT), np.zeros((2, count, 2), np.int64)
         self.rankings[..., 1] = self.best.ctypes.data + self.best.strides[1] * np.arange(2 * count).reshape(2, -1)
         totals, chosen = np.zeros((2, count * search.width)), np.empty((search.width, 3))
         counts, live = np.empty(count, np.int64), np.arange(count)
@@ -240,7 +240,7 @@ class CompiledFrontier:
 
     @classmethod
     def of(cls, frontier: Frontier, log_p: Tensor) -> "CompiledFrontier | None":
-        """Return the frontier for a first step with these scores; None for constraints that beam.c does not have."""
+        """Return the frontier for a first step with these scores; None for constraints that beam.c lacks."""
         search, dtype, size = frontier.search, log_p.dtype, log_p.shape[1]
         has_phrases = frontier.prefixes.size or frontier.required.count or frontier.forbidden.groups
         is_plain = not (has_phrases or search.no_repeat_ngram or search.coverage_penalty or frontier.record is not None)

@@ -1,7 +1,7 @@
 """Generation of ids: reading prompts, then sampling or beam search.
 
 The order of sampling is fixed: repetition penalty, temperature, top-k, top-p, min-p, random choice. Each filter
-renormalizes the distribution that the previous filter returned. The most probable token is never removed.
+reads the renormalized distribution of the previous filter. The most probable token is never removed.
 
 Recurrent and window models carry a state. A model with attention reads up to `model.context` tokens. When a row exceeds
 the context, its newest `context // 2` tokens are read again from the initial state, which may have a memory. So every
@@ -194,7 +194,7 @@ def generate_ids(
     model: Any, prompts: Sequence[ArrayLike], *, max_tokens: int, start_id: int, sampling: Sampling | None = None,
     seed: int | None = None, end_id: int | None = None, state: State = None,
 ) -> Iterator[Int[Tensor, " B"]]:  # fmt: skip
-    """Yield the next token of each of B prompts; after `end_id`, only `end_id`. `seed` determines the samples."""
+    """Yield the next token of each of B prompts. A row repeats its `end_id` until all rows have reached `end_id`."""
     assert len(prompts) > 0, "no prompt"
     check_integer("max_tokens", max_tokens, 0, MAX_TOKENS)
     if seed is not None:

@@ -23,7 +23,8 @@ class ClassificationScores(LabelsScores):
     `accuracy` is the share of texts whose predicted labels are exactly the gold labels. `weighted_f1` is a weighted
     mean over `per_label`; `micro_f1` is computed from the counts of all labels. `confusion[i][j]` is the number of
     texts with the gold label `labels[i]` and the prediction `labels[j]`; it is None for multi-label data. `labels`
-    includes the most frequent unknown labels, and for a confusion matrix has at most 100 labels, the most frequent.
+    are the labels of the model and the most frequent unknown labels. If the model has more than 100 labels, the
+    confusion matrix has the 100 most frequent labels.
     """
 
     in_json = (

@@ -44,7 +44,8 @@ class GenerationScores(Scores):
     """Scores of texts against their references. All scores except `nats_per_token` are in percent.
 
     The edit rate is the number of insertions, deletions and substitutions per word of the nearest reference, or per
-    character if no reference has a space. `nats_per_token` is the mean surprisal of the tokens in first references.
+    character for the tokenizer "char" and for references without spaces. `nats_per_token` is the mean surprisal of the
+    tokens in first references.
     """
 
     on_card = card_columns(".4g", "nats_per_token", "bleu", "chrf", *ROUGES, "exact_match", "edit_rate")

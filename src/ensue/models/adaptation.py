@@ -14,7 +14,7 @@ class Adaptation:
         cache: The number of tokens in the neural cache; 0: no cache.
         cache_weight: The mixture weight λ of the cache, from 0 to 0.99.
         cache_flatness: The factor θ of the dot products; larger values concentrate the cache on fewer tokens.
-        dynamic: The learning rate η of dynamic evaluation; 0: none.
+        dynamic: The learning rate η of dynamic evaluation; 0: off.
         dynamic_decay: The decay μ towards the trained weights after each segment, from 0 to 1.
         dynamic_segment: The number of tokens between two updates of the weights.
 

@@ -184,7 +184,7 @@ class Classifier(nn.Module):
         return logits.sigmoid() if self.multiple else logits.softmax(-1)
 
     def loss(self, texts: Sequence[Positions], targets: Tensor, weights: Float[Tensor, " K"] | None = None) -> Loss:
-        """Return the summed surprisal of the labels in nats, and the number of texts.
+        """Return the sum of the losses in nats, and the number of texts.
 
         `targets` are ids (B,), or indicators or probabilities (B, K). `weights` multiply the losses of true labels.
         """

@@ -3,8 +3,8 @@
 In torch a step takes about a hundred operations, and selecting rows copies all keys and values. Here a step is one call
 of a C function, from ids to log-probabilities. The keys and values of a token are written once, to a slot of a shared
 array. The state of a row has the numbers of its slots, so that selecting rows copies only these numbers. Another
-function reads the sources, if the encoder is a Transformer with positions of the same kinds. The weights are packed for
-each search, or once for frozen models.
+function reads the sources, if the encoder is a Transformer with learned or sinusoidal positions, too. The weights are
+packed for each search, or once for frozen models.
 """
 
 import ctypes
@@ -126,12 +126,12 @@ class PackedModel:
         self.scores = self.add(model.head.matrix(), model.head.bias, self.decoder.vocabulary_size, self.decoder.d)
 
     def keep(self, tensor: Tensor, *sizes: int, dtype: torch.dtype | None = None) -> int:
-        """Return the address of a tensor, which has to have these sizes."""
+        """Keep a reference to a tensor, which must have these sizes, and return its address."""
         self.tensors.append(tensor.contiguous())
         return address("a weight", self.tensors[-1], dtype or self.dtype, sizes)
 
     def add(self, weight: Tensor, bias: Tensor, rows: int, *columns: int) -> tuple[int, int]:
-        """Return the addresses of a weight, which is packed if it is a matrix, and its bias."""
+        """Keep a weight, packed if it is a matrix, and its bias. Return their addresses."""
         packed: Any = self.products.packed(weight.t(), (*columns, rows)) if columns else weight  # type: ignore
         return self.keep(packed, len(packed) if columns else rows), self.keep(bias, rows)
 
@@ -214,8 +214,8 @@ class CompiledDecoder:
         self._memory = keys, lengths, starts, table
         memory = self._texts, longest, starts.data_ptr(), lengths.data_ptr(), ctypes.addressof(table)
         if encoder is not None:
-            encodings, of_ids = encoder.encodings(longest), address("sources", ids, torch.int64, (len(ids),))
-            numbers = ctypes.addressof(self._decoder.numbers), of_ids, encodings.data_ptr()
+            encodings, ids_address = encoder.encodings(longest), address("sources", ids, torch.int64, (len(ids),))
+            numbers = ctypes.addressof(self._decoder.numbers), ids_address, encodings.data_ptr()
             if packed.run("encode", int64_array([*encoder.numbers, *memory, *numbers]), self._texts):
                 expect_range("compile_decoder", "sources", ids, encoder.vocabulary_size - 1)
         self._constants = [*self._decoder.numbers, *memory, *packed.scores, CHUNK_BITS]

@@ -152,8 +152,8 @@ static void attend(const side *s, const real *query, int64_t n, const real **key
 }
 
 /* Arrays of `rows` rows: the residual stream x, x normalized, and a wider array w for projections and hidden features.
- * Weights, keys and values are those of one query. Rows are `ld` and `wide` apart, not a power of two, whose multiples map
- * to few sets of the cache. */
+ * `weights`, `keys` and `values` are for one query. Rows are `ld` or `wide` numbers apart, not a power of two, whose
+ * multiples map to few sets of the cache. */
 typedef struct {
     int64_t rows, ld, wide;
     real epsilon, *x, *normalized, *w, *weights;
@@ -162,18 +162,19 @@ typedef struct {
 
 enum { ROW_PADDING = 16 };
 
-INLINE int64_t whole(int64_t count) { return (count + 7) / 8 * 8; }
+/* Rounds up to a multiple of 8. */
+INLINE int64_t round_up(int64_t count) { return (count + 7) / 8 * 8; }
 
 /* Allocates the arrays of `rows` rows with at most `positions` keys for a query. `to_free` is NULL without memory. */
 static arrays arrays_of(const side *s, int64_t rows, int64_t positions, void **to_free) {
     arrays a = {.rows = rows, .epsilon = (real)s->numbers[0]};
-    a.ld = whole(s->d) + ROW_PADDING, a.wide = whole(s->hidden > 3 * s->d ? s->hidden : 3 * s->d) + ROW_PADDING;
-    int64_t numbers = rows * (2 * a.ld + a.wide) + whole(positions), pointers = 2 * whole(positions);
+    a.ld = round_up(s->d) + ROW_PADDING, a.wide = round_up(s->hidden > 3 * s->d ? s->hidden : 3 * s->d) + ROW_PADDING;
+    int64_t numbers = rows * (2 * a.ld + a.wide) + round_up(positions), pointers = 2 * round_up(positions);
     char *memory = malloc(VECTOR_BYTES + (size_t)numbers * sizeof(real) + (size_t)pointers * sizeof(real *));
     *to_free = memory;
     a.x = (real *)(memory + (VECTOR_BYTES - (uintptr_t)memory % VECTOR_BYTES) % VECTOR_BYTES);
     a.normalized = a.x + rows * a.ld, a.w = a.normalized + rows * a.ld, a.weights = a.w + rows * a.wide;
-    a.keys = (const real **)(a.weights + whole(positions)), a.values = a.keys + whole(positions);
+    a.keys = (const real **)(a.weights + round_up(positions)), a.values = a.keys + round_up(positions);
     return a;
 }
 
@@ -211,11 +212,11 @@ static void feed_forward(const side *s, const arrays *a, const layer *m) {
     add_output(s, a, s->hidden, a->w, a->wide, m->second, m->second_b, m->last_norm, m->last_norm_b);
 }
 
-/* The encoder `of`, and the layers of the decoder whose keys and values it writes. `ids` are those of text k from
- * `ids[starts[k]]` on; `positions` has the encodings of `longest` positions. */
+/* The arguments of `encode`: the encoder, and the memory to which it writes keys and values for the decoder's layers.
+ * Text k begins at `ids[starts[k]]`; `positions` has the encodings of `longest` positions. */
 typedef struct {
-    side of;
-    memory to;
+    side encoder;
+    memory target;
     const side *decoder;
     const int64_t *ids;
     const real *positions;
@@ -223,8 +224,8 @@ typedef struct {
 
 /* Encodes the texts from `first` to `last`. Returns 1 for an id that is not in the vocabulary, -1 without memory. */
 PUBLIC int64_t encode(const encoding *e, int64_t first, int64_t last) {
-    const side *s = &e->of;
-    const memory *to = &e->to;
+    const side *s = &e->encoder;
+    const memory *to = &e->target;
     int64_t begin = to->starts[first], rows = to->starts[last - 1] + to->lengths[last - 1] - begin;
     for (int64_t i = begin; i < begin + rows; i++)
         if (e->ids[i] < 0 || e->ids[i] >= s->vocabulary) return 1;
@@ -258,12 +259,12 @@ PUBLIC int64_t encode(const encoding *e, int64_t first, int64_t last) {
     return 0;
 }
 
-/* A step of the decoder `of`: `rows` rows with `read` slots each, of which the last is new. `slots` have been written so
- * far. The slots of a row before this step are in `before`, those after it are written to `after`. A chunk of memory has
- * 2^shift slots, each with the keys and values of all layers. */
+/* The arguments of `decode`: a step of `rows` rows with `read` slots each, of which the last is new. `slots` is the
+ * number of slots that have been written. `before` has the slots of each row before this step, and `after` gets the
+ * slots after it. A chunk has 2^shift slots, each with the keys and values of all layers. */
 typedef struct {
-    side of;
-    memory from;
+    side decoder;
+    memory source;
     const real *matrix, *bias; /* of the scores */
     int64_t shift, slots, read, rows;
     const int64_t *ids, *before, *texts;
@@ -274,34 +275,35 @@ typedef struct {
 
 /* The keys and values of all layers at a slot, which are contiguous. */
 static real *at_slot(const decoding *c, int64_t slot) {
-    return c->chunks[slot >> c->shift] + (slot & (((int64_t)1 << c->shift) - 1)) * c->of.num_layers * 2 * c->of.d;
+    int64_t index = slot & (((int64_t)1 << c->shift) - 1);
+    return c->chunks[slot >> c->shift] + index * c->decoder.num_layers * 2 * c->decoder.d;
 }
 
 /* Row i writes its keys and values, behind its query, to its last slot, and attends to all its slots. */
 static void attend_to_past(const decoding *c, const arrays *a, int64_t l, const int64_t *slots, int64_t i) {
-    const int64_t d = c->of.d;
+    const int64_t d = c->decoder.d;
     const real *query = a->w + i * a->wide;
     for (int64_t p = 0; p < c->read; p++) {
         a->keys[p] = at_slot(c, slots[p]) + 2 * l * d;
         a->values[p] = a->keys[p] + d;
     }
     memcpy((real *)a->keys[c->read - 1], query + d, (size_t)(2 * d) * sizeof(real));
-    attend(&c->of, query, c->read, a->keys, a->values, a->weights, a->normalized + i * a->ld);
+    attend(&c->decoder, query, c->read, a->keys, a->values, a->weights, a->normalized + i * a->ld);
 }
 
 /* Row i attends to the positions of its text. */
 static void attend_to_memory(const decoding *c, const arrays *a, int64_t l, int64_t text, int64_t i) {
-    int64_t d = c->of.d, length = c->from.lengths[text];
+    int64_t d = c->decoder.d, length = c->source.lengths[text];
     for (int64_t p = 0; p < length; p++) {
-        a->keys[p] = c->from.of_layers[l] + (c->from.starts[text] + p) * 2 * d;
+        a->keys[p] = c->source.of_layers[l] + (c->source.starts[text] + p) * 2 * d;
         a->values[p] = a->keys[p] + d;
     }
-    attend(&c->of, a->w + i * a->wide, length, a->keys, a->values, a->weights, a->normalized + i * a->ld);
+    attend(&c->decoder, a->w + i * a->wide, length, a->keys, a->values, a->weights, a->normalized + i * a->ld);
 }
 
 /* Computes the rows from `first` to `last`. Returns 1 for an id, a slot or a text out of range, -1 without memory. */
 PUBLIC int64_t decode(const decoding *c, int64_t first, int64_t last) {
-    const side *s = &c->of;
+    const side *s = &c->decoder;
     int64_t d = s->d, rows = last - first, past = c->read - 1;
     const int64_t *ids = c->ids + first, *texts = c->texts + first, *before = c->before + first * past;
     int64_t *after = c->after + first * c->read;
@@ -312,11 +314,11 @@ PUBLIC int64_t decode(const decoding *c, int64_t first, int64_t last) {
             if (slot < 0 || slot >= c->slots) return 1;
             after[i * c->read + p] = slot;
         }
-        if (texts[i] < 0 || texts[i] >= c->from.texts) return 1;
+        if (texts[i] < 0 || texts[i] >= c->source.texts) return 1;
         after[i * c->read + past] = c->slots + first + i;
     }
     void *to_free;
-    arrays a = arrays_of(s, rows, c->read > c->from.longest ? c->read : c->from.longest, &to_free);
+    arrays a = arrays_of(s, rows, c->read > c->source.longest ? c->read : c->source.longest, &to_free);
     if (!to_free) return -1;
     for (int64_t i = 0; i < rows; i++)
         embed(s, ids[i], c->position, a.x + i * a.ld);

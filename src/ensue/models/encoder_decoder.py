@@ -71,10 +71,7 @@ class TextModel(nn.Module, ABC):
         h, _ = self.decoder(self.target(inputs), state)
         return self.head.nats(h, targets)
 
-    def loss(
-        self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State, *,
-        mask: Mask = None,
-    ) -> Loss:  # fmt: skip
+    def loss(self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State, *, mask: Mask = None) -> Loss:
         """Return the sum and the number of losses where `mask` is True.
 
         The loss is the surprisal in nats, or with label smoothing the cross-entropy with smoothed targets.

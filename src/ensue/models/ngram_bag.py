@@ -149,7 +149,7 @@ class NgramBag(nn.Module):
         return len(rows)
 
     def weigh_by_ratio(self, present: Float[Tensor, "G K"], *, min_texts: int = MIN_TEXTS) -> None:
-        """Set r of each n-gram to its largest naive Bayes log-count ratio over labels (Wang & Manning 2012).
+        """Set r of each n-gram to the largest |log-count ratio| of naive Bayes over labels (Wang & Manning 2012).
 
         `present` has the number of training texts of each label that have an n-gram in each row.
         """
@@ -177,9 +177,9 @@ class NgramBag(nn.Module):
 class PairBag(NgramBag):
     """A linear classifier of pairs, `score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²) + Σ_n o_n v_nk`.
 
-    The sum is over the n-grams g of two texts, including n-grams with unknown words. N-grams of both texts have rows in
-    the second table, n-grams of one text in the first table. The overlap o of a text is the share of its n-grams that
-    are also in the other text. The two overlaps for each n, and for n-grams of characters, are sorted, so that the
+    The sum is over the n-grams g of two texts, including n-grams with unknown words. N-grams that both texts share
+    have rows in the second table, all others in the first. The overlap o of a text is the share of its n-grams that are
+    also in the other text. The two overlaps for each n, and for n-grams of characters, are sorted, so that the
     order of the texts has no effect.
     """
 
@@ -323,7 +323,7 @@ def _minimize(objective: Callable[[], Tensor], parameters: list[Tensor]) -> None
 
 
 def _calibrate(logits: Float[Tensor, "N K"], loss: Callable[[Tensor], Tensor]) -> tuple[Tensor, Float[Tensor, " K"]]:
-    """Return the scale s > 0 and the shifts d (K,) that minimize the loss of s · logits + d (Platt 1999)."""
+    """Return the scale s > 0 and the shifts d (K,) that minimize the loss of s · logits + d and priors (Platt 1999)."""
     spread = (logits.square().sum() / max(1, logits.numel())).sqrt().clamp(min=1e-6)
     log_scale, shift = logits.new_zeros(()), logits.new_zeros(logits.shape[1])
 

@@ -42,7 +42,7 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True, serialize_by_alias=True)
 
     def problems(self) -> Iterator[str]:
-        """Yield a message for each problem of values that exclude each other; problems of the base class come first."""
+        """Yield a message for each problem of the values, such as two keys that exclude each other."""
         yield from ()
 
     @model_validator(mode="after")
@@ -63,15 +63,16 @@ class Encoder(Table):
     num_layers: Layers = 1
     """The number of layers."""
     dropout: Share = 0.0
-    """Dropout on the output of every layer; in a window network, depth-gated or grid stack only on the last output."""
+    """Dropout on the output of every layer; in a window network, depth-gated or grid stack only on the last output. In
+    a Transformer on the input of the first block, on the output of each sublayer, and in feed-forward layers.
+    """
 
 
 class RecurrentEncoder(Encoder):
     """The keys of all recurrent encoders. Subclasses name the classes of layers and add the keys of these layers."""
 
     cells: ClassVar[Mapping[str, str]] = {}
-    """The class of a layer, "module:name", for each kind, with arguments `d_in`, `d_model`, and keys of this table.
-    """
+    """The class of a layer for each kind, "module:name", with arguments `d_in`, `d_model` and keys of this table."""
     is_stack: ClassVar[bool] = False
     """Whether a single module contains all layers."""
     dropout_kind: Literal["plain", "variational"] = "plain"
@@ -272,7 +273,7 @@ class TransformerEncoder(Encoder):
     models. With disentangled positions, the number of buckets on each side, each with a trained vector.
     """
     zero_writes: bool = False
-    """Whether the last maps of attention and feed-forward layers start at 0, so that a block starts as the identity."""
+    """Whether the last linear map of each sublayer starts at 0, so that a pre-norm block starts as the identity."""
     window: Annotated[int, Field(ge=0, le=10_000)] = 0
     """The size of a residual window network before the first block, in positions in each direction. 0: none."""
     d_input: Size | None = None

@@ -39,7 +39,7 @@ class FeatureSpecification(ContextualSpecification):
     d_words: SizeOrZero = 100
     """Size of the trained vector of a word; 0: none."""
     min_count: Count = 2
-    """Rarer words are unknown: they share one vector and are in no n-gram. With 1, n-grams of a single text count."""
+    """Rarer words are unknown: they share one vector and are in no n-gram. 1: n-grams of a single text are used."""
     max_size: Count | None = None
     """The largest number of words with a vector; the most frequent words are chosen."""
     lowercase: bool = True
@@ -150,7 +150,7 @@ class ClassHeadSpecification(PoolingHeadSpecification):
     that both texts share have separate scores.
     """
     character_ngrams: UpTo100 = 0
-    """The length in characters of the longest n-grams of two or more characters of a word, which are scored, too."""
+    """The maximum length of n-grams of characters of a word, which are scored, too; the minimum is 2. 0: none."""
     ngram_weights: Literal["ratio", "idf"] = "ratio"
     """The weight of an n-gram. ratio: its naive Bayes log-count ratio; idf: its inverse document frequency (TF-IDF)."""
     ngram_buckets: Count = 1 << 19

@@ -1,10 +1,10 @@
-"""The layers: each runs over a whole sequence (`forward`) or one position at a time (`step`).
+"""Layers that run over a whole sequence (`forward`) or, if causal, one position at a time (`step`), and their heads.
 
     rnn = ensue.nn.LSTM(d_in=8, d_out=16)
     y, state = rnn(x)                   # (B, T, 8) to (B, T, 16)
     y_t, state = rnn.step(x_t, state)   # (B, 8) to (B, 16), continuing from `state`
 
-The layers depend on `ensue.engine` and on a few single files of the package, such as `ensue.types`.
+The layers depend on `ensue.engine` and on a few other modules, such as `ensue.types`.
 """
 
 from ensue.nn.attention.attentional import AttentionalLayer, InputFeeding, InputFeedingState

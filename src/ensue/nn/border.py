@@ -2,7 +2,7 @@
 
 A wrong size raises ValueError, a wrong type or device TypeError; messages say what was expected and found.
 `SequenceLayer` wraps `forward`, `fold`, `step` and `init_state` of every layer in these checks; other modules and
-functions call `expect`. Nothing is checked inside torch's transforms, which run torch's operations only, no C code.
+functions call `expect`. Layers check nothing inside torch's transforms, which run torch's operations only, no C code.
 """
 
 import threading
@@ -342,7 +342,7 @@ def _has_dtype(tensor: Tensor, dtype: Any) -> bool:
 
 
 def _find_reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
-    """Return the dict and the key of a tensor with the module's type and device, except of modules `takes_any_type`."""
+    """Return the dict and the key of a tensor of the module's type and device; skip modules with `takes_any_type`."""
     for tensors in ("_parameters", "_buffers"):
         for submodule in module.modules():
             if not getattr(submodule, "takes_any_type", False):

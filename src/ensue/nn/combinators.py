@@ -1,7 +1,7 @@
 """Layers made of layers: stacks, residual connections, bypassed features, and both directions."""
 
-from collections.abc import Iterable, Iterator
-from typing import Literal, cast, get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -12,13 +12,17 @@ from ensue.nn.layer import Parallel, SequenceLayer, Wrapper
 from ensue.types import Inputs, Mask, Memory, Outputs, State, leaves
 
 Merge = Literal["concatenate", "sum", "product", "mean"]
+MERGES: dict[Merge, Callable[[Tensor, Tensor], Tensor]] = {
+    "concatenate": lambda a, b: torch.cat((a, b), dim=-1), "sum": torch.add, "product": torch.mul,
+    "mean": lambda a, b: (a + b) / 2,
+}  # fmt: skip
 
 
 class Stack(SequenceLayer):
     """A stack of layers: the output of a layer is the input of the next.
 
-    The state is the tuple of the layers' states. A stack is causal if all its layers are; a stack that looks ahead
-    takes no initial state.
+    The state is the tuple of the layers' states. A stack is causal if all its layers are; a stack that looks ahead and
+    reads no memory takes no initial state.
 
     Raises:
         ValueError: There is no layer, or the sizes of adjacent layers, or of two layers' memories, differ.
@@ -124,7 +128,7 @@ class Bidirectional(Parallel):
         super().__init__()
         if (forward.d_in, forward.d_out) != (backward.d_in, backward.d_out):
             raise ValueError(f"both directions need the same sizes; found {forward!r} and {backward!r}")
-        if merge not in get_args(Merge):
+        if merge not in MERGES:
             raise ValueError(f"merge must be concatenate, sum, product or mean, found {merge!r}")
         self.rightward, self.leftward, self.merge = forward, backward, merge
         self.d_in, self.d_out = forward.d_in, forward.d_out * (2 if merge == "concatenate" else 1)
@@ -134,17 +138,7 @@ class Bidirectional(Parallel):
             raise TypeError("Bidirectional reads whole sequences and takes no initial state")
         y_forward, final_forward = self.rightward(x, mask=mask)
         y_backward, final_backward = self.leftward(reverse_rows(x, mask), mask=mask)
-        return self._merge(y_forward, reverse_rows(y_backward, mask)), (final_forward, final_backward)
-
-    def _merge(self, a: Tensor, b: Tensor) -> Tensor:
-        match self.merge:
-            case "sum":
-                return a + b
-            case "product":
-                return a * b
-            case "mean":
-                return (a + b) / 2
-        return torch.cat((a, b), dim=-1)
+        return MERGES[self.merge](y_forward, reverse_rows(y_backward, mask)), (final_forward, final_backward)
 
     def extra_repr(self) -> str:
         return f"{self.rightward!r}, {self.leftward!r}, merge={self.merge!r}"

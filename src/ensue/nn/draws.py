@@ -1,8 +1,9 @@
 """Random numbers of a training step. They depend on the seed, the step and the row, not on the number of processes.
 
-Each draw takes a key from torch's generator: a position in a long random stream. From this position on, each row has
-its own range of the stream. On a CPU a rank draws only the ranges of its rows; on a GPU it draws the numbers of all
-rows and selects its rows. Draws for no row, such as dropout of vocabulary entries, use torch's generator directly.
+On a CPU, each draw takes a key from torch's generator: a position in a long random stream. From this position on, each
+row has its own range of the stream, and a rank with adjacent rows draws only their ranges. On a GPU, a rank draws the
+numbers of all rows from torch's generator and selects its rows. Draws that belong to no row, such as dropout of
+vocabulary entries, use torch's generator directly.
 """
 
 import ctypes

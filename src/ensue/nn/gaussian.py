@@ -87,11 +87,11 @@ class Mixture(NamedTuple):
         """Draw vectors, with each σ multiplied by `temperature`; at 0, return the means of the likeliest components."""
         mean, log_deviation = self.components
         if temperature == 0:
-            numbers = self.log_weights.argmax(-1)
+            indices = self.log_weights.argmax(-1)
         else:
             weights = self.log_weights.exp()
-            numbers = torch.multinomial(weights.flatten(0, -2), 1, generator=generator).view(weights.shape[:-1])
-        index = numbers[..., None, None].expand(*numbers.shape, 1, mean.shape[-1])
+            indices = torch.multinomial(weights.flatten(0, -2), 1, generator=generator).view(weights.shape[:-1])
+        index = indices[..., None, None].expand(*indices.shape, 1, mean.shape[-1])
         mean, log_deviation = (tensor.gather(-2, index).squeeze(-2) for tensor in (mean, log_deviation))
         noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         return mean + temperature * log_deviation.exp() * noise

@@ -3,8 +3,9 @@
 The laws of `ensue.testing.laws` test every layer (`tests/laws`):
 
 - `x` is (B, T, d_in), batch first. `mask` (B, T) is True on a row's real positions; they come first (right padding).
-- At every real position, `forward` returns the same output as calls of `step`, one position after another. Outputs at
-  padding are unspecified. The values of `x` at padding (NaN too) change no other output and no final state.
+- In evaluation, the outputs of a causal layer's `forward` at real positions are the outputs of `step`, called for one
+  position after another. Outputs at padding are unspecified. The values of `x` at padding (NaN too) change no other
+  output and no final state.
 - The final state of a row is its state after its last real position. `forward(rest, state)` continues from it.
 - A state is a value (`ensue.types`): an argument and a result, never stored in a module, never changed in place.
 """
@@ -32,7 +33,7 @@ class SequenceLayer(nn.Module, ABC):
     is_causal: bool = True
     """Whether an output depends on its own and earlier positions only. Other layers have no `step`."""
     d_memory: int | None = None
-    """The number of features of the memory to which the layer attends; None if it reads no memory."""
+    """The number of features of the memory that the layer reads; None for a layer without a memory."""
     repr_arguments: tuple[str, ...] = ("d_in", "d_out")
     """The constructor arguments in `repr(layer)`; the layer has attributes of the same names."""
 
@@ -94,7 +95,7 @@ class SequenceLayer(nn.Module, ABC):
 
 
 class Wrapper(SequenceLayer):
-    """A layer that contains another layer and has its sizes, its causality and its state."""
+    """A layer around another layer. Unless overridden, its sizes, causality, state and outputs are those of `layer`."""
 
     @abstractmethod
     def __init__(self, layer: SequenceLayer) -> None:
@@ -175,7 +176,7 @@ class Parallel(SequenceLayer):
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
         if not self.is_causal:
-            raise TypeError(f"{type(self).__name__} looks ahead; it reads whole sequences and has no step")
+            raise TypeError(f"{type(self).__name__} looks ahead: it reads whole sequences and has no step")
         y, state = self(x_t.unsqueeze(1), state)
         return y.squeeze(1), state
 

@@ -128,7 +128,7 @@ class FirstPooling(Pooling):
 
 
 class MeanState(NamedTuple):
-    """The state of `MeanPooling`: the sum and the number of the real positions so far."""
+    """The state of `MeanPooling`: the sum of features at real positions, and the number of these positions."""
 
     total: Float[Tensor, "B d"]
     positions: Int[Tensor, " B"]

@@ -255,6 +255,6 @@ def seed_generators(device: torch.device, seed: int) -> None:
         torch.get_device_module(device).manual_seed(seed)
 
 
-def step_seed(seed: int, step: int, shard: int = 0) -> int:
-    """Return the seed of a step's random stream, computed from the run's seed, the step and the shard of the batch."""
-    return int(np.random.SeedSequence((abs(seed), int(seed < 0), step, shard)).generate_state(1, np.uint64)[0] >> 1)
+def step_seed(seed: int, step: int, number: int = 0) -> int:
+    """Return the seed of a random stream, from the run's seed, the step and the number of a micro-batch or shard."""
+    return int(np.random.SeedSequence((abs(seed), int(seed < 0), step, number)).generate_state(1, np.uint64)[0] >> 1)

@@ -4,7 +4,7 @@ The average after step n is, with the recipe's decay d (Polyak & Juditsky 1992),
 
     θ̄_n = d_n θ̄_{n-1} + (1 - d_n) θ_n,   d_n = min(d, (1 + n) / (10 + n))
 
-This is about the mean over the last 1/(1 - d) steps. A running average needs one copy of the weights, whereas an
+The average is about the mean over the last 1/(1 - d) steps. A running average needs one copy of the weights, whereas an
 average of checkpoints (Vaswani et al. 2017) needs several copies.
 """
 
@@ -38,7 +38,7 @@ Level = dict[str, nn.Parameter]
 class Tuning:
     """Layer freezing, gradual unfreezing and per-layer learning rates, by the table `[tuning]`.
 
-    The trained parameters are a function of the used share of the budget, so that a resumed run trains the same ones.
+    The trained parameters are a function of the used share of the budget, so that a resumed run trains the same.
     `inherited` maps the names of parameters from another run to None, or, for an embedding table with new rows, to the
     mask (V,) of the inherited rows. Raises RecipeError if the table does not fit the model.
     """
@@ -281,7 +281,7 @@ def _modules_below_head(model: nn.Module) -> Iterator[nn.Module]:
 def called_layers(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the layers of stacks whose parameters only `forward` reads.
 
-    Of a block with cross-attention, whose parameters `init_state` also reads, the other modules are yielded.
+    For a block with cross-attention, whose `init_state` reads parameters, yield self-attention and feed-forward only.
     """
     if isinstance(module, Stack):
         for layer in module:

@@ -82,7 +82,7 @@ RENDEZVOUS_SECONDS = 300
 POLL_SECONDS = 0.05
 """The interval between two requests to the store."""
 LIVENESS_SECONDS = 3
-"""The time for which a rank that lost its connection waits for an error or an answer to a liveness check of others."""
+"""How long a rank that lost its connection waits for another rank's error, or for answers to a liveness check."""
 
 
 class LostError(TrainingError):

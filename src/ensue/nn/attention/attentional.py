@@ -1,7 +1,7 @@
 """Recurrent decoders with attention: Luong's attentional layer, after the cells or inside their step.
 
-`InputFeeding` feeds the output of Luong's attentional layer back to the cell at the next position. Its custom backward
-pass computes the gradients of matrices and values (and of keys, unless scores are additive) after the loop.
+`InputFeeding` feeds the output of Luong's attentional layer back to the cell at the next position. `AttentionFeedback`
+computes the gradients of matrices and values (and of keys, unless scores are additive) after the backward loop.
 """
 
 from collections.abc import Sequence
@@ -140,8 +140,8 @@ class InputFeeding(Recurrent):
         h_t = cell([x_t; y_{t-1}], h_{t-1})        y_t = attentional(h_t)
 
     y_0 is zero. `cell` is any causal layer, for example a stack or a `FromContext`. With dot, bilinear or additive
-    attention, the engine runs a cell that it can trace. Other attentions and cells run step by step. Raises ValueError
-    for inconsistent sizes of cell and attention.
+    attention without active dropout, the engine runs a cell that it can trace. Other attentions and cells run step by
+    step. Raises ValueError for inconsistent sizes of cell and attention.
     """
 
     def __init__(self, cell: SequenceLayer, attentional: AttentionalLayer) -> None:

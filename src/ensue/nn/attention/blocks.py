@@ -166,7 +166,7 @@ class PostNormDecoderBlock(PostNormBlock):
     def __init__(
         self, d_model: int, options: BlockOptions | None = None, *, d_memory: int | None = None, **keywords: Any
     ) -> None:
-        """Build a causal block like `PostNormBlock`, with a memory of `d_memory` features (None: `d_model`)."""
+        """Build the block like `PostNormBlock`, with a memory of `d_memory` features (None: `d_model`)."""
         super().__init__(d_model, options, **keywords)
         self.d_memory = d_model if d_memory is None else d_memory
         attention = self.attention

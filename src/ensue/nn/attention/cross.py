@@ -224,7 +224,7 @@ class AttentionBefore(Recurrent):
         ẑ_t = β_t Σ_i α_ti a_i,   α_t = softmax_i f_att(a_i, h_{t-1}),   β_t = σ(w · h_{t-1} + b)
         h_t = cell([x_t; ẑ_t], h_{t-1})        y_t = tanh(W [x_t; h_t; ẑ_t])
 
-    f_att is the score of `attention`, and h_0 = tanh(U ā + b) with the mean ā of the memory. The initial state of
+    f_att is the score of `attention`, and h_0 = tanh(U ā + c) with the mean ā of the memory. The initial state of
     `cell` is `cell.init_state`, which depends on the memory if `cell` is a `FromContext`. Without `gated`, β is 1. Tap,
     if gated: `beta`, (B, 1). Raises ValueError for inconsistent sizes.
     """
@@ -272,7 +272,8 @@ class HardAttention(AdditiveAttention):
 
     A draw has no derivative, so α needs an estimated gradient in training (docs/captions.md). With the probability
     `expected` a step uses the weighted mean instead of a draw. Evaluation uses the most probable position, with the
-    derivative of the mean. Taps, (B, 1, T, S): `weights`, α, and `chosen`, 1 at the chosen position.
+    derivative of the mean. Taps: `weights`, α (B, 1, T, S), and `chosen`, 1 at the drawn or most probable position and
+    0 elsewhere (rows are grouped by text: (M, 1, B · T / M, S)).
     """
 
     repr_arguments = ("d_in", "d_memory", "d_attention", "expected")
@@ -301,6 +302,6 @@ class HardAttention(AdditiveAttention):
 
 
 def joined_steps(seen: Sequence[Tensor], length: int) -> Float[Tensor, "B T S"]:
-    """Return the mean over heads of the weights that a tap collected in one `forward` or in `length` steps."""
+    """Return the mean over heads of the weights that `watch` collected in one `forward` or in `length` steps."""
     means = [weights.mean(1) if weights.dim() == 4 else weights for weights in seen]
     return means[0] if len(means) == 1 else torch.cat(means[:: len(means) // length], dim=1)

@@ -149,8 +149,9 @@ class MultiHeadAttention(Parallel):
             self.relative = RelativeBias(num_heads, buckets)
         self.terms = 3 if farthest else 1
         """The number of products in the sum of a score."""
-        rotary = Rotary(self.d_head, share=options.rotary_share, base=options.rotary_base) if options.rotary else None
-        self.rotary = rotary
+        self.rotary = (
+            Rotary(self.d_head, share=options.rotary_share, base=options.rotary_base) if options.rotary else None
+        )
         self.weights = Tap()
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:

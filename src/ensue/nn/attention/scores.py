@@ -1,7 +1,7 @@
 """Attention: scores, weights and weighted sums.
 
-Additive scores are computed in blocks, so that the tensor of all queries × keys × features is never stored. A block
-stays in the processor's cache, and the backward pass recomputes it.
+Additive scores are computed in blocks, so that the tensor of all queries × keys × features is not stored (except for
+second derivatives and inside torch's transforms). A block stays in the cache, and the backward pass recomputes it.
 """
 
 import ctypes
@@ -34,10 +34,11 @@ def fused_attention(
 ) -> Float[Tensor, "B H T d_value"]:  # fmt: skip
     """Return `softmax(scale · queries keysᵀ + bias) values`, with dropout of the weights, over `allowed` keys.
 
-    A query without allowed keys gets zeros. `scale` defaults to 1/√d. With `is_causal`, `bias` and `allowed` are None.
-    torch's scaled-dot-product kernel is used, except where the weights have to be stored: for a `tap`, for dropout on a
-    CPU or of sharded rows, and inside torch.func transforms. In bfloat16 on a CPU, where the kernel's backward pass is
-    slow (docs/log), weights are stored for up to `MAX_BFLOAT16_KEYS` keys; attention to more keys is in float32.
+    A query without allowed keys gets zeros. `scale` defaults to 1/√d. With `is_causal`, `bias` and `allowed` must be
+    None. torch's scaled-dot-product kernel is used unless the weights have to be stored: for a `tap`, for dropout on a
+    CPU or of sharded rows, and inside torch's transforms other than torch.compile. In bfloat16 on a CPU, where the
+    kernel's backward pass is slow (docs/log), weights of up to `MAX_BFLOAT16_KEYS` keys are stored, and attention to
+    more keys is in float32.
     """
     scale = 1 / math.sqrt(queries.shape[3]) if scale is None else scale
     on_cpu, dtype = queries.device.type == "cpu", values.dtype

@@ -38,7 +38,7 @@ class TransformerOptions(blocks.BlockOptions):
     global_every: int = 0
     """With `neighbors`, the first of every `global_every` blocks attends to all positions; 0: no block does."""
     neighbors_base: float | None = None
-    """The base of rotary positions in blocks that attend to neighbors only (Warner et al. 2024)."""
+    """The base of rotary positions in blocks with `neighbors` only (Warner et al. 2024); None: `rotary_base`."""
     d_input: int | None = None
     """Features of the input, mapped to d_model after positions and normalization (Lan et al. 2020); None: d_model."""
     zero_writes: bool = False

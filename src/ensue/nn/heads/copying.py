@@ -123,12 +123,11 @@ class CopyingHead(nn.Module):
         return scores.squeeze(1), state
 
     def nats(
-        self, s: Inputs, targets: Int[Tensor, "B T"], state: CopyingState, *,
-        mask: Mask = None,
-    ) -> tuple[CopyingNats, CopyingState]:  # fmt: skip
+        self, s: Inputs, targets: Int[Tensor, "B T"], state: CopyingState, *, mask: Mask = None
+    ) -> tuple[CopyingNats, CopyingState]:
         """Return the surprisal of each target in nats, the coverage loss, and the final state.
 
-        A target id of V or more is an out-of-vocabulary word of the source; the nats of other such ids are infinite.
+        A target id of V or more is an out-of-vocabulary word of the source; its nats are infinite if it is not there.
         """
         self.check("nats", s, state, mask)
         expect(f"{type(self).__name__}.nats", "targets", targets, tuple(s.shape[:2]), torch.int64, like=s)

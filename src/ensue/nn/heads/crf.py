@@ -35,8 +35,8 @@ class LinearChainCRF(nn.Module):
 
     All scores of the module start at zero. In every method `emissions` are (B, T, K) and `mask` (B, T) is True on real
     positions, which come first (None: all). Values at padding have no effect. An empty row has one path, the empty
-    path, with the score 0. Sums are computed in float64, also under autocast. Raises ValueError if `legal` has another
-    number of tags than `num_tags`.
+    path, with the score 0. Sums are computed in float64, also under autocast; in float32 if the device has no float64,
+    or with `in_float32`. Raises ValueError if `legal` has another number of tags than `num_tags`.
     """
 
     in_float32 = False
@@ -100,7 +100,7 @@ class LinearChainCRF(nn.Module):
 
             q(y) = Π_t shares_t[y_t] / Σ_y' Π_t shares_t[y'_t], over the legal y
 
-        Expected counts of tags, pairs and ends are derivatives of log of the denominator; `shares` gets no gradient.
+        Expected tag, pair and end counts are derivatives of log Σ_y' Π_t shares_t[y'_t]. `shares` get no gradient.
         """
         tables = (emissions, self.start, self.transitions, self.end)
         with torch.enable_grad():

@@ -51,8 +51,8 @@ class ClockworkSchedule:
         sizes = [batch, positions, start, d_in, d, len(numbers) // 6, size, len(periods), *periods]
         self._numbers = (ctypes.c_int64 * len(sizes))(*sizes), (ctypes.c_int64 * len(numbers))(*numbers)
 
-    def run(self, name: str, rows: int, tensors: dict[str, Tensor], *, sums: Tensor | None = None) -> None:
-        """Call a function of the library on slices of `rows` rows in parallel.
+    def run(self, name: str, count: int, tensors: dict[str, Tensor], *, sums: Tensor | None = None) -> None:
+        """Call a function of the library in parallel on slices of `count` rows, or of columns for `matrix_errors`.
 
         `tensors` are the arguments, by the names of `sizes`. The function adds to the row of `sums` that belongs to its
         thread. Raises ValueError or TypeError for a tensor with a wrong size, type or layout, and MemoryError if the
@@ -65,11 +65,11 @@ class ClockworkSchedule:
         sum_addresses = [ctypes.c_void_p(address("sums", row, dtype, self.sizes["b"])) for row in rows_of_sums]
 
         def work(first: int, last: int, worker: int) -> None:
-            rows = ctypes.c_int64(first), ctypes.c_int64(last)
-            if function(*self._numbers, *rows, *addresses, *sum_addresses[worker : worker + 1]):
+            bounds = ctypes.c_int64(first), ctypes.c_int64(last)
+            if function(*self._numbers, *bounds, *addresses, *sum_addresses[worker : worker + 1]):
                 raise MemoryError(f"no memory for the matrices of a clockwork network of {self.sizes['b'][0]} units")
 
-        parallel_rows(rows, work, max_workers=len(sum_addresses) or None)
+        parallel_rows(count, work, max_workers=len(sum_addresses) or None)
 
     def fold(self, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the outputs of `ClockworkFunction` position by position, recorded by autograd."""
@@ -188,7 +188,7 @@ class Clockwork(Recurrent):
     def forward(self, x: Inputs, state: State = None, *, mask: Mask = None) -> tuple[Outputs, ClockworkState]:
         """Compute only the modules that update, in C, if the clocks of all rows are equal modulo the longest period.
 
-        Otherwise compute all units at every position.
+        Otherwise, and for tensors that the C functions do not support, compute all units at every position.
         """
         if folds() or is_watched(self):
             return self.fold(x, state, mask=mask)

@@ -74,7 +74,7 @@ class HGRN2(MatrixLayer):
         S' = S diag(f) + v (1 - f)ᵀ      y = W_y rms(S' q)
 
     γ = σ(`bound`) is the lower bound of the forget gates. In the paper, bounds rise from layer to layer; here they rise
-    from feature to feature of a head, initially from 1/(2d) to 1 - 1/(2d). rms is as in `GatedDeltaNet`, over all
+    over the d features of a head, initially from 1/(2d) to 1 - 1/(2d). rms is as in `GatedDeltaNet`, but over all
     heads. The submodule `layer.layers.0` is the recurrence, whose `weight_input` (3 d_out, d_in) stacks W_q, W_f and
     W_v, and `layer.layers.1` is W_y. Raises ValueError unless `num_heads` divides `d_out`.
     """
@@ -117,8 +117,8 @@ class GatedDeltaNet(MatrixLayer):
         S' = α S (I - β k kᵀ) + β v kᵀ      y = W_y (rms(S' q) ⊙ silu(W_g x))
 
     unit(x) = x / √(Σ x² + 10⁻⁶). conv is a causal convolution of each feature over 4 positions. rms divides by
-    √(mean x² + 10⁻⁶) and multiplies by `gain`. α and β are one number for a head. As in Mamba2, the initial e^a is
-    between 1 and 16, and the initial softplus(b) between 0.001 and 0.1. There are three submodules:
+    √(mean x² + 10⁻⁶) in each head and multiplies by `gain`. A head has one α and one β. As in Mamba2, e^a starts
+    between 1 and 16, and softplus(b) between 0.001 and 0.1. There are three submodules:
 
     - `layer.layers.0` maps x: `weight_input` (4 d_out, d_in) stacks W_q, W_k, W_v and W_g; `weight_gates`
       (2 num_heads, d_in) stacks w_α and w_β.
@@ -213,7 +213,7 @@ class RWKV7(MatrixLayer):
 
 
 class RWKV7Inputs(Recurrent):
-    """The maps from x to r, w, k, v, a and g, concatenated. The initial μ are as in the first layer of the authors."""
+    """The maps from x to r, w, k, v, a and g, concatenated. The initial μ are as in the authors' first layer."""
 
     def __init__(self, d_in: int, d_out: int, *, rank: int) -> None:
         super().__init__()

@@ -37,9 +37,8 @@ CPU_CHUNK, CPU_WIDTH = 16, 4096
 
 
 def scan(
-    a: Float[Tensor, "B T d"], b: Float[Tensor, "B T d"], start: Float[Tensor, "B d"], *,
-    mask: Mask = None,
-) -> Float[Tensor, "B T d"]:  # fmt: skip
+    a: Float[Tensor, "B T d"], b: Float[Tensor, "B T d"], start: Float[Tensor, "B d"], *, mask: Mask = None
+) -> Float[Tensor, "B T d"]:
     """Compute all `h_t = a_t ⊙ h_{t-1} + b_t`.
 
     The gradient is a scan from right to left over the errors δ_t = ∂loss/∂h_t:
@@ -388,7 +387,7 @@ class QRNN(Recurrent):
 
 
 class FoPooling(LinearRecurrence):
-    """The gates and the cell of a `QRNN`, which reads windows (B, T, inputs). The weights stack z, f, o.
+    """The gates and the cell of a `QRNN`. The inputs are windows (B, T, inputs). The weights stack z, f, o.
 
     The forget bias starts at 1, as in the LSTM.
     """

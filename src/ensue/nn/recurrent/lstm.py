@@ -173,8 +173,8 @@ class ProjectedLSTM(Recurrent):
         g = tanh(W_g x + U_g h + b_g)     o = σ(W_o x + U_o h + b_o)
         c' = f ⊙ c + i ⊙ g                h' = W_p (o ⊙ tanh(c'))
 
-    Gates and cell are (d_cell,); W is (4 d_cell, d_in), U (4 d_cell, d_out), W_p (d_out, d_cell). The weights stack
-    i, f, g, o in torch's order. The forget bias starts at 1.
+    Gates and cell are (d_cell,), by default with d_cell = 2 d_out; W is (4 d_cell, d_in), U (4 d_cell, d_out), W_p
+    (d_out, d_cell). The weights stack i, f, g, o in torch's order. The forget bias starts at 1.
 
     With `clip_cell` and `clip_output`, c' and h' are clamped to ± these numbers, as in ELMo (Peters et al. 2018).
     Raises ValueError for clips that are not above 0.

@@ -129,7 +129,7 @@ class GridLayer(Recurrent):
     """A layer of a `GridLSTM`, which maps [h_depth; c_depth] of the layer below to its own [h_depth; c_depth].
 
     The state is h and c of the time dimension. The weights stack i, f, g, o of time, then i, f, g, o of depth.
-    `weight_input` multiplies h_depth, and `weight_hidden` multiplies h_time. Side by side they are the matrix W.
+    `weight_input` multiplies h_depth, and `weight_hidden` multiplies h_time: W = [weight_hidden, weight_input].
     """
 
     def __init__(self, d_cell: int) -> None:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ensue.extensions.exporting.onnx.graph import Trace, to_numpy, value_info
 from ensue.nn import GRU, LSTM, Bidirectional, Elman, Recurrent
+from ensue.nn.combinators import MERGES
 from ensue.nn.layer import mask_padding
 from ensue.types import Shared, State, hold, leaves, map_state
 
@@ -134,7 +135,7 @@ def _run_bidirectional(
     rightward, rightward_state = layer.rightward(x, mask=mask)
     initial = layer.leftward.init_state(x.shape[0])
     leftward, leftward_state = add_operator(trace, layer.leftward, mask_padding(x, mask), initial, mask, reverse=True)
-    return layer._merge(rightward, leftward), (rightward_state, leftward_state)
+    return MERGES[layer.merge](rightward, leftward), (rightward_state, leftward_state)
 
 
 def _order_weights(trace: Trace, layer: Any) -> list[NDArray[Any]]:
