@@ -44,10 +44,10 @@ def generate(
 ) -> None:  # fmt: skip
     """Generate with a model. Text appears as it is sampled; some models write a file (--out)."""
     for name in SEARCH if beams is None else SAMPLING:
-        if is_given(context, name):
+        if is_set(context, name):
             problem = "needs --beams" if beams is None else "has no effect with --beams, which does not sample"
             raise EnsueError(f"--{name.replace('_', '-')} {problem}")
-    values = {name: context.params[name] for name in context.params if name not in SHARED and is_given(context, name)}
+    values = {name: value for name, value in context.params.items() if name not in SHARED and is_set(context, name)}
     pipeline = cli.load_for("generate", run, device, threads, precision, **values)
     cli.pop_options("generate", sampling)
     adaptation = cli.pop_adaptation(sampling)
@@ -81,7 +81,7 @@ def generate(
         print(f"{'' if number == 1 else chr(10)}--- {number}\n{begin}{sample}")
 
 
-def is_given(context: typer.Context, name: str) -> bool:
+def is_set(context: typer.Context, name: str) -> bool:
     """Return whether an option is on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -96,7 +96,7 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str, is_trained: bool = False) -> Recipe:
-    """Return the recipe of a document, or raise RecipeError with `where`. A run's may have keys that it did not use."""
+    """Return the recipe of a document, or raise RecipeError with `where`. With `is_trained`, unused keys may be set."""
     try:
         document = _add_needs(document)
         schema = _recipe_class(document)

@@ -71,8 +71,8 @@ class DividedData(DataRecipe):
     group, and each labeled sentence is a group.
     """
     incomplete: Literal["refuse", "skip"] = "refuse"
-    """Whether a row without a label, a text, a source or a target is an error, or is left out. A note has the number
-    of rows that are left out, and the first.
+    """Whether a row without a label, a text, a source or a target is an error, or is left out. A note has the number of
+    these rows, and the place of the first.
     """
     division: Literal["classes", "sources", "rows"] = "classes"
     """How examples are split into training and validation. classes: by group, stratified by the classes of a

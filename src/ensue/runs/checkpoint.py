@@ -24,7 +24,7 @@ from ensue.types import State, leaves, map_state
 
 MAX_CHECKPOINTS = 2
 AVERAGE = "average.safetensors"
-"""The file of the averaged weights, in runs that average them."""
+"""The file of the averaged weights; absent with `train.average` 0."""
 BEST = "best.safetensors"
 """The file of the best weights so far; absent before the first validation."""
 SET_BY_RUN = {"params", "lr", "weight_decay", "decay", "scale", "partly"}

@@ -36,8 +36,8 @@ def last_boundary(text: str) -> int | None:
 def cut_at_boundaries(chunks: Iterable[str], *, min_length: int = 0, max_length: int = 0) -> Iterator[str]:
     """Yield the text of `chunks`, which may end anywhere, in chunks that end at boundaries.
 
-    All chunks except the last have at least `min_length` characters. Text without a boundary is collected until it has
-    more than `max_length` characters, and is then yielded.
+    Text is collected until it has at least `min_length` characters, and then yielded up to its last boundary. Text
+    without a boundary is collected until it also has more than `max_length` characters, and then yielded.
     """
     pending = ""
     for chunk in chunks:

@@ -12,8 +12,7 @@ CASES = {
     "lower": str.lower, "keep": lambda form: form, "title": lambda form: form[:1].upper() + form[1:].lower(),
     "upper": str.upper,
 }  # fmt: skip
-"""Changes of case before the edits. Among equally short scripts, the script with the first case in this table is used.
-"""
+"""Changes of case before the edits. Among equally short scripts, the first case in this table has priority."""
 _SCRIPT = re.compile(rf"({'|'.join(CASES)})-([0-9]{{1,4}})\+(?:(.*)-)?([0-9]{{1,4}})(?:\+([^-]*))?", re.DOTALL)
 RESULT_PREFIX = "="
 """The prefix of a script that contains the entire result."""

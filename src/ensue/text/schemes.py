@@ -57,7 +57,7 @@ SCHEMES: dict[Scheme, Letters] = {
     "ioe1": Letters("IIII", before_touching="E"), "iobes": Letters("BIES"), "bilou": Letters("BILU"),
     "bmes": Letters("BMES"), "bmewo": Letters("BMEW"),
 }  # fmt: skip
-"""If several schemes fit a file, the first of them in this table is detected."""
+"""If several schemes fit a file equally well, the first of them in this table is detected."""
 _PLACE_OF_LETTER = {letter: place for letters in SCHEMES.values() if len(letters.distinct) == len(PLACES)
              for place, letter in zip(PLACES, letters.places, strict=True)}  # fmt: skip
 
@@ -362,7 +362,7 @@ class SchemeDetector:
         A label has a scheme if it consists of a prefix, a dash and a class. Some parts of speech have this form, so the
         labels are plain unless most labels other than `O` have a prefix. If every span begins with `B`, the scheme is
         bio; if `B` only separates adjacent spans, the scheme is iob1. `E` distinguishes ioe2 and ioe1 in the same way.
-        If several schemes fit, the first of them in `SCHEMES` is returned.
+        If several schemes fit equally well, the first of them in `SCHEMES` is returned.
 
         Raises:
             OverlapError: A label has the tags of several spans.

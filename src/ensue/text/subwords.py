@@ -166,7 +166,7 @@ def byte_characters() -> list[str]:
 
 
 def _training_texts(chunks: Iterable[str], *, lowercase: bool) -> Iterator[str]:
-    """Yield a text in chunks of at most `MAX_CHUNK_CHARACTERS`."""
+    """Yield a text in chunks of at most `MAX_CHUNK_CHARACTERS` characters."""
     for chunk in chunks:
         text = replace_surrogates(chunk.lower() if lowercase else chunk)
         while len(text) > MAX_CHUNK_CHARACTERS:

@@ -355,7 +355,7 @@ class Utf8Decoder(Decoder):
 
 def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATE.sub(REPLACEMENT, text)
 
 
 def display_bytes(piece: bytes) -> str:

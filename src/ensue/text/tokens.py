@@ -145,9 +145,9 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
-"""Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han."""
+"""Matches a character of a script without blanks between words: Thai, Lao, Tibetan, Myanmar, Khmer, kana or Han."""
 MIN_SHARE = 0.3
-"""The minimum share of characters of these scripts in a text in such a script."""
+"""The minimum share of characters of these scripts in a text that is not split into words."""
 MAX_MEAN_WORD_LENGTH = 5.0
 """The maximum mean length of words in a text whose words are separated by blanks."""
 MAX_SPLIT = 10

@@ -74,7 +74,7 @@ def are_quoted_and_tabbed(rows: Sequence[str]) -> bool:
 
 
 def begin_with_labels(rows: Sequence[str], labels: Collection[str] | None = None) -> bool:
-    """Return whether the first words of rows are in `labels`. Without `labels`, see `may_be_labels`."""
+    """Return whether the first words of all rows are in `labels`, or without `labels`, whether they may be labels."""
     words = [row.split(" ")[0] for row in rows if row.find(" ") > 0]
     if len(words) != len(rows) or not rows:
         return False
