@@ -47,7 +47,7 @@ def house(source: Path = SOURCE) -> House:
     below: dict[str, set[str]] = {name: set() for name in names}
     for edge in imports(source):
         importer, imported = folder(edge.importer), folder(edge.imported) if "ensue" in edge.imported else ""
-        if edge.at_use and importer and imported in names and importer != imported:
+        if edge.at_runtime and importer and imported in names and importer != imported:
             below[importer].add(imported)
     core = {name for name in names if not name.startswith("extensions/")}
     ground = {name for name in core if (source / "ensue" / f"{name}.py").exists()}

@@ -1,4 +1,4 @@
-"""`ensue` as a function, a trained run of each kind, and a text."""
+"""Fixtures: the command `ensue` as a function, and small trained runs with their data."""
 
 import io
 import shutil
@@ -21,7 +21,7 @@ from training.tiny_pairs import LEARNED, pair_recipe, pairs
 from training.tiny_texts import labelers, with_pictures
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     status: int
     out: str
     err: str
@@ -31,10 +31,10 @@ class Said(NamedTuple):
         return self
 
 
-Ensue = Callable[..., Said]
+Ensue = Callable[..., CommandResult]
 
 command = cache(typer.main.get_command)
-"""Made of the functions' signatures once, not at each call."""
+"""Cached, since typer derives the command from signatures at each call."""
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -48,13 +48,13 @@ def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, in_tmp_path: None) -> Path:
-    """The present folder."""
+    """The current working directory."""
     return tmp_path
 
 
 @pytest.fixture
 def hasty() -> Iterator[None]:
-    """Threads take turns after a microsecond."""
+    """Switch threads every microsecond."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -65,24 +65,24 @@ def hasty() -> Iterator[None]:
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from inspection.browser import browsing  # noqa: PLC0415
 
-    with browsing(tmp_path_factory.mktemp("browser")) as found:
-        yield found
+    with browsing(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
 
 
 @pytest.fixture
 def ensue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Ensue]:
-    """Run a command in this process, with bytes for its standard input."""
+    """Return a function that runs a command in this process; `stdin` holds the bytes of its standard input."""
     threads = torch.get_num_threads()
     monkeypatch.setattr("typer.main.get_command", command)
 
-    def run(*arguments: object, stdin: bytes | None = None) -> Said:
+    def run(*arguments: object, stdin: bytes | None = None) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["ensue", *map(str, arguments)])
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8"))
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
-        return Said(ended.value.code or 0, *capsys.readouterr())  # type: ignore[arg-type]
+        return CommandResult(ended.value.code or 0, *capsys.readouterr())  # type: ignore[arg-type]
 
     yield run
     torch.set_num_threads(threads)
@@ -90,15 +90,15 @@ def ensue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def refused(ensue: Ensue) -> Callable[..., str]:
-    """Run a command that has to fail as a user's mistake does; returns its one line."""
+    """Return a function that runs a command, asserts that it fails with an error of one line, and returns this line."""
 
     def run(*arguments: object, stdin: bytes | None = None) -> str:
-        said = ensue(*arguments, stdin=stdin)
-        assert said.status == 2, said.err
-        assert said.out == ""
-        assert said.err.startswith("ensue: ")
-        assert said.err.count("\n") == 1, said.err
-        return said.err[7:-1]
+        result = ensue(*arguments, stdin=stdin)
+        assert result.status == 2, result.err
+        assert result.out == ""
+        assert result.err.startswith("ensue: ")
+        assert result.err.count("\n") == 1, result.err
+        return result.err[7:-1]
 
     return run
 
@@ -117,7 +117,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Pa
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]) -> Path:
-    """A folder with finished taggers and classifiers, and their data; nobody writes there."""
+    """A folder with finished taggers and classifiers, and their data; tests only read it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENSUE_CACHE", str(new_cache()))
         return labelers(tmp_path_factory.mktemp("labelers"))
@@ -125,7 +125,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy of the LSTM's run that may be damaged."""
+    """A copy of the run `lstm` that a test may damage."""
     return Path(shutil.copytree(trained / "lstm", tmp_path / "run"))
 
 
@@ -136,7 +136,7 @@ def text(trained: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with pairs and a translator of them, `learned`, that has learned the rule; nobody writes there."""
+    """A folder with pairs and the run `learned` of a translator that has learned their rule; tests only read it."""
     folder = tmp_path_factory.mktemp("learned")
     (folder / "train.tsv").write_text(pairs(200))
     (folder / "test.tsv").write_text(pairs(40, seed=1))
@@ -146,22 +146,26 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
-    """No profile is there, and the machines that were measured, for which a plain profile is the answer."""
+    """Remove the machine profile and return the list of machines measured afterwards; each gets a plain profile."""
     machine_profile().machine.path.unlink()
-    asked: list[Machine] = []
+    measured_machines: list[Machine] = []
 
-    def measure(found: Machine, workloads: Sequence[Workload]) -> Profile:
-        asked.append(found)
-        changes = {"machine": found, "date": f"measurement {len(asked)}", "load": 0.5 * len(asked)}
+    def measure(machine_to_measure: Machine, workloads: Sequence[Workload]) -> Profile:
+        measured_machines.append(machine_to_measure)
+        changes = {
+            "machine": machine_to_measure,
+            "date": f"measurement {len(measured_machines)}",
+            "load": 0.5 * len(measured_machines),
+        }
         return plain_profile().model_copy(update=changes)
 
     monkeypatch.setattr(machine, "measure", measure)
-    return asked
+    return measured_machines
 
 
 @pytest.fixture
 def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of this test draw their pictures."""
+    """Let runs of this test draw their pictures."""
     with_pictures(monkeypatch)
 
 
@@ -177,7 +181,7 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def translators(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with pairs, two runs on them, and one on others."""
+    """A folder with the translators `one` and `two` on the same pairs, and `other` on other pairs."""
     folder = tmp_path_factory.mktemp("translators")
     (folder / "train.tsv").write_text(pairs(40))
     (folder / "test.tsv").write_text(pairs(3, seed=1))

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Hooks of pytest and fixtures for all tests."""
 
 import atexit
 import gc
@@ -22,16 +22,16 @@ from hypothesis.internal import charmap
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.intervalsets import IntervalSet
 
-from forgetting import forget_what_was_said
+from forgetting import forget_notices
 from leftovers import watch
 from machine_speed import MachineSpeed
-from own_tests import OwnTests, is_left_out, own_files, pytest_configure_node, pytest_testnodedown
+from own_tests import FilesByWorker, is_of_another_worker, own_files, pytest_configure_node, pytest_testnodedown
 from without_extensions import hide
 
 __all__ = ["pytest_configure_node", "pytest_testnodedown"]
 pytest_plugins = ["command_fixtures"]
 
-# The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
+# The tensors of tests are small; threads would only wait for each other. torch reads the variable at its import.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 if hidden := os.environ.get("ENSUE_TEST_WITHOUT"):
@@ -41,15 +41,14 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 FILES = pytest.StashKey[set[str]]()
 IS_GCC = "gcc" in os.path.realpath(shutil.which("cc") or "") and "CC" not in os.environ
 QUICKLY_COMPILED = ["-Og", *["-fira-region=one"] * IS_GCC]
-"""The second option saves up to a third of the time, in large cells; other compilers do not know it."""
+"""The second option saves up to a third of the compile time of large cells; only gcc has it."""
 
 
 def check_signatures() -> None:
-    """The shapes in the signatures of the layers are checked at each call, in slow tests only: by default that would be
-    a fifth of what all other tests take.
+    """Check types and array shapes in the signatures of the layers at each call.
 
-    The engine, the border and taps have none, and are many small functions. Where a float is wanted, an int does, as
-    PEP 484 has it.
+    Only slow tests do so: the checks would make the default tests a fifth slower. The engine, `border` and `taps`
+    annotate no shapes. An int is accepted for a float, as in PEP 484.
     """
     import jaxtyping  # noqa: PLC0415
 
@@ -62,17 +61,17 @@ def check_signatures() -> None:
 
 
 def only_distributes() -> bool:
-    """Whether this process runs no test, but gives them to workers, which begin when it has begun."""
-    asked = re.search(r" (-n|--numprocesses)[ =]?(?!0\b)\w", " ".join(sys.argv))
-    return asked is not None and "PYTEST_XDIST_WORKER" not in os.environ
+    """Whether this process runs no tests itself, but distributes them to workers of pytest-xdist."""
+    option = re.search(r" (-n|--numprocesses)[ =]?(?!0\b)\w", " ".join(sys.argv))
+    return option is not None and "PYTEST_XDIST_WORKER" not in os.environ
 
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # what is registered first is called last: no object is freed one by one
+if "PYTEST_XDIST_WORKER" in os.environ:  # registered first, so called last: exit without freeing each object
     atexit.register(os._exit, 0)
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
-    """The earliest hook: the conftest.py of a folder may import layers."""
+    """Install the checks in the earliest hook, since the conftest.py of a folder may import layers."""
     config: Any = pluginmanager.get_plugin("pytestconfig")
     if is_thorough(config) and not only_distributes():  # importing torch takes seconds
         check_signatures()
@@ -89,19 +88,19 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def kept_folder(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Makes a folder that later runs of the tests find again; with `-p no:cacheprovider` they do not."""
+    """Return a function that makes a folder kept for later runs of the tests, unless `-p no:cacheprovider` is given."""
     cache = getattr(pytestconfig, "cache", None)
     return cache.mkdir if cache else tmp_path_factory.mktemp
 
 
 class Caches:
-    """Folders of caches with nothing in them but a profile of the machine, which takes seconds to measure."""
+    """Cache folders that contain only a profile of the machine, which takes seconds to measure."""
 
     def __init__(self, folder: Path) -> None:
         from training.tiny import plain_profile  # noqa: PLC0415 (it imports torch)
 
         profile = plain_profile()
-        self.folder, self.numbers = folder, count()  # `mktemp` looks at all folders that are there, each time
+        self.folder, self.numbers = folder, count()  # `mktemp` lists all earlier folders at each call
         self.name, self.content = profile.machine.path.name, profile.model_dump_json()
         self.of_modules, self.last = self.new(), (folder, [0])
 
@@ -112,29 +111,29 @@ class Caches:
         return path
 
     def unused(self) -> Path:
-        """A new one if the last one was written to: most tests leave it as it was."""
+        """Return the last folder if nothing was written to it, as after most tests, or a new one."""
         cache, before = self.last
         with suppress(OSError):
-            if changes(cache) == before:
+            if change_times(cache) == before:
                 return cache
         cache = self.new()
-        self.last = cache, changes(cache)
+        self.last = cache, change_times(cache)
         return cache
 
 
-def changes(cache: Path) -> list[int]:
+def change_times(cache: Path) -> list[int]:
     machines = cache / "machines"
     return [path.stat().st_ctime_ns for path in (cache, machines, *machines.iterdir())]
 
 
 @pytest.fixture(scope="session")
 def caches(request: pytest.FixtureRequest) -> Iterator[Caches]:
-    """The caches of tests, and what else holds for all tests: of each fixture pytest asks at each test.
+    """Yield the caches of tests, with environment variables and patches for all tests.
 
-    Compiled cells are those of all tests, of earlier runs too, as they take seconds; a third of that where the compiler
-    leaves out what only makes them fast. The slow tests run what users run. The compiler's options are part of what a
-    profile of the machine is for. What fixtures of modules train, before a test has a cache of its own, leaves nothing
-    in the user's cache. No run draws pictures, unless its test does.
+    One fixture does all this, since pytest spends time on each fixture at each test. Compiled cells are shared by all
+    tests and by later runs. By default they are compiled without optimization, which takes a third of the time; the
+    slow tests compile as users do. Fixtures of modules use the cache `of_modules`, not the user's. No run draws
+    pictures unless a test asks for them.
     """
     from training.tiny_texts import without_pictures  # noqa: PLC0415 (it imports torch)
 
@@ -144,21 +143,23 @@ def caches(request: pytest.FixtureRequest) -> Iterator[Caches]:
         if not is_thorough(request.config):
             patch.setenv("ENSUE_CFLAGS", f"{' '.join(QUICKLY_COMPILED)} {os.environ.get('ENSUE_CFLAGS', '')}")
         patch.setenv("ENSUE_CELLS", str(cells))
-        patch.setattr(tempfile, "tempdir", str(factory.mktemp("temporary")))  # pytest's workers tidy nothing
-        patch.setattr(os, "fsync", lambda descriptor: None)  # no test takes away the power
+        patch.setattr(
+            tempfile, "tempdir", str(factory.mktemp("temporary"))
+        )  # workers of pytest-xdist remove no temporary files
+        patch.setattr(os, "fsync", lambda descriptor: None)  # no test simulates a power failure
         spare_torch(patch)
         without_pictures(patch)
-        found = Caches(factory.mktemp("caches"))
-        patch.setenv("ENSUE_CACHE", str(found.of_modules))
-        yield found
+        folders = Caches(factory.mktemp("caches"))
+        patch.setenv("ENSUE_CACHE", str(folders.of_modules))
+        yield folders
 
 
 def spare_torch(patch: pytest.MonkeyPatch) -> None:
-    """Leaves out what takes torch seconds for nothing.
+    """Skip work of torch that tests do not need.
 
-    Without a device `torch.manual_seed` writes down the stack at each call, for each of three kinds of devices, which
-    takes longer than many a test. To compare tensors of several machines, `torch.testing` imports a part of torch that
-    takes a second.
+    On a machine without accelerators, `torch.manual_seed` records the stack at each call for each of three kinds of
+    devices, which takes longer than many tests. `torch.testing` imports the distributed tensors of torch, which takes
+    a second.
     """
     import torch  # noqa: PLC0415 (seconds)
 
@@ -174,10 +175,10 @@ def new_cache(caches: Caches) -> Callable[[], Path]:
 
 
 @pytest.fixture(autouse=True)
-def cache_of_its_own(caches: Caches) -> Iterator[None]:
-    """No test reads or leaves anything in the user's cache."""
+def own_cache(caches: Caches) -> Iterator[None]:
+    """Give each test an empty cache instead of the user's, and forget which notices were given."""
     os.environ["ENSUE_CACHE"] = str(caches.unused())
-    forget_what_was_said()
+    forget_notices()
     yield
     os.environ["ENSUE_CACHE"] = str(caches.of_modules)
 
@@ -196,13 +197,13 @@ def new_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 @pytest.fixture
 def tmp_path(new_folder: Callable[[], Path]) -> Path:
-    """As pytest's, which looks at the folders of all tests before it."""
+    """Replace the fixture of pytest, which lists the folders of all earlier tests."""
     return new_folder()
 
 
 @pytest.fixture
 def in_torch_operations() -> Iterator[None]:
-    """Nothing is compiled: the tests of the engine compare what is."""
+    """Execute with operations of torch, without compiled code, which the tests of the engine compare."""
     from ensue.engine import executing  # noqa: PLC0415 (it imports torch)
 
     with executing("plain"):
@@ -211,7 +212,7 @@ def in_torch_operations() -> Iterator[None]:
 
 @pytest.fixture
 def unchecked_types() -> Iterator[None]:
-    """Turn off the checks of array types, as in use, so that errors are those of layers."""
+    """Turn off the checks of array shapes, as for users, so that the layers raise their own errors."""
     import jaxtyping  # noqa: PLC0415 (only the tests of layers need it)
 
     jaxtyping.config.update("jaxtyping_disable", True)
@@ -221,49 +222,51 @@ def unchecked_types() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def steps_to_learn(pytestconfig: pytest.Config) -> Callable[[int], int]:
-    """The steps of a run that only slow tests want to have learned; by default it takes three."""
+    """Return a function of the training steps: unchanged in slow tests, which test what was learned, 3 by default."""
     return lambda steps: steps if is_thorough(pytestconfig) else 3
 
 
-settings.register_profile("few", max_examples=10, deadline=None)  # neighbors make single examples slow
+settings.register_profile("few", max_examples=10, deadline=None)  # other processes make single examples slow
 settings.register_profile("many", max_examples=200, deadline=None)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """A worker says one thing of a test that passes, not five, each of which takes as long as a small test."""
+    """Let a worker send one event for a test that passes, not five, each of which takes as long as a small test."""
     worker, options = session.config.pluginmanager.getplugin("workerinteractor"), session.config.option
     if worker is None or options.durations or options.xmlpath:
         return
-    say = worker.sendevent
+    send = worker.sendevent
 
-    def say_what_counts(name: str, **content: Any) -> None:
+    def send_needed(name: str, **content: Any) -> None:
         passes = name == "testreport" and content["data"]["outcome"] == "passed" and content["data"]["when"] != "call"
         if name not in ("logstart", "logfinish") and not passes:
-            say(name, **content)
+            send(name, **content)
 
-    worker.sendevent = say_what_counts
+    worker.sendevent = send_needed
 
 
 def is_divided(config: pytest.Config) -> bool:
-    """Whether each worker has files of its own."""
+    """Whether each worker collects and runs its own files."""
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not is_thorough(config)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return OwnTests(config, log) if is_divided(config) else None
+    return FilesByWorker(config, log) if is_divided(config) else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return (hasattr(config, "workerinput") and is_divided(config) and is_left_out(collection_path, config)) or None
+    return (
+        hasattr(config, "workerinput") and is_divided(config) and is_of_another_worker(collection_path, config)
+    ) or None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Nothing of this makes garbage that is worth looking for.
+    """Make the collection faster.
 
-    Where each worker collects all files, it begins with other ones: Python compiles a file once, and the others find it
-    compiled. What hypothesis reads in the source of all modules, constants to try, is not worth its seconds for ten
-    examples. That UTF-8 can encode all but surrogates it would find out by trying, in a second.
+    It leaves little garbage, so the collector is off. Where each worker collects all files, each imports its own files
+    first, so that every file is compiled once. Hypothesis does not search all source for constants, which takes
+    seconds, unless there are many examples, and is told the characters of UTF-8, which it would try one by one.
     """
     gc.disable()
     in_utf8 = IntervalSet(((0, 0xD7FF), (0xE000, sys.maxunicode))), IntervalSet(())
@@ -273,12 +276,12 @@ def pytest_collection(session: pytest.Session) -> None:
         providers._get_local_constants = lambda: providers._local_constants
     elif worker and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         for file in own_files(worker):
-            with suppress(Exception, pytest.skip.Exception):  # which pytest says where it collects the file
+            with suppress(Exception, pytest.skip.Exception):  # pytest reports it when it collects the file
                 importlib.import_module(".".join(file.relative_to(REPOSITORY / "tests").with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
-    """What is there when the tests begin stays until they end: the collector need not look at it again."""
+    """Exclude all objects that exist before the tests from garbage collection: they live until the end."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000)
@@ -287,7 +290,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
-    """pytest looks for garbage twice at its end: what the first time leaves need not be looked at again."""
+    """Shorten the two garbage collections that pytest runs at its end."""
     gc.freeze()
 
 
@@ -303,11 +306,10 @@ def machine_speed() -> MachineSpeed:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Print the part of the slow tests and the processor time of the tests, of workers and other processes too, which
-    depends less on other processes than a clock.
+    """Print which part of the slow tests ran, and the processor time of the tests and of their child processes.
 
-    If `ENSUE_TEST_SECONDS` is set, more processor time is a failure, in seconds of the reference machine. A file that
-    the tests left in the folder of the repository is one, too.
+    The session fails if that time exceeds `ENSUE_TEST_SECONDS`, in seconds of the reference machine, or if the tests
+    left a file in the folder of the repository.
     """
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     if "PYTEST_XDIST_WORKER" in os.environ or reporter is None:
@@ -327,17 +329,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def files_of_the_repository() -> set[str]:
-    """The files at the top of the repository, without hidden ones; what is built is in folders."""
+    """Return the names of the files at the top of the repository, except hidden files."""
     return {path.name for path in REPOSITORY.iterdir() if path.is_file() and not path.name.startswith(".")}
 
 
 def is_thorough(config: pytest.Config) -> bool:
-    """Whether the slow tests are wanted."""
+    """Whether the slow tests are selected."""
     return "slow" in config.known_args_namespace.markexpr.replace("not slow", "")
 
 
 def part() -> tuple[int, int]:
-    """The part of the slow tests that is wanted, and of how many: `ENSUE_TEST_PART=2/3`, or all."""
+    """Return (2, 3) for `ENSUE_TEST_PART=2/3`, part 2 of 3 of the slow tests, or (1, 1) for all."""
     number, _, count = os.environ.get("ENSUE_TEST_PART", "1/1").partition("/")
     return int(number), int(count)
 
@@ -350,7 +352,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Every property is tried again among the slow tests, with more examples. Of sampled cases most are slow."""
+    """Mark as slow most cases of `sampled` tests and, in slow runs, property tests, which then have more examples."""
     sampled: dict[str, list[pytest.Item]] = {}
     for item in items:
         if is_thorough(config) and is_hypothesis_test(getattr(item, "obj", None)):
@@ -370,20 +372,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def function(item: pytest.Item) -> str:
-    """The name that all cases of a test share."""
+    """Return the id of a test without its parameters."""
     return item.nodeid.partition("[")[0]
 
 
 def leave_to_other_parts(config: pytest.Config, items: list[pytest.Item], number: int, count: int) -> None:
-    """Of the cases of a slow test every `count`th stays, and of a file's tests of one case; at least one of each."""
+    """Deselect slow tests of other parts.
+
+    Every `count`th case of each slow test stays, and every `count`th of a file's tests with a single case, at least one
+    of each group.
+    """
     slow = [item for item in items if item.get_closest_marker("slow")]
     cases, groups = Counter(map(function, slow)), defaultdict(list)
     for item in slow:
         name = function(item)
         groups[name if cases[name] > 1 else name.partition("::")[0]].append(item)
-    left = set()
+    deselected = set()
     for group in groups.values():
         step = min(count, len(group))
-        left.update(item for place, item in enumerate(group) if place % step != number % step)
-    config.hook.pytest_deselected(items=list(left))
-    items[:] = [item for item in items if item not in left]
+        deselected.update(item for place, item in enumerate(group) if place % step != number % step)
+    config.hook.pytest_deselected(items=list(deselected))
+    items[:] = [item for item in items if item not in deselected]

@@ -1,8 +1,8 @@
-"""Notices are given once for each topic; tests forget them."""
+"""Each topic has one notice in a process; tests reset this."""
 
 from ensue import notices
 
 
-def forget_what_was_said() -> None:
+def forget_notices() -> None:
     """Forget which topics have had a notice."""
     notices._topics.clear()

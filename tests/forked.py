@@ -1,4 +1,4 @@
-"""`ensue` in a process of its own that is forked from the tests': what is imported here is not imported once more."""
+"""The command `ensue` in a forked process, which need not import the package again."""
 
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 class Forked(NamedTuple):
-    """The process, and what it says on its standard error."""
+    """A forked process and its standard error."""
 
     process: ForkProcess
     stderr: TextIO
@@ -25,14 +25,14 @@ class Forked(NamedTuple):
         os.kill(self.process.pid, number)
 
     def ended(self, timeout: float = 300) -> int | None:
-        """The status that it ends with, which is less than 0 after a signal."""
+        """Wait for the end and return the exit status: negative after a signal, None after `timeout` seconds."""
         self.process.join(timeout)
         return self.process.exitcode
 
 
 @contextmanager
 def forked(arguments: list[str]) -> Iterator[Forked]:
-    """The command `ensue arguments ...`, killed at the end if it runs still. Its standard output is nobody's."""
+    """Run `ensue arguments ...` without standard output, and kill the process at the end of the block."""
     read, write = os.pipe()
     process = FORK.Process(target=_run, args=(arguments, write))
     process.start()

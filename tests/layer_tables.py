@@ -1,4 +1,4 @@
-"""The tables of a recipe that describe its layers, from one flat dict of their keys: the tests write them shortly."""
+"""The tables of a recipe that describe layers, from one flat dict of their keys."""
 
 from typing import Any
 
@@ -12,18 +12,20 @@ HEAD = {"sampled", "sampled_power"}
 
 
 def layer_tables(keys: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """`[encoder]`, and `[tokens]`, `[directions]` and `[head]` where they have keys."""
+    """Return `[encoder]`, and each of `[tokens]`, `[directions]` and `[head]` that has keys."""
     tables: dict[str, dict[str, Any]] = {"encoder": {}}
-    places = {
-        key: name for name, some in (("tokens", TOKENS), ("directions", DIRECTIONS), ("head", HEAD)) for key in some
+    tables_of_keys = {
+        key: name
+        for name, table_keys in (("tokens", TOKENS), ("directions", DIRECTIONS), ("head", HEAD))
+        for key in table_keys
     }
     for key, value in keys.items():
-        tables.setdefault(places.get(key, "encoder"), {})[key] = value
+        tables.setdefault(tables_of_keys.get(key, "encoder"), {})[key] = value
     return tables
 
 
 def layers(**keys: Any) -> dict[str, Any]:
-    """The `tokens` and `encoder` that a language model is built from."""
+    """Return the arguments `tokens` and `encoder` of `build_language_model`."""
     tables = layer_tables(keys)
     encoder = TypeAdapter(EncoderSpecification).validate_python(tables["encoder"])
     return {"tokens": Tokens(**tables.get("tokens", {})), "encoder": encoder}

@@ -1,6 +1,6 @@
-"""Processes that tests start end with the tests, also where these are killed.
+"""A watcher process that kills all processes started by the tests once the tests have ended or were killed.
 
-They inherit a variable of the environment, by which a process beside the tests finds them when the tests have ended.
+It recognizes them by an environment variable that they inherit.
 """
 
 import os
@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 NAME = "ENDS_WITH_TESTS"
-SECONDS = 0.2
-"""The time between two looks at whether the tests run."""
+CHECK_SECONDS = 0.2
+"""The interval at which the watcher checks that the tests still run."""
 
 
 def watch() -> None:
-    """Mark what this process starts from now on, and start the process that ends it."""
+    """Mark all processes that this process starts from now on, and start the watcher."""
     if sys.platform != "linux":
         return
     others = {name: value for name, value in os.environ.items() if name != NAME}
@@ -28,23 +28,23 @@ def watch() -> None:
 
 
 def marked(mark: str) -> Iterator[int]:
-    """The processes with a mark."""
+    """Yield the ids of the processes with this mark."""
     entry = f"{NAME}={mark}".encode()
     for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or belongs to somebody else
+        with suppress(OSError):  # the process has ended, or belongs to another user
             if entry in (path / "environ").read_bytes().split(b"\0"):
                 yield int(path.name)
 
 
 def end_after(tests: int, mark: str) -> None:
-    """Wait for the end of the tests, whose child this is, and kill all that is left."""
+    """Wait for the end of the parent process `tests`, then kill all processes with the mark."""
     while os.getppid() == tests:
-        time.sleep(SECONDS)
-    while left := list(marked(mark)):  # one may have started another meanwhile
-        for pid in left:
+        time.sleep(CHECK_SECONDS)
+    while pids := list(marked(mark)):  # a process may have started another one meanwhile
+        for pid in pids:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(SECONDS)
+        time.sleep(CHECK_SECONDS)
 
 
 if __name__ == "__main__":

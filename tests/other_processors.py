@@ -1,4 +1,4 @@
-"""Compilers for ARM of 64 bits, and what runs its programs."""
+"""Cross-compilers for 64-bit ARM, and the emulator that runs their programs."""
 
 import os
 import shutil
@@ -12,6 +12,6 @@ _GCC = sorted({
     if name.startswith("aarch64-linux-gnu-gcc") and name.removeprefix("aarch64-linux-gnu-gcc").strip("-").isdigit()
 })  # fmt: skip
 ARM_COMPILERS: dict[str, tuple[str, ...]] = {name: (name,) for name in _GCC}
-"""Debian's versions of gcc, and zig."""
+"""Debian's versions of gcc, and zig: the command of each by its name."""
 if ZIG:
     ARM_COMPILERS["zig"] = (ZIG, "cc", "-target", "aarch64-linux-musl")

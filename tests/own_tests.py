@@ -1,6 +1,7 @@
-"""In a default run of all tests each worker has files of its own: to collect those of the others takes seconds.
+"""Distribution of test files to workers of pytest-xdist, so that a worker collects only the files that it runs.
 
-pytest-xdist wants the same tests of all workers, but where each runs all that it has.
+Collecting all files takes seconds in each worker. `EachScheduling` is the scheduler of pytest-xdist that allows workers
+to collect different tests.
 """
 
 from pathlib import Path
@@ -15,16 +16,16 @@ TOGETHER = (
     ("cli", "laws", "test_docs.py"),
     (
         *("extensions", "metrics", "models/test_ngram_bag.py", "test_sequence_pipeline.py"),
-        *("test_floor_plan.py", "test_figures.py", "test_troubleshooting.py"),  # which read all source
+        *("test_floor_plan.py", "test_figures.py", "test_troubleshooting.py"),  # tests that read all source
     ),
 )
-"""Folders and files whose fixtures, imports or reading take seconds; the others are dealt out."""
+"""Groups of folders and files that share fixtures, imports or parsed source; the others are distributed one by one."""
 FREE: list[int] = []
-"""The places of workers that have crashed, which their successors take."""
+"""The indices of crashed workers, which their replacements take."""
 
 
-class OwnTests(EachScheduling):  # type: ignore[misc]
-    """Each worker runs what it has collected."""
+class FilesByWorker(EachScheduling):  # type: ignore[misc]
+    """A scheduler in which each worker runs the tests that it has collected."""
 
     def schedule(self) -> None:
         session: Any = self.config.pluginmanager.get_plugin("session")
@@ -41,19 +42,19 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def own_files(worker: dict[str, Any]) -> list[Path]:
-    """The test files of a worker, by its `workerinput`."""
-    place, count, dealt, own = worker["place"], worker["workercount"], [], []
+    """Return the test files of a worker from its `workerinput`."""
+    place, count, single, in_groups = worker["place"], worker["workercount"], [], []
     for path in sorted(TESTS.rglob("test_*.py")):
         group = [n for n, names in enumerate(TOGETHER) if any(path.is_relative_to(TESTS / name) for name in names)]
         if not group:
-            dealt.append(path)
+            single.append(path)
         elif group[0] % count == place:
-            own.append(path)
-    return [*own, *dealt[place::count]]
+            in_groups.append(path)
+    return [*in_groups, *single[place::count]]
 
 
-def is_left_out(path: Path, config: pytest.Config) -> bool:
-    """Whether a file of tests is another worker's."""
+def is_of_another_worker(path: Path, config: pytest.Config) -> bool:
+    """Whether a test file belongs to another worker."""
     if FILES not in config.stash:
         worker: Any = config
         config.stash[FILES] = frozenset(own_files(worker.workerinput))

@@ -1,4 +1,4 @@
-"""The data and the trained runs that the pages of the documentation speak of, in a size that takes no time."""
+"""Small versions of the data and the trained runs that the pages of the documentation name."""
 
 import io
 import json
@@ -60,14 +60,14 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "nested": ("tag-nested", "spans.jsonl", {}),
     "tuned": ("minilm/recipe.toml", "pairs.tsv", {"task": "sentence-vectors", "encoder.from": "minilm"}),
 }  # fmt: skip
-"""Recipe, training data and settings of each. A run that a setting names is trained before.
+"""Recipe, training data and settings of each run. A run that a setting names is trained first.
 
-`minilm` stands for an imported model, which has no masked head either.
+`minilm` stands for an imported model; neither has a masked head.
 """
 
 
 class Tagged(NamedTuple):
-    """Words with their parts of speech, and names among them."""
+    """A sentence: words, their parts of speech, and the spans of names."""
 
     words: list[str]
     pos: list[str]
@@ -75,13 +75,13 @@ class Tagged(NamedTuple):
 
 
 def write_data(folder: Path) -> None:
-    """All the files, by the names that the pages give them."""
+    """Write all data files under the names that the pages use."""
     files = {f"{name}.txt": TEXT * lines for name, lines in LINES.items()}
     files |= {
         "masks.txt": "The [MASK] was calm.\n",
         "pairs.jsonl": PAIR,
         "similar.tsv": "sea\tcalm\t7.5\nnobody\tspoke\t6\nsea\tnobody\t1\n",
-        "reviews.parquet": "PAR1",  # it has to be there, and is not read
+        "reviews.parquet": "PAR1",  # must exist, but is not read
         "story.txt": TEXT,
         "terms.tsv": "boat\tBoot\n\t!Chor\n",
         "texts/dogs.txt": "A dog runs.\nA dog runs.\nThe boat is old.\n",
@@ -98,21 +98,21 @@ def write_data(folder: Path) -> None:
 
 
 def motions() -> str:
-    """Two features of three series, with a label for each frame."""
+    """Return nine series of four frames, with two features and a label for each frame."""
     labels = ("rest", "walk")
     rows = [f"{series},{time},{time % 2},{series},{labels[time % 2]}" for series, time in product(range(9), range(4))]
     return "\n".join(["series,time,x,y,label", *rows, ""])
 
 
 def strips() -> dict[str, bytes]:
-    """Images with captions of one or two words."""
+    """Return 12 images with labels of one or two words."""
     file = io.BytesIO()
     np.savez(file, frames=np.eye(16, 40, dtype=np.float32)[None].repeat(12, 0), labels=["one", "two one"] * 6)
     return {"strips.npz": file.getvalue()}
 
 
 def recordings() -> dict[str, bytes]:
-    """Short tones, named and put into folders by their pitch."""
+    """Return short tones in two folders, one for each pitch."""
     files = {}
     for label, pitch in (("zero", 200), ("one", 900)):
         for number in range(9):
@@ -126,7 +126,7 @@ def recordings() -> dict[str, bytes]:
 
 
 def images() -> dict[str, bytes]:
-    """Images of one size, in two folders."""
+    """Return images of one size in two folders."""
     files = {}
     for place, count in (("images", 9), ("others", 3)):
         for number in range(count):
@@ -137,19 +137,19 @@ def images() -> dict[str, bytes]:
 
 
 def captions() -> str:
-    """A table of images with their captions."""
+    """Return a table of images with their captions."""
     rows = (f"images/{number}.npy,a line {'above' if number > 4 else 'below'}" for number in range(9))
     return "\n".join(["path,caption", *rows, ""])
 
 
 def judged_texts() -> dict[str, str]:
-    """Pairs of texts with their similarity."""
+    """Return pairs of texts with their similarity."""
     pairs = "The sea is calm.\tThe boat is old.\t1\nThe sea is calm.\tThe sea was calm.\t4\n"
     return {"sts-dev.tsv": pairs, "sts-test.tsv": pairs}
 
 
 def word_uses() -> dict[str, str]:
-    """Uses of a word with their senses, and pairs of uses."""
+    """Return uses of a word with their senses, and pairs of uses."""
     uses, senses = "1\tthe boat was here\n2\tthe old boat\n", "0\n1\n"
     files = {"CoarseWSD-20/boat/classes_map.txt": '{"0": "boat_sea", "1": "boat_toy"}'}
     for part in ("train", "test"):
@@ -182,15 +182,15 @@ def sentences() -> Iterator[Tagged]:
 
 
 def tagged(*parts: tuple[str, str]) -> Tagged:
-    """Words with a slash before their part of speech, and the class of the name that they are, if any."""
-    found = Tagged([], [], [])
+    """Build a sentence from parts: tokens such as `old/JJ`, and the class if the part is a name, else ""."""
+    sentence = Tagged([], [], [])
     for text, kind in parts:
-        start = len(found.words)
+        start = len(sentence.words)
         for word, pos in (token.split("/") for token in text.split()):
-            found.words.append(word)
-            found.pos.append(pos)
-        found.spans.extend([Span(kind, start, len(found.words))] if kind else [])
-    return found
+            sentence.words.append(word)
+            sentence.pos.append(pos)
+        sentence.spans.extend([Span(kind, start, len(sentence.words))] if kind else [])
+    return sentence
 
 
 def columns(sentence: Tagged) -> str:
@@ -231,7 +231,7 @@ def labeled_texts() -> dict[str, str]:
 
 
 def translations() -> dict[str, str]:
-    """Two aligned files with a copy, a source with two targets and a line that does not fit; and a test."""
+    """Return aligned files; some training pairs are copies, have a second target, or are not translations."""
     train = [(f"{noun} {verb}", f"{NOUNS[noun]} {VERBS[verb]}") for noun, verb in product(NOUNS, VERBS)]
     train += [
         ("Lima", "Lima"),
@@ -247,7 +247,7 @@ def translations() -> dict[str, str]:
 
 
 def tiny(recipe: Recipe) -> Recipe:
-    """The recipe in a size that trains at once."""
+    """Return the recipe with tiny sizes and at most two steps."""
     document = recipe.model_dump(exclude_none=True)
     sizes = {
         "encoder": {"d_model": 16, "num_layers": 1},

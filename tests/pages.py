@@ -25,12 +25,12 @@ TESTED_ELSEWHERE = (
     "docs/adding-a-task.md", "docs/extending.md", "docs/installed-models.md",
     *(f"docs/journeys/{page.name}" for page in JOURNEYS),
 )  # fmt: skip
-"""What they add has to be installed or written first; tests/cli/test_adding_a_task.py, tests/test_extending.py,
-tests/extensions/hub/test_packing.py and tests/test_journeys.py run them."""
+"""Pages whose packages must be installed or files be written first. tests/cli/test_adding_a_task.py,
+tests/test_extending.py, tests/extensions/hub/test_packing.py and tests/test_journeys.py run them."""
 
 
 class Block(NamedTuple):
-    """A fenced block of a page: its language, its first line's number and what is in it."""
+    """A fenced block of a page: its language, the number of its first line, and its text."""
 
     language: str
     line: int
@@ -38,7 +38,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path, *languages: str) -> Iterator[Block]:
-    """Those of a page in one of these languages, in a list of steps too."""
+    """Yield the blocks of a page in one of these languages, including blocks in lists."""
     text = page.read_text(encoding="utf-8")
     for match in re.finditer(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", text, re.MULTILINE):
         if match[2] in languages:
@@ -46,7 +46,7 @@ def blocks(page: Path, *languages: str) -> Iterator[Block]:
 
 
 def prose(page: Path) -> str:
-    """A page without its blocks."""
+    """Return the text of a page without its blocks."""
     return re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
@@ -55,15 +55,20 @@ def name_of(page: Path) -> str:
 
 
 def pages(*languages: str, quick: Collection[str] | None = None) -> Any:
-    """The pages that have such a block, as parameters of a test. With `quick`, all but these are slow."""
-    found = [page for page in PAGES if name_of(page) not in TESTED_ELSEWHERE and any(blocks(page, *languages))]
-    slow = [page for page in found if quick is not None and name_of(page) not in quick]
-    cases = [pytest.param(page, marks=[pytest.mark.slow] if page in slow else [], id=name_of(page)) for page in found]
+    """Parametrize a test with the pages that have a block in these languages. All but those in `quick` are slow."""
+    pages_with_blocks = [
+        page for page in PAGES if name_of(page) not in TESTED_ELSEWHERE and any(blocks(page, *languages))
+    ]
+    slow = [page for page in pages_with_blocks if quick is not None and name_of(page) not in quick]
+    cases = [
+        pytest.param(page, marks=[pytest.mark.slow] if page in slow else [], id=name_of(page))
+        for page in pages_with_blocks
+    ]
     return pytest.mark.parametrize("page", cases)
 
 
 def first_cells(page: Path, head: str) -> list[str]:
-    """What stands between backticks in the first column of the tables whose first column is called `head`."""
+    """Return the code in backticks in the first column of all tables whose first column has the heading `head`."""
     text = page.read_text(encoding="utf-8")
     tables = re.findall(rf"^\| {re.escape(head)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     return [
@@ -72,15 +77,14 @@ def first_cells(page: Path, head: str) -> list[str]:
 
 
 def sentences(page: Path) -> list[str]:
-    """The sentences of a page, without code, tables, formulas and headings. What stands in backticks is one word."""
+    """Return the sentences of a page, without blocks, tables, formulas and headings; inline code counts as one word."""
     text = re.sub(r"\$\$.*?\$\$", "", prose(page), flags=re.DOTALL)
     text = re.sub(r"(?s)(`+)(?!`).+?(?<!`)\1(?!`)", "Code", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text))
     text = re.sub(r"\$[^$]+\$", "formula", text)
     text = re.sub(r"^(\||#|!|<|:).*$", "", text, flags=re.MULTILINE)
     parts = re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)
-    return [
-        found for part in parts for found in re.split(r"(?<=[.!?:])[\"')*]*\s+(?=[\"'(*]*[A-Z])", part) if found.strip()
-    ]
+    end = re.compile(r"(?<=[.!?:])[\"')*]*\s+(?=[\"'(*]*[A-Z])")
+    return [sentence for part in parts for sentence in end.split(part) if sentence.strip()]
 
 
 def words_of(sentence: str) -> int:
@@ -91,12 +95,12 @@ DIRECTIVE = re.compile(r"^\.\. auto(?:class|function):: ([\w.]+)\n((?: .*\n)*)",
 
 
 def public(page: Path = API_PAGE) -> dict[str, list[str]]:
-    """The functions and classes that a page of the interface lists, with the members of each that it lists."""
+    """Return the functions and classes that the API page lists, each with the members listed."""
     text = "".join(block.text for block in blocks(page, "{eval-rst}"))
     return {path: re.findall(r"\w+", options.replace(":members:", "")) for path, options in DIRECTIVE.findall(text)}
 
 
 def named(path: str) -> Any:
-    """The object of such a path."""
+    """Return the object at a dotted path."""
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""The signatures of the layers are checked at each call: types, and the shapes that jaxtyping writes into them."""
+"""Checks of the layers' signatures at each call: types, and the array shapes of jaxtyping."""
 
 import types
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _full = jaxtyping.jaxtyped
 
 
 def checked(function: Any = None, *, typechecker: Any) -> Any:
-    """In the place of `jaxtyping.jaxtyped`; makes a check at the first call, or importing the layers takes seconds."""
+    """Replace `jaxtyping.jaxtyped`: build the check at the first call, since building all takes seconds."""
     if function is None:
         return partial(checked, typechecker=typechecker)
     if isinstance(function, property):

@@ -1,4 +1,4 @@
-"""The imports of the source: who imports whom, on which line, and the circles among them; and its strings."""
+"""The imports of the source with their lines, the import cycles, and the strings of the source."""
 
 import ast
 from collections.abc import Iterator
@@ -12,25 +12,25 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-"""What an import statement can stand in."""
+"""The nodes that can contain an import statement."""
 
 
 class Import(NamedTuple):
-    """That `importer` (a dotted module) imports `imported`, at a line; `at_use` is False under TYPE_CHECKING."""
+    """An import of the module `imported` in the module `importer`; `at_runtime` is False under TYPE_CHECKING."""
 
     importer: str
     imported: str
     line: int
-    at_use: bool
+    at_runtime: bool
 
 
 def modules(source: Path) -> dict[str, Path]:
-    """Every module below `source/ensue` by its dotted name; a package is its `__init__`."""
-    found = {}
+    """Return the paths of all modules of `source/ensue` by dotted name; a package has the path of its `__init__`."""
+    paths = {}
     for path in sorted((source / "ensue").rglob("*.py")):
         parts = path.relative_to(source).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 @cache
@@ -45,23 +45,23 @@ def read_imports(source: Path) -> Iterator[Import]:
         yield from walk(ast.parse(path.read_text(encoding="utf-8")), name, package, set(known))
 
 
-def walk(node: ast.AST, name: str, package: str, known: set[str], *, at_use: bool = True) -> Iterator[Import]:
+def walk(node: ast.AST, name: str, package: str, known: set[str], *, at_runtime: bool = True) -> Iterator[Import]:
     if isinstance(node, ast.If) and any(getattr(part, "id", "") == "TYPE_CHECKING" for part in ast.walk(node.test)):
         for child in node.body:
-            yield from walk(child, name, package, known, at_use=False)
+            yield from walk(child, name, package, known, at_runtime=False)
         for child in node.orelse:
-            yield from walk(child, name, package, known, at_use=at_use)
+            yield from walk(child, name, package, known, at_runtime=at_runtime)
         return
     if isinstance(node, ast.Import | ast.ImportFrom):
         for target in targets(node, package, known):
-            yield Import(name, target, node.lineno, at_use)
+            yield Import(name, target, node.lineno, at_runtime)
     for child in ast.iter_child_nodes(node):
         if isinstance(child, STATEMENTS):
-            yield from walk(child, name, package, known, at_use=at_use)
+            yield from walk(child, name, package, known, at_runtime=at_runtime)
 
 
 def targets(node: ast.Import | ast.ImportFrom, package: str, known: set[str]) -> list[str]:
-    """The modules that a statement names: of `from a import b`, that is a.b if it is a module of ours, a if not."""
+    """Return the modules that a statement imports: for `from a import b`, a.b if that is in `known`, else a."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
@@ -70,12 +70,14 @@ def targets(node: ast.Import | ast.ImportFrom, package: str, known: set[str]) ->
 
 
 def circles(source: Path, *, annotations: bool = False) -> list[set[str]]:
-    """The groups of modules that import each other; with `annotations`, under TYPE_CHECKING too."""
+    """Return the groups of modules that import each other; with `annotations`, imports under TYPE_CHECKING count."""
     graph: dict[str, set[str]] = {name: set() for name in modules(source)}
-    for found in imports(source):
-        if (found.at_use or annotations) and found.imported in graph and found.imported != found.importer:
-            graph[found.importer].add(found.imported)
-    while ends := {name for name, imported in graph.items() if not imported}:  # what imports nothing is in no circle
+    for edge in imports(source):
+        if (edge.at_runtime or annotations) and edge.imported in graph and edge.imported != edge.importer:
+            graph[edge.importer].add(edge.imported)
+    while ends := {
+        name for name, imported in graph.items() if not imported
+    }:  # a module that imports nothing is in no cycle
         graph = {name: imported - ends for name, imported in graph.items() if name not in ends}
     reached = {name: reach(name, graph) for name in graph}
     groups = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
@@ -83,23 +85,23 @@ def circles(source: Path, *, annotations: bool = False) -> list[set[str]]:
 
 
 def reach(start: str, graph: dict[str, set[str]]) -> set[str]:
-    """All that is imported from `start` on; itself only if a way leads back."""
-    found: set[str] = set()
+    """Return all direct and indirect imports of `start`, which include `start` only if it is in a cycle."""
+    reached: set[str] = set()
     new = graph[start]
     while new:
-        found |= new
-        new = {name for module in new for name in graph[module]} - found
-    return found
+        reached |= new
+        new = {name for module in new for name in graph[module]} - reached
+    return reached
 
 
 @cache
 def compiled(path: Path) -> CodeType:
-    """The code of a module. Python keeps it in a file; parsing all source takes longer than many a test."""
+    """Return the code of a module, cached by Python, since parsing all source takes longer than many tests."""
     return SourceFileLoader(path.stem, str(path)).get_code(path.stem)
 
 
 def strings(constant: object) -> Iterator[str]:
-    """The strings in the code of a module, also inside of its functions."""
+    """Yield the strings in the code of a module and of its functions."""
     if isinstance(constant, str):
         yield constant
     elif isinstance(constant, CodeType | tuple):

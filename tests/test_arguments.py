@@ -1,4 +1,4 @@
-"""What a caller in Python may give by mistake: answered rightly, or one line of ours that names it."""
+"""Wrong arguments of Python callers: accepted where they can be converted, or an error of one line that names them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,8 +40,8 @@ def labeler(
     return ensue.load(path.parent / "run", device="cpu", kind=kind)
 
 
-def refused(call: Call, value: Any, named: str) -> None:
-    with pytest.raises((EnsueError, TypeError), match=named) as caught:
+def assert_refused(call: Call, value: Any, pattern: str) -> None:
+    with pytest.raises((EnsueError, TypeError), match=pattern) as caught:
         call(value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
@@ -49,40 +49,44 @@ def refused(call: Call, value: Any, named: str) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [5, None, b"run", ["run"], 3.5])
-def test_what_is_no_path_or_name(value: Any, labeler: LabelingPipeline, language: LanguagePipeline) -> None:
-    one = [value] if isinstance(value, list) else value  # a list of paths is several files
-    refused(ensue.load, value, "^the run is .*expected a path$")
-    refused(lambda v: ensue.load("run", device=v), value, "^the device is .*expected its name$")
-    refused(lambda v: ensue.train("char-lstm", train="x", out=v), value, "^out is .*expected a path$")
-    refused(lambda v: ensue.train("char-lstm", train=v, out="x"), one, "^train( is|, row 1 ).*expected a path, rows ")
-    refused(labeler.evaluate, one, "^the data( is|, row 1 ).*expected a path, rows ")
-    refused(language.evaluate, one, "^the data( is|, row 1 ).*expected a path, rows ")
-    refused(language.minimal_pairs, one, "^the pairs( is|, row 1 ).*expected a path, rows ")
-    refused(labeler.with_splitter, value, "^the splitter is .*expected its name$")
-    refused(lambda v: ensue.train("char-lstm", train="x", out="y", settings=[v]), value, "^a setting is")
+def test_values_that_are_no_path_or_name_are_refused(
+    value: Any, labeler: LabelingPipeline, language: LanguagePipeline
+) -> None:
+    data = [value] if isinstance(value, list) else value  # a list of paths would be several files
+    assert_refused(ensue.load, value, "^the run is .*expected a path$")
+    assert_refused(lambda v: ensue.load("run", device=v), value, "^the device is .*expected its name$")
+    assert_refused(lambda v: ensue.train("char-lstm", train="x", out=v), value, "^out is .*expected a path$")
+    assert_refused(
+        lambda v: ensue.train("char-lstm", train=v, out="x"), data, "^train( is|, row 1 ).*expected a path, rows "
+    )
+    assert_refused(labeler.evaluate, data, "^the data( is|, row 1 ).*expected a path, rows ")
+    assert_refused(language.evaluate, data, "^the data( is|, row 1 ).*expected a path, rows ")
+    assert_refused(language.minimal_pairs, data, "^the pairs( is|, row 1 ).*expected a path, rows ")
+    assert_refused(labeler.with_splitter, value, "^the splitter is .*expected its name$")
+    assert_refused(lambda v: ensue.train("char-lstm", train="x", out="y", settings=[v]), value, "^a setting is")
 
 
 @pytest.mark.parametrize("value", [5, None, "a b", b"a b", [b"a"], [5], [None], [["a", 5]]])
-def test_what_is_no_list_of_texts(value: Any, labeler: LabelingPipeline) -> None:
-    refused(labeler.predict, value, "^predict takes ")
+def test_values_that_are_no_list_of_texts_are_refused(value: Any, labeler: LabelingPipeline) -> None:
+    assert_refused(labeler.predict, value, "^predict takes ")
 
 
 @pytest.mark.parametrize("value", [5, None, b"a", [5], ["a", 5], []])
-def test_what_cannot_be_looked_into(value: Any, labeler: LabelingPipeline) -> None:
-    refused(labeler.inspect, value, "the text|reads texts|reads one text")
+def test_values_that_cannot_be_inspected_are_refused(value: Any, labeler: LabelingPipeline) -> None:
+    assert_refused(labeler.inspect, value, "the text|reads texts|reads one text")
 
 
-def test_texts_may_come_as_they_like(labeler: LabelingPipeline) -> None:
+def test_texts_may_be_any_iterable_but_a_dict(labeler: LabelingPipeline) -> None:
     for texts in (["a b"], ("a b",), iter(["a b"]), np.array(["a b"])):
         assert len(labeler.predict(texts)) == 1
     assert labeler.predict([]) == []
-    refused(labeler.predict, {"a b": 1}, "predict takes a list of texts")
+    assert_refused(labeler.predict, {"a b": 1}, "predict takes a list of texts")
 
 
 @pytest.mark.parametrize("value", [5, None, b"a", ["a"]])
-def test_what_is_no_text(value: Any, language: LanguagePipeline) -> None:
-    refused(language.score, value, "^the text is .*expected a string$")
-    refused(language.generate, value, "^the prompt is .*expected a string$")
+def test_values_that_are_no_text_are_refused(value: Any, language: LanguagePipeline) -> None:
+    assert_refused(language.score, value, "^the text is .*expected a string$")
+    assert_refused(language.generate, value, "^the prompt is .*expected a string$")
 
 
 @pytest.mark.parametrize(
@@ -93,23 +97,25 @@ def test_what_is_no_text(value: Any, language: LanguagePipeline) -> None:
         "min_p": [-1, 2, NAN, "5"], "repetition_penalty": [0, NAN, "5", None],
     }.items(),
 )  # fmt: skip
-def test_options_of_generate(name: str, values: list[Any], language: LanguagePipeline) -> None:
+def test_options_of_generate_out_of_range_are_refused(name: str, values: list[Any], language: LanguagePipeline) -> None:
     for value in values:
-        refused(lambda v: language.generate("a", **{name: v}), value, f"^{name} is ")
-        refused(lambda v: language.samples("a", 1, **{name: v}), value, f"^{name} is ")
+        assert_refused(lambda v: language.generate("a", **{name: v}), value, f"^{name} is ")
+        assert_refused(lambda v: language.samples("a", 1, **{name: v}), value, f"^{name} is ")
 
 
 @pytest.mark.parametrize("value", [0, -1, "2", 2.5, 10**14])
-def test_numbers_of_parts_samples_and_threads(value: Any, language: LanguagePipeline, tmp_path: Path) -> None:
-    refused(lambda v: language.samples("a", v), value, "^num_samples is ")
-    refused(lambda v: language.evaluate(tmp_path, parts=v), value, "^parts is ")
-    refused(lambda v: ensue.train("char-lstm", train="x", out=tmp_path / "y", threads=v), value, "^threads is ")
+def test_wrong_numbers_of_parts_samples_and_threads_are_refused(
+    value: Any, language: LanguagePipeline, tmp_path: Path
+) -> None:
+    assert_refused(lambda v: language.samples("a", v), value, "^num_samples is ")
+    assert_refused(lambda v: language.evaluate(tmp_path, parts=v), value, "^parts is ")
+    assert_refused(lambda v: ensue.train("char-lstm", train="x", out=tmp_path / "y", threads=v), value, "^threads is ")
 
 
 @pytest.mark.parametrize("method", ["generate", "samples", "with_adaptation"])
 def test_arguments_with_unknown_names_are_named_beside_the_known(method: str, language: LanguagePipeline) -> None:
     message = r'^(sampling|an adaptation) has no "temprature"; expected one of (cache, cache_weight|temperature, top_k)'
-    refused(lambda name: getattr(language, method)(**{name: 1}), "temprature", message)
+    assert_refused(lambda name: getattr(language, method)(**{name: 1}), "temprature", message)
 
 
 def test_numbers_of_numpy_are_numbers(language: LanguagePipeline) -> None:

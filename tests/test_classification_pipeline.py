@@ -1,4 +1,4 @@
-"""A trained classifier at work: order, batches, probabilities, files in and out."""
+"""Pipelines of trained classifiers: order, batches, probabilities, and files read and written."""
 
 import csv
 import io
@@ -39,7 +39,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(run: Path) -> Path:
-    """A classifier of one of several kinds; `pairs` reads two texts, `several` gives several labels."""
+    """Train the classifier that the folder's name selects: `pairs` reads two texts, `several` has several labels."""
     if run.exists():
         return run
     folder = run.parent
@@ -75,7 +75,7 @@ def mixed(count: int, *, seed: int = 0, longest: int = 60) -> list[str]:
     return [" ".join(choose.choices(POOL, k=int(choose.random() ** 2 * longest))) for _ in range(count)]
 
 
-def test_probabilities_are_shares_of_all_or_each_by_itself(pipeline: ClassificationPipeline) -> None:
+def test_probabilities_sum_to_one_unless_several_labels_are_possible(pipeline: ClassificationPipeline) -> None:
     multiple = pipeline.labels.multiple
     for answer in pipeline.predict(mixed(20, seed=1)):
         assert tuple(answer.probabilities) == pipeline.labels.names
@@ -88,15 +88,15 @@ def test_probabilities_are_shares_of_all_or_each_by_itself(pipeline: Classificat
             assert answer.labels == (max(answer.probabilities, key=answer.probabilities.__getitem__),)
 
 
-def test_no_label_below_a_probability(pipeline: ClassificationPipeline) -> None:
+def test_labels_below_at_least_are_left_out(pipeline: ClassificationPipeline) -> None:
     texts = mixed(50, seed=2)
-    every = pipeline.predict(texts)
-    least = sorted(answer.probability for answer in every)[25]
-    found = pipeline.predict(texts, at_least=least)
-    kept = [tuple(label for label in one.labels if one.probabilities[label] >= least) for one in every]
-    assert [answer.labels for answer in found] == kept
-    assert () in kept
-    assert any(kept)
+    answers = pipeline.predict(texts)
+    least = sorted(answer.probability for answer in answers)[25]
+    answers_at_least = pipeline.predict(texts, at_least=least)
+    expected = [tuple(label for label in answer.labels if answer.probabilities[label] >= least) for answer in answers]
+    assert [answer.labels for answer in answers_at_least] == expected
+    assert () in expected
+    assert any(expected)
     with pytest.raises(EnsueError, match="at_least is 2; expected a number from 0 to 1"):
         pipeline.predict(texts, at_least=2)
 
@@ -104,21 +104,21 @@ def test_no_label_below_a_probability(pipeline: ClassificationPipeline) -> None:
 def test_a_stream_is_read_in_chunks(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = loaded(runs / "lstm")
     monkeypatch.setattr(module, "CHUNK_TEXTS", 50)
-    read_ahead, given = [], 0
+    read_ahead, num_read = [], 0
 
     def stream() -> Iterator[Document]:
-        nonlocal given
+        nonlocal num_read
         for number in range(200):
-            given += 1
+            num_read += 1
             yield Document((f"{POOL[number % len(POOL)]} the",))
 
     for answered, answer in enumerate(pipeline.classify(stream())):
         assert answer.document.texts[0].startswith(POOL[answered % len(POOL)])
-        read_ahead.append(given - answered)
+        read_ahead.append(num_read - answered)
     assert (len(read_ahead), max(read_ahead)) == (200, 50)
     monkeypatch.setattr(module, "CHUNK_WORDS", 20)
-    given, read_ahead = 0, []
-    read_ahead = [given - answered for answered, _ in enumerate(pipeline.classify(stream()))]
+    num_read, read_ahead = 0, []
+    read_ahead = [num_read - answered for answered, _ in enumerate(pipeline.classify(stream()))]
     assert max(read_ahead) == 10
 
 
@@ -138,14 +138,14 @@ def test_pairs_and_single_texts_are_not_taken_for_each_other(runs: Path, tmp_pat
         pair.evaluate(runs / "topics.tsv")
 
 
-def test_several_labels_where_the_model_gives_one(runs: Path, tmp_path: Path) -> None:
+def test_several_labels_are_refused_by_a_model_of_one_label(runs: Path, tmp_path: Path) -> None:
     path = written(tmp_path / "several.txt", "__label__music the choir\n__label__music __label__sports a race\n")
     with pytest.raises(DataError, match=r"several.txt:2: several labels \(music, sports\)"):
         loaded(runs / "lstm").evaluate(path)
     assert loaded(runs / "several").evaluate(path).examples == 2
 
 
-def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
+def test_repr_is_short_and_describes_answer_and_pipeline(runs: Path) -> None:
     answer = Classified(("salt and oven",), ("cooking",), {"cooking": 0.875, "music": 0.125})
     assert repr(answer) == "'salt and oven': cooking 0.88"
     assert (answer.label, answer.probability) == ("cooking", 0.875)
@@ -159,7 +159,7 @@ def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
     )
 
 
-def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
+def test_evaluate_scores_the_answers_of_predict(runs: Path, tmp_path: Path) -> None:
     texts = tiny_texts.documents(60, seed=8)
     path = written(tmp_path / "test.tsv", tiny_texts.tsv(texts))
     pipeline = loaded(runs / "lstm")
@@ -169,12 +169,12 @@ def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
     assert scores.accuracy == np.mean([a.label == g for a, g in zip(answers, gold, strict=True)])
     assert scores.confusion is not None
     for row, right in enumerate(scores.labels):
-        said = [a.label for a, g in zip(answers, gold, strict=True) if g == right]
-        assert scores.confusion[row] == [said.count(label) for label in scores.labels]
+        predicted = [a.label for a, g in zip(answers, gold, strict=True) if g == right]
+        assert scores.confusion[row] == [predicted.count(label) for label in scores.labels]
 
 
 def predicted_file(pipeline: ClassificationPipeline, path: Path, format: str = "") -> str:
-    """What `ensue predict` writes, without the probabilities."""
+    """Return what `ensue predict` writes, without the probabilities."""
     source = pipeline.source(path, format=format, is_labeled=False)
     return "".join(source.write(document, labels) for document, labels, *_ in pipeline.classify(source))
 
@@ -183,8 +183,8 @@ def json_without_label(text: str) -> list[dict[str, object]]:
     return [{k: v for k, v in json.loads(line).items() if k != "label"} for line in text.splitlines()]
 
 
-def test_a_file_comes_out_as_it_went_in_but_for_the_labels(runs: Path, tmp_path: Path) -> None:
-    """The labels of what went in are all wrong; blank lines, line ends, quotes, and other columns stay."""
+def test_predictions_change_nothing_in_a_file_but_its_labels(runs: Path, tmp_path: Path) -> None:
+    """All labels of the input are wrong; blank lines, line ends and other columns stay."""
     pipeline = loaded(runs / "lstm")
     texts = tiny_texts.documents(40, seed=6)
     right = [answer.label for answer in pipeline.predict([d.text for d in texts])]
@@ -193,16 +193,18 @@ def test_a_file_comes_out_as_it_went_in_but_for_the_labels(runs: Path, tmp_path:
         for d, label in zip(texts, right, strict=True)
     ]
     expected = [tiny_texts.Topical(d.text, [label]) for d, label in zip(texts, right, strict=True)]
-    for name, of in (
+    for name, write in (
         ("a.tsv", tiny_texts.tsv), ("b.txt", tiny_texts.fasttext), ("c.txt", tiny_texts.first_word),
         ("d.jsonl", tiny_texts.json_lines),
         ("e.tsv", lambda texts: tiny_texts.tsv(texts).replace("\n", "\r\n")),
         ("f.tsv", lambda texts: tiny_texts.tsv(texts).removesuffix("\n")),
         ("g.txt", lambda texts: tiny_texts.fasttext(texts).replace("\n", "\n\n").removesuffix("\n")),
     ):  # fmt: skip
-        path = written(tmp_path / name, of(wrong), newline="")
-        # the label before a text is not known to be one by its looks
-        assert predicted_file(pipeline, path, "first-word" if of is tiny_texts.first_word else "") == of(expected), name
+        path = written(tmp_path / name, write(wrong), newline="")
+        # a label that is the first word is not detected
+        assert predicted_file(pipeline, path, "first-word" if write is tiny_texts.first_word else "") == write(
+            expected
+        ), name
 
 
 def test_quoted_line_breaks_survive(runs: Path, tmp_path: Path) -> None:
@@ -222,11 +224,11 @@ def test_several_labels_come_out_as_a_list(runs: Path, tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", tiny_texts.json_lines(texts))
     out = predicted_file(pipeline, path)
     assert json_without_label(out) == json_without_label(tiny_texts.json_lines(texts))
-    said = [list(answer.labels) for answer in pipeline.predict([d.text for d in texts])]
-    assert [json.loads(line)["label"] for line in out.splitlines()] == said
+    labels = [list(answer.labels) for answer in pipeline.predict([d.text for d in texts])]
+    assert [json.loads(line)["label"] for line in out.splitlines()] == labels
 
 
-def test_folders_are_answered_file_by_file(runs: Path, tmp_path: Path) -> None:
+def test_predictions_for_a_folder_have_a_line_for_each_file(runs: Path, tmp_path: Path) -> None:
     pipeline, texts = loaded(runs / "lstm"), tiny_texts.documents(12, seed=4)
     root = tiny_texts.folders(texts, tmp_path / "texts")
     lines = predicted_file(pipeline, root).splitlines()
@@ -263,7 +265,7 @@ def test_a_linear_classifier_learns_from_all_texts_and_is_scored_by_cross_valida
     assert "the error in cross-validation is" in (linear / "README.md").read_text()
 
 
-def test_several_labels_have_a_threshold_by_cross_validation(runs: Path) -> None:
+def test_the_threshold_of_several_labels_is_chosen_by_cross_validation(runs: Path) -> None:
     run_tiny(linear_recipe(runs, "several.txt"), runs / "several-linear")
     pipeline = load(runs / "several-linear", kind=ClassificationPipeline)
     assert pipeline.labels.threshold != 0.5
@@ -281,7 +283,7 @@ def test_several_labels_have_a_threshold_by_cross_validation(runs: Path) -> None
         ({}, "at most 100"),
     ],
 )  # fmt: skip
-def test_a_solver_is_for_ngrams_of_few_texts(
+def test_a_solver_refuses_other_features_settings_and_too_many_texts(
     runs: Path, settings: dict[str, object], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.tasks.classification.job.MAX_TEXTS", 100)
@@ -289,8 +291,8 @@ def test_a_solver_is_for_ngrams_of_few_texts(
         run_tiny(linear_recipe(runs, **settings), runs / "refused")
 
 
-def test_a_linear_classifier_is_continued_with_the_old_data_alone(linear: Path, tmp_path: Path) -> None:
-    """Its weights are solved anew, so without the old data it would forget them."""
+def test_a_linear_classifier_is_continued_only_with_the_old_data(linear: Path, tmp_path: Path) -> None:
+    """The weights are solved anew, so without the old data the classifier would forget the old labels."""
     texts = [tiny_texts.Topical(f"bow string {n}", ["archery"]) for n in range(12)] + tiny_texts.documents(4)
     (tmp_path / "new.tsv").write_text(tiny_texts.tsv(texts))
     (tmp_path / "only.tsv").write_text(tiny_texts.tsv([*texts[:12], tiny_texts.Topical("a bar of gold", ["metals"])]))

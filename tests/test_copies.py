@@ -1,6 +1,6 @@
-"""A pipeline of each task is pickled, copied and sent to a process, and answers as before.
+"""A pipeline of each task can be pickled, copied and sent to a process, and the copy answers the same.
 
-The tasks are those of the table, the pipelines those of the kept runs, with all commands that these have answers for.
+The pipelines and the expected answers are those of the kept runs.
 """
 
 import copy
@@ -25,7 +25,7 @@ from kept_runs.make import RUNS, unpacked
 from training.tiny import needs_int8
 
 SPARE_BYTES = 1 << 14
-"""What a pickle may have beyond three times the files of its run: names of classes."""
+"""The bytes that a pickle may have beyond three times the files of its run, such as names of classes."""
 
 
 def pickled(model: Any) -> Any:
@@ -50,7 +50,7 @@ FIRST = {task_of(name): name for name in reversed(RUNS)}
 """A kept run of each task."""
 ASK = {"predict", "evaluate", "score", "generate", "embed", "neighbors"}
 WITHOUT_RUNS = {"sentence-vectors", "frame-classification-minirocket"}
-"""Their pipelines are those of masked language models and of classifiers of frames."""
+"""Tasks with the pipelines of masked language models and of frame classifiers."""
 
 
 def test_each_task_has_a_run() -> None:
@@ -75,15 +75,17 @@ def test_a_pipeline_of_each_task_is_copied(task: str, folder: Path) -> None:
     "name", [pytest.param(name, marks=pytest.mark.sampled(4)) for name in RUNS if name != "stopped"]
 )
 def test_a_copy_answers_as_the_model(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To each command of the kept run."""
-    asked = [one for one in unpacked(name, folder) if one["command"].split()[:2] in [[word, name] for word in ASK]]
+    """Test all commands of the kept run in ASK."""
+    records = [
+        record for record in unpacked(name, folder) if record["command"].split()[:2] in [[word, name] for word in ASK]
+    ]
     load = ensue.library.load
     monkeypatch.setattr("ensue.library.load", lambda *args, **options: pickled(load(*args, **options)))
-    assert [one["command"] for one in asked if not are_alike(answer(one["command"]), one["answer"])] == []
+    assert [record["command"] for record in records if not are_alike(answer(record["command"]), record["answer"])] == []
 
 
 def used(name: str, **options: Any) -> tuple[Any, list[str]]:
-    """A model that has read a text, and the texts."""
+    """Return a model after a prediction, and the texts that it read."""
     model = ensue.load(name, **options)
     texts = ["Anna Novak sees Lima.", "The new boat leaves Oslo Bay."]
     model.predict(texts)
@@ -101,8 +103,7 @@ def test_a_model_in_use_with_vectors_is_copied(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tag-vectors", "classify-lstm", "char-lstm"])
-def test_what_a_model_gives_is_copied(name: str, folder: Path) -> None:
-    """Answers, scores and pages are sent back from a process."""
+def test_answers_scores_and_pages_are_pickled(name: str, folder: Path) -> None:
     unpacked(name, folder)
     model: Any = ensue.load(name)
     page = model.inspect("The sea was calm.")
@@ -122,7 +123,7 @@ def test_errors_come_back_from_a_process(kind: type) -> None:
 @pytest.mark.parametrize(
     ("join", "names"), [("before", ("cut-lstm", "tag-lstm")), ("with_others", ("translate-lstm", "translate-feeding"))]
 )
-def test_models_that_work_together_are_copied(join: str, names: tuple[str, str], folder: Path) -> None:
+def test_ensembles_and_chains_of_models_are_copied(join: str, names: tuple[str, str], folder: Path) -> None:
     for name in names:
         unpacked(name, folder)
     first, second = map(ensue.load, names)

@@ -1,4 +1,4 @@
-"""The pages tell the truth: their code runs, and their commands, links and paths are there."""
+"""The code of the pages runs, and their commands, names, links and paths exist."""
 
 import ast
 import glob
@@ -32,38 +32,38 @@ from pages import PAGES, RECIPES_PAGE, REPOSITORY, TESTED_ELSEWHERE, Block, bloc
 from training.tiny_texts import with_pictures
 
 RUN_HERE = {"data", "embed", "evaluate", "export", "generate", "inspect", "neighbors", "predict", "recipes", "score"}
-"""Commands that are run, on a small model; the others train, and are parsed."""
+"""Commands that the tests run on a small model; the others, which train or serve, are only parsed."""
 QUICK = ("README.md", "docs/adding-a-layer.md", "docs/layers/lstm.md")
-"""The pages that are run by default; all are among the slow tests."""
+"""The pages that are run by default; the slow tests run all."""
 NOT_YET = {"docs/_build", "src/ensue/tasks/parity"}
-"""Paths that whoever follows a page makes."""
+"""Paths that a reader who follows a page creates."""
 ELSEWHERE = ("py", "json", "dockerfile", "nginx", "yaml", "bash", "c", "rust", "go", "js")
-"""Languages of blocks that are not run here, but in test_pages.py of serving and test_page.py of C."""
-SAID = {"export", "inspect"}
-"""Of them, those that have nothing for stdout and say on stderr what they did."""
+"""Languages of blocks that test_pages.py of serving and test_page.py of C run."""
+PRINTS_TO_STDERR = {"export", "inspect"}
+"""Commands of RUN_HERE that print only to stderr."""
 
 DRAWN = ("run", "mood")
-"""Runs with pictures, which only a slow test looks at."""
+"""Runs with pictures, which only slow tests need."""
 
 commands_of = cache(typer.main.get_command)
-"""Made of the functions' signatures once, not for each page."""
+"""Cached, since typer derives the commands from signatures."""
 
 
 def name_of_recipe(block: Block) -> str:
-    """The file name in the comment that a recipe begins with, or ""."""
+    """Return the file name in the comment at the beginning of a recipe, or ""."""
     match = re.match(r"# (\S+\.toml)\n", block.text)
     return match[1] if match else ""
 
 
 class Prepared(NamedTuple):
-    """A folder with the data that the pages speak of, and with the runs that have been asked for."""
+    """A folder with the data that the pages name, and with the runs trained so far."""
 
     folder: Path
     cache: Path
     draws: bool
 
     def run(self, name: str) -> Path:
-        """The trained run of this name."""
+        """Return the run of this name, trained at the first call."""
         recipe, data, settings = RUNS[name]
         for origin in RUNS.keys() & set(settings.values()):
             self.run(origin)
@@ -92,7 +92,7 @@ def prepared(
 
 @pytest.fixture
 def data(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the data to work in."""
+    """A copy of the data, which is the working directory."""
     shutil.copytree(prepared.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*RUNS))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -100,7 +100,7 @@ def data(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def folder(page: Path, prepared: Prepared, data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same with the runs that the page speaks of. Whatever is trained there is tiny."""
+    """The copy of the data with the runs that the page names. Models that the page trains are tiny."""
     text = "".join(block.text for block in blocks(page, "python", "sh", "console"))
     for name in RUNS:
         if re.search(rf"(?<![\w-]){name}(?![\w.-])", text):
@@ -114,7 +114,7 @@ def folder(page: Path, prepared: Prepared, data: Path, monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("folder")
 @pages("python", quick=QUICK)
 def test_code_runs(page: Path) -> None:
-    """Those of the layers without a compiler, as the engine has tests of its own for each cell."""
+    """Pages of layers run without compiled code, which the tests of the engine cover."""
     namespace: dict[str, Any] = {"__name__": "page"}
     with executing("plain") if page.parent.name == "layers" else nullcontext():
         for block in blocks(page, "python"):
@@ -123,7 +123,7 @@ def test_code_runs(page: Path) -> None:
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """The words of each command in a page's blocks, the parts of a pipe by themselves, without where it writes to."""
+    """Yield the words of each command in a page's blocks; a pipe is several commands; redirections are left out."""
     for block in blocks(page, "sh", "console"):
         for line in block.text.replace("\\\n", " ").splitlines():
             if block.language == "console" and not line.startswith("$ "):
@@ -138,7 +138,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
-    """The command and its options; an error of the command line where there is no such thing."""
+    """Return the command and its options; raise an error of typer if the command or an option does not exist."""
     group: Any = commands_of(command_line())
     context = group.make_context("ensue", list(arguments))
     name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
@@ -146,7 +146,7 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
 
 
 def write_recipe_of_run(path: Path) -> None:
-    """The recipe in the directory of a run that the pages speak of, without training; for other paths nothing."""
+    """Write `recipe.toml` of a run in `RUNS` without training; do nothing for other paths."""
     if path.name == "recipe.toml" and path.parent.name in RUNS:
         recipe, _, settings = RUNS[path.parent.name]
         path.parent.mkdir(exist_ok=True)
@@ -155,7 +155,7 @@ def write_recipe_of_run(path: Path) -> None:
 
 @pytest.mark.sampled(3)
 @pages("sh", "console")
-def test_commands_are_there(page: Path, data: Path) -> None:
+def test_commands_and_their_options_exist(page: Path, data: Path) -> None:
     targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for program, *arguments in commands(page):
         assert program in ("ensue", "make", "python", "echo")
@@ -184,18 +184,18 @@ def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     for program, *arguments in commands(page):
         if program != "ensue" or (name := parsed(arguments)[0]) not in RUN_HERE:
             continue
-        if "--at-precision" in arguments:  # out of reach of a model of a few steps; its own tests run it
+        if "--at-precision" in arguments:  # a model of a few steps cannot reach it; tests of the option do
             continue
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
         command_line()(arguments, standalone_mode=False)
-        said = capsys.readouterr()
-        assert said.err if name in SAID or "--out" in arguments else said.out
+        output = capsys.readouterr()
+        assert output.err if name in PRINTS_TO_STDERR or "--out" in arguments else output.out
 
 
 @pytest.mark.sampled(1)
 @pages("console")
 @pytest.mark.usefixtures("folder")
-def test_what_is_shown_is_what_comes_out(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_print_the_output_that_the_page_shows(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for block in blocks(page, "console"):
         command, _, shown = block.text.partition("\n")
         program, *arguments = shlex.split(command.removeprefix("$ "))
@@ -211,41 +211,41 @@ def test_recipes_in_the_pages_are_recipes(page: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["trian"], ["score", "run", "--top-k", "3"], ["evaluate", "run", "--jsn"]])
-def test_a_command_that_is_not_there_is_noticed(arguments: list[str]) -> None:
+def test_unknown_commands_and_options_are_noticed(arguments: list[str]) -> None:
     with pytest.raises(typer.BadParameter.__base__):  # type: ignore[arg-type]
         parsed(arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_and_paths_lead_somewhere(page: Path) -> None:
+def test_links_and_paths_exist(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)) if "://" not in link]
     paths = re.findall(r"`((?:src|tests|docs|benchmarks)/[\w/.-]+)`", prose(page))
-    missing = [link for link in links if not leads(page, link)]
+    missing = [link for link in links if not exists(page, link)]
     missing += [path for path in paths if path not in NOT_YET and not (REPOSITORY / path).exists()]
     assert not missing
 
 
-def leads(page: Path, link: str) -> bool:
-    """Whether there is such a file, and, where the link names one, such a heading in it."""
+def exists(page: Path, link: str) -> bool:
+    """Whether the file of a link exists, with the heading if the link names one."""
     name, _, anchor = link.partition("#")
     target = page.parent / name if name else page
     return target.exists() and (not anchor or anchor in anchors(target))
 
 
 def anchors(page: Path) -> set[str]:
-    """The names under which GitHub and MyST know the headings of a page."""
+    """Return the anchors that GitHub and MyST make of the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_a_wrong_link_is_noticed() -> None:
-    assert leads(RECIPES_PAGE, "labeling-models.md#the-head")
-    assert not leads(RECIPES_PAGE, "labeling-models.md#the-heat")
-    assert not leads(RECIPES_PAGE, "labelling.md")
+    assert exists(RECIPES_PAGE, "labeling-models.md#the-head")
+    assert not exists(RECIPES_PAGE, "labeling-models.md#the-heat")
+    assert not exists(RECIPES_PAGE, "labelling.md")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_in_sentences_are_there(page: Path) -> None:
+def test_commands_in_sentences_exist(page: Path) -> None:
     known = {*commands_of(command_line()).commands, "pack"}  # type: ignore[attr-defined]  # of models/packing
     assert set(re.findall(r"`ensue ([a-z]+)", prose(page))) <= known
 
@@ -256,7 +256,7 @@ OTHER_NAMES = {"__version__", "from_pretrained", "help", "len", "sampled"}
 
 
 def missing_names(text: str, names: set[str]) -> list[str]:
-    """The names in sentences that are not in the package: `ensue.a.b`, `function(...)`, and `name` in `a/file.py`."""
+    """Return the missing names of a text: of `ensue.a.b` and `function(...)`, and of `name` in `a/file.py`."""
     missing = {*re.findall(r"`ensue(?:\.\w+)*\.(\w+)", text), *re.findall(r"`([a-z]\w*)\(", text)} - names
     for name, file in re.findall(r"`(?:\w+\.)*(\w+)`\s+in\s+`([\w/]+\.(?:py|c|h))`", text):
         paths = [*PACKAGE.rglob(file), *REPOSITORY.glob(file)]
@@ -278,7 +278,7 @@ def test_names_in_sentences_are_in_the_package() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_directory_is_as_written(prepared: Prepared) -> None:
+def test_the_page_of_run_directories_lists_all_files_and_keys(prepared: Prepared) -> None:
     page = REPOSITORY / "docs" / "run-directory.md"
     runs = [prepared.run(name) for name in RUNS]
     files = {path.name for run in runs for path in run.iterdir() if not path.name.startswith(".")}
@@ -291,8 +291,8 @@ def test_a_run_directory_is_as_written(prepared: Prepared) -> None:
     assert set(first_cells(page, "key of `metrics.jsonl`")) == {key for record in records for key in record}
 
 
-def test_code_blocks_say_their_language() -> None:
-    """A block without one would not be run, and nobody would notice."""
+def test_code_blocks_name_their_language() -> None:
+    """A block without a language would not be tested."""
     known = ("python", "sh", "console", "text", "toml", "{toctree}", "{eval-rst}", *ELSEWHERE)
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -303,23 +303,23 @@ def test_code_blocks_say_their_language() -> None:
             ast.parse(block.text)
 
 
-def test_the_film_is_light_and_fetches_nothing() -> None:
-    """It is an image, so what moves has to be in its own styles."""
-    film = (REPOSITORY / "docs" / "terminal.svg").read_text(encoding="utf-8")
-    assert len(film.encode()) < 200_000
-    root = ElementTree.fromstring(film)
+def test_the_animation_of_the_terminal_is_small_and_loads_nothing() -> None:
+    """The page shows the file as an image, so the animation must be in the styles of the file."""
+    svg = (REPOSITORY / "docs" / "terminal.svg").read_text(encoding="utf-8")
+    assert len(svg.encode()) < 200_000
+    root = ElementTree.fromstring(svg)
     names = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert names == {"svg", "title", "style", "defs", "g", "rect", "text", "use"}
     style = next(element.text or "" for element in root.iter() if element.tag.endswith("style"))
     assert "@keyframes" in style
     for mode in ("prefers-color-scheme:dark", "prefers-reduced-motion:reduce"):
         assert mode in style
-    assert not re.search(r"https?://(?!www\.w3\.org)|url\(|@import|/root|/home|/tmp", film)
-    said = "".join(root.itertext())
-    for command in re.findall(r"^ensue (\w+)", "\n".join(film.split("$ ")[1:]), re.M):
+    assert not re.search(r"https?://(?!www\.w3\.org)|url\(|@import|/root|/home|/tmp", svg)
+    text = "".join(root.itertext())
+    for command in re.findall(r"^ensue (\w+)", "\n".join(svg.split("$ ")[1:]), re.M):
         assert command in commands_of(command_line()).commands
-    assert "ensue quickstart" in said
-    assert "best so far" in said
+    assert "ensue quickstart" in text
+    assert "best so far" in text
 
 
 def test_next_month_runs(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Docstrings: each definition for users has one, also of a base class, which begins with a noun or a verb."""
+"""Docstrings: each public definition has one, perhaps from a base class, and begins with a noun or a verb."""
 
 import importlib
 import inspect
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-MET = [
+PUBLIC_PACKAGES = [
     "ensue.decode", "ensue.errors", "ensue.inspection", "ensue.library", "ensue.metrics", "ensue.models", "ensue.nn",
     "ensue.recipe", "ensue.text", "ensue.types",
 ]  # fmt: skip
@@ -21,7 +21,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 
 def modules(name: str) -> Iterator[ModuleType]:
-    """A module, and those in it where it is a package."""
+    """Yield a module and, if it is a package, all modules in it."""
     module = importlib.import_module(name)
     yield module
     for info in pkgutil.walk_packages(getattr(module, "__path__", []), f"{name}."):
@@ -29,7 +29,7 @@ def modules(name: str) -> Iterator[ModuleType]:
 
 
 def undocumented(module: ModuleType) -> Iterator[str]:
-    """The public classes and functions of a module without a docstring, and their public methods and properties."""
+    """Yield the public classes, functions, methods and properties of a module that have no docstring."""
     for name, value in vars(module).items():
         if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
             continue
@@ -42,25 +42,25 @@ def undocumented(module: ModuleType) -> Iterator[str]:
 
 
 def has_text(kind: type[Any]) -> bool:
-    """Whether a class has a docstring that Python has not made of its fields."""
+    """Whether a class has a docstring other than the signature that a dataclass or named tuple gets."""
     text = vars(kind).get("__doc__") or ""
     return bool(text) and not text.startswith(f"{kind.__name__}(")
 
 
 def lacks_text(kind: type[Any], name: str) -> bool:
-    """Whether a public method or property has no docstring, not even where it overrides one of ours."""
+    """Whether a public method or property has no docstring in the class or in its bases of the package."""
     member = vars(kind)[name]
     is_method = inspect.isfunction(member) or isinstance(
         member, property | cached_property | classmethod | staticmethod
     )
-    if name.startswith("_") or name == "extra_repr" or not is_method:  # torch says what extra_repr is
+    if name.startswith("_") or name == "extra_repr" or not is_method:  # torch documents extra_repr
         return False
     ours = [vars(base)[name] for base in kind.__mro__ if name in vars(base) and base.__module__.startswith("ensue")]
-    return not any(found.__doc__ for found in ours)
+    return not any(definition.__doc__ for definition in ours)
 
 
-@pytest.mark.parametrize("package", MET)
-def test_what_a_user_meets_has_a_docstring(package: str) -> None:
+@pytest.mark.parametrize("package", PUBLIC_PACKAGES)
+def test_public_definitions_have_docstrings(package: str) -> None:
     assert [f"{module.__name__}.{name}" for module in modules(package) for name in undocumented(module)] == []
 
 
@@ -88,13 +88,13 @@ def test_a_missing_docstring_is_noticed() -> None:
 
 
 def riddles(source: str) -> list[str]:
-    """The lines on which a docstring, of an attribute too, begins with words that name nothing."""
+    """Return the beginnings of docstrings, also of attributes, whose first words name nothing."""
     return re.findall(r'^ *r?"""\s*((?:What|Those|The same)\b.*)', source, re.MULTILINE)
 
 
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
-    found = {str(path): riddles(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    lines_by_file = {str(path): riddles(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
+    assert {name: lines for name, lines in lines_by_file.items() if lines} == {}
 
 
 def test_a_riddle_is_noticed() -> None:

@@ -32,7 +32,7 @@ def test_control_characters_are_escaped(error: EnsueError, message: str) -> None
     assert str(error) == message
 
 
-def test_a_message_is_bounded_whatever_is_in_it() -> None:
+def test_a_message_has_a_maximal_length() -> None:
     message = str(RecipeError(f'no recipe named "{"[" * 100_000}"; known: char-lstm'))
     assert len(message) <= MAX
     assert message.startswith('no recipe named "[[')
@@ -74,7 +74,7 @@ def test_names_are_cut_at_the_end_or_in_the_middle() -> None:
         ("try: ensue train a --overwrite", "try: ensue train a --overwrite"),
     ],
 )
-def test_messages_speak_python_in_python_and_options_on_the_command_line(message: str, in_python: str) -> None:
+def test_messages_name_arguments_in_python_and_options_on_the_command_line(message: str, in_python: str) -> None:
     assert str(EnsueError(message)) == in_python
     assert EnsueError(message).in_options() == message
     assert (str(Notice(message)), Notice(message).in_options()) == (in_python, message)
@@ -86,7 +86,7 @@ def messages_in(path: Path) -> list[str]:
 
 
 def message_literals(path: Path) -> Iterator[str]:
-    """The strings of a module except docstrings; values inside are X."""
+    """Yield the strings of a module, except docstrings, with X for each value of an f-string."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text if re.search(r"[^-]--[a-z]|\} [a-z]+s (have|are|were|do)\b", text) else "")
     pieces = {id(piece) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for piece in node.values}
@@ -99,7 +99,7 @@ def message_literals(path: Path) -> Iterator[str]:
 
 
 def test_no_message_names_an_option_in_python() -> None:
-    """Except in a command for the shell."""
+    """The exception are commands for the shell."""
     option = re.compile(r"(?<![\w-])--[a-z]")
     messages = [text for path in SOURCE.rglob("*.py") for text in messages_in(path) if option.search(text)]
     assert len(messages) > 200
@@ -112,23 +112,23 @@ AT_LEAST_TWO = {
     "X bytes do", "X words are one sentence", "X words are drawn", "X characters are not supported",
     "X pairs are similar", "X columns are named", "X lines are", "X words are read",
 }  # fmt: skip
-"""Beginnings of messages whose count is never 1: sizes, bounds, ranges; or one has another message."""
+"""Beginnings of messages whose count is never 1, such as sizes, bounds and ranges."""
 
 
 def test_a_count_that_may_be_one_agrees_with_its_verb() -> None:
-    """Such messages use `counted`."""
+    """Messages with a count use `pluralize`."""
     plural = re.compile(r"(?<!of )(?<!first )\bX [a-z]+s (?:have|are|were|do)\b.*")
     messages = [text for path in SOURCE.rglob("*.py") for text in messages_in(path)]
-    found = [match[0] for text in messages for match in plural.finditer(text)]
-    assert [text for text in found if not text.startswith((*AT_LEAST_TWO,))] == []
-    assert len(found) == len(AT_LEAST_TWO)
+    plurals = [match[0] for text in messages for match in plural.finditer(text)]
+    assert [text for text in plurals if not text.startswith((*AT_LEAST_TWO,))] == []
+    assert len(plurals) == len(AT_LEAST_TWO)
     assert plural.search("X recordings have several channels")
     assert [pluralize(count, "pair is", "pairs are") for count in (1, 2)] == ["1 pair is", "2 pairs are"]
     assert [pluralize(count, "column") for count in (0, 1, 1000)] == ["0 columns", "1 column", "1,000 columns"]
 
 
 def test_a_notice_names_the_line_that_called_the_library() -> None:
-    """At any depth, and out of a generator of the package."""
+    """The depth of the call in the package does not matter, and neither does a generator between them."""
     package: dict[str, Any] = {"__name__": "ensue.package", "warn_once": warn_once}
     exec("def inner(): warn_once('a topic of this test', 'slow')\n\ndef outer(): yield inner()", package)
     with pytest.warns(Notice, match="slow") as caught:

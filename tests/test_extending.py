@@ -1,4 +1,4 @@
-"""docs/extending.md does as it says: its package is built, tested, installed, trained with, served and removed."""
+"""The package of docs/extending.md is built, tested, installed, used for training and serving, and removed."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ SHORT = ["--threads", "1", "--device", "cpu", "--set", "train.steps=20"]
 
 
 class Environment:
-    """A virtual environment with ensue as a wheel, in which the other packages of this one can be imported."""
+    """A virtual environment for ensue as a wheel, which sees the other packages of the current environment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.python = folder, str(folder / "bin" / "python")
@@ -44,7 +44,7 @@ class Environment:
 
 
 def write_package() -> None:
-    """Write the files of the page, the tracker, and the task as a folder of the package."""
+    """Write the files of the three pages; those of the task become a folder of the package."""
     files = {name: text for page in (PAGE, TRACKER_PAGE, TASK_PAGE) for name, text in files_of(page)}
     for name, text in files.items():
         path = Path(name)
@@ -59,15 +59,15 @@ def write_package() -> None:
 
 
 def files_of(page: Path) -> list[tuple[str, str]]:
-    found = re.findall(r"```\w+ file=(\S+)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    files = re.findall(r"```\w+ file=(\S+)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     if page != TASK_PAGE:
-        return found
+        return files
     return [
         (
             f"ensue_leaky/parity/{name}" if name.endswith(".py") else name,
             text.replace("ensue.tasks.parity", "ensue_leaky.parity"),
         )
-        for name, text in found
+        for name, text in files
     ]
 
 
@@ -85,19 +85,19 @@ def test_the_page_is_short() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("pip") is None or find_spec("setuptools") is None, reason="needs pip and setuptools")
-def test_the_page_does_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    ours, package = tmp_path / "ours", tmp_path / "package"
-    shutil.copytree(REPOSITORY / "src", ours / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    source, package = tmp_path / "ours", tmp_path / "package"
+    shutil.copytree(REPOSITORY / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, ours)
+        shutil.copy(REPOSITORY / name, source)
     package.mkdir()
     monkeypatch.chdir(package)
     write_package()
     write_data()
     environment = Environment(tmp_path / "environment")
-    wheel = environment.run("pip", "wheel", "--no-deps", str(ours), "--wheel-dir", str(tmp_path))
+    wheel = environment.run("pip", "wheel", "--no-deps", str(source), "--wheel-dir", str(tmp_path))
     assert wheel.returncode == 0, wheel.stderr
     installed = environment.run("pip", "install", *map(str, tmp_path.glob("ensue-*.whl")))
     assert installed.returncode == 0, installed.stderr
@@ -110,17 +110,17 @@ def test_the_page_does_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             continue
         if words[:2] == ["pip", "uninstall"]:
             use_task(environment)
-        done = environment.run(*words)
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        result = environment.run(*words)
+        assert result.returncode == 0, (words, result.stdout, result.stderr)
     assert (package / "run" / "losses.txt").read_text().startswith("train ")
     assert 'needs = [\n    "ensue-leaky>=0.1",\n]' in (package / "run" / "recipe.toml").read_text()
 
-    said = re.search(r"ends with the error `(.*?)`", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert said
-    needed = " ".join(said[1].split())
+    error = re.search(r"ends with the error `(.*?)`", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert error
+    needed = " ".join(error[1].split())
     for words, message in ((last, needed), (["ensue", "predict", "odd"], needed.replace("run/recipe.toml", "odd"))):
-        done = environment.run(*words)
-        assert (done.returncode, done.stderr.strip()) == (2, message)
+        result = environment.run(*words)
+        assert (result.returncode, result.stderr.strip()) == (2, message)
 
 
 def serve(environment: Environment, runs: list[str]) -> None:
@@ -133,7 +133,7 @@ def serve(environment: Environment, runs: list[str]) -> None:
 def use_task(environment: Environment) -> None:
     trained = environment.run("ensue", "train", "parity.toml", "--train", "bits.txt", "--out", "odd")
     assert trained.returncode == 0, trained.stderr
-    done = subprocess.run(
+    result = subprocess.run(
         environment.command("ensue", "predict", "odd"), input="1\n", capture_output=True, text=True, check=False
     )
-    assert done.stdout.startswith("1\t"), done.stderr
+    assert result.stdout.startswith("1\t"), result.stderr

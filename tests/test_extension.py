@@ -1,6 +1,6 @@
-"""Other packages add layers, tasks, formats, recipes and trackers; one that is broken or missing is one line.
+"""Other packages add layers, tasks, formats, recipes and trackers; a broken or missing one is an error of one line.
 
-The entries stand in groups of their own, or in one `Extension`.
+A package declares its entries in entry-point groups of ensue or in one `Extension`.
 """
 
 import sys
@@ -43,8 +43,8 @@ class Small(GuestEncoder):
     def layer(self, d_in):
         return Elman(d_in, self.d_model)
 
-class Told(CsvFile):
-    name = "told"
+class Copied(CsvFile):
+    name = "copied"
 
 TASK = task_entry("language-modeling")
 
@@ -66,7 +66,7 @@ ENTRIES = {
     "layers": {"small": "small_guest:Small", "gone": "small_guest_of_old:Gone", "number": "small_guest:RECIPES"},
     "tasks": {"small-task": "small_guest:TASK", "bad-task": "small_guest:Small"},
     "recipes": {"small-recipe": "small_guest", "no-recipe": "small_guest", "gone-recipe": "small_guest_of_old"},
-    "trackers": {"told": "small_guest:Told", "csv": "small_guest:Told"},
+    "trackers": {"copied": "small_guest:Copied", "csv": "small_guest:Copied"},
     "formats": {"bar": "small_guest:rows", "old": "small_guest_of_old:rows"},
 }
 
@@ -86,9 +86,9 @@ GROUPS = [
 ]
 
 
-def installed(place: Path, kind: str) -> Path:
-    """The folder of the package, which is installed in `place`."""
-    folder, facts = place / "small_guest", place / "small_guest-0.2.dist-info"
+def installed(site_packages: Path, kind: str) -> Path:
+    """Install the package in `site_packages` and return its folder."""
+    folder, facts = site_packages / "small_guest", site_packages / "small_guest-0.2.dist-info"
     folder.mkdir()
     facts.mkdir()
     lines = GROUPS if kind == "groups" else ["[ensue.extensions]", "small = small_guest.declared:EXTENSION"]
@@ -103,7 +103,7 @@ def installed(place: Path, kind: str) -> Path:
 
 @pytest.fixture(scope="module", params=["groups", "extension"])
 def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A package that no test changes: to look for the packages of a path and to read a new layer takes time."""
+    """A package that all tests share, since finding packages and reading a new layer takes time."""
     yield installed(tmp_path_factory.mktemp(request.param), request.param)
     for name in GUESTS:
         sys.modules.pop(name, None)
@@ -111,7 +111,7 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def package(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    command_line()  # is cached, so without the commands of this package
+    command_line()  # cached without the commands of this package
     monkeypatch.syspath_prepend(kept.parent)
     return kept
 
@@ -155,7 +155,7 @@ def test_a_layer_has_keys_of_its_own_in_every_recipe_and_is_built() -> None:
         ({"needs": ["!"]}, 'char-lstm: needs: expected a package, such as "ensue-minimal>=0.1", found'),
     ],
 )
-def test_a_mistake_is_one_line(settings: dict[str, object], message: str) -> None:
+def test_mistakes_in_settings_are_errors_of_one_line(settings: dict[str, object], message: str) -> None:
     with pytest.raises(RecipeError, match=message.replace("?", r"\?").replace("(", r"\(").replace(")", r"\)")):
         read_recipe("char-lstm", {"encoder.kind": "small"} | settings)
 
@@ -174,7 +174,7 @@ def test_a_recipe_is_found_by_its_name_and_broken_ones_are_named(capsys: pytest.
 
 
 @pytest.mark.usefixtures("package")
-def test_a_task_is_one_of_the_tasks() -> None:
+def test_a_task_of_a_package_is_listed() -> None:
     assert has_task("small-task")
     assert task_entry("small-task") is task_entry("language-modeling")
     with pytest.warns(match='the task "bad-task" of the package small-guest 0.2: expected a TaskEntry'):
@@ -183,12 +183,12 @@ def test_a_task_is_one_of_the_tasks() -> None:
 
 @pytest.mark.usefixtures("package")
 def test_a_tracker_is_found_by_its_name() -> None:
-    assert [tracker.name for tracker in trackers_of(["csv", "told"])] == ["csv", "told"]
-    with pytest.raises(EnsueError, match='no tracker "tld"; did you mean "told"'):
-        trackers_of(["tld"])
+    assert [tracker.name for tracker in trackers_of(["csv", "copied"])] == ["csv", "copied"]
+    with pytest.raises(EnsueError, match='no tracker "copid"; did you mean "copied"'):
+        trackers_of(["copid"])
 
 
-def test_a_run_names_the_package_that_it_needs_where_it_is_missing(tmp_path: Path) -> None:
+def test_a_run_names_the_missing_package_that_it_needs(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
     run.write({
@@ -198,13 +198,13 @@ def test_a_run_names_the_package_that_it_needs_where_it_is_missing(tmp_path: Pat
     message = (
         f"{run.path}: needs the package ensue-parity>=1.2, which is not installed: pip install 'ensue-parity>=1.2'"
     )
-    with pytest.raises(EnsueError) as told:
+    with pytest.raises(EnsueError) as raised:
         assert run.entry
-    assert str(told.value) == message
+    assert str(raised.value) == message
 
 
 @pytest.mark.usefixtures("package")
-def test_a_format_holds_labels_classes_pairs_and_texts(tmp_path: Path) -> None:
+def test_a_format_reads_labels_classes_pairs_and_texts(tmp_path: Path) -> None:
     path = tmp_path / "a.bar"
     path.write_text("pos|good film\nneg|bad\n", encoding="utf-8")
     documents = list(DocumentSource(path, DocumentChoice(("text",), "label")))
@@ -223,7 +223,7 @@ def test_a_format_holds_labels_classes_pairs_and_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_a_file_that_a_format_cannot_read_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_a_format_cannot_read_is_an_error_of_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.bar"
     path.write_text("good film", encoding="utf-8")
     with pytest.raises(
@@ -236,7 +236,7 @@ def test_a_file_that_a_format_cannot_read_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["extension"], indirect=True)
-def test_a_command_and_a_section_of_pages(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_and_sections_of_pages_are_added(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.warns(match='the command "old" of the package small-guest 0.2 cannot be imported'):
         command_line.__wrapped__("greet")(["greet", "Ann"], standalone_mode=False)
     assert capsys.readouterr().out == "hello, Ann\n"
@@ -253,7 +253,9 @@ def test_a_command_and_a_section_of_pages(package: Path, capsys: pytest.CaptureF
     "wrong", ["5", "Extension(name=5)", "Extension(name='a', tasks='b')", "Extension(name='a', tasks={'b': 5})",
               "Extension(name='a', needs='b')", "Extension(name='a', methods={'b': 'c'})", "1 / 0"],
 )  # fmt: skip
-def test_a_wrong_declaration_is_one_line(tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_declaration_is_a_warning_of_one_line(
+    tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     declared = installed(tmp_path, "extension") / "declared.py"
     declared.write_text(f"from ensue.extension import Extension\nEXTENSION = {wrong}", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,4 +1,4 @@
-"""The command that makes the fair table goes on after a kill, and its results become a page."""
+"""The benchmark `fair.py` continues after a kill, and its results become a page."""
 
 import importlib
 import json
@@ -18,11 +18,11 @@ BUDGET = "--trials 2 --trial-seconds 0.2 --seconds 0.3 --seeds 0 --parameters 90
 
 
 @pytest.mark.slow
-def test_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_benchmark_continues_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text(words(4_000))
     file = tmp_path / "fair.jsonl"
-    asked = ["--characters", "text.txt", "--kinds", "gru", "--results", file.name, *BUDGET.split()]
-    command = [sys.executable, FOLDER / "fair.py", *asked]
+    arguments = ["--characters", "text.txt", "--kinds", "gru", "--results", file.name, *BUDGET.split()]
+    command = [sys.executable, FOLDER / "fair.py", *arguments]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "src")}
     with subprocess.Popen(command, cwd=tmp_path, env=environment) as process:
         while not file.exists() and process.poll() is None:
@@ -32,7 +32,7 @@ def test_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert begun.count("\n") < 3
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)
     text = file.read_text()
-    assert text.startswith(begun)  # what has a line is not made again
+    assert text.startswith(begun)  # finished trials are not repeated
     *trials, run = (json.loads(line) for line in text.splitlines())
     assert [(trial["what"], trial["number"]) for trial in trials] == [("trial", 0), ("trial", 1)]
     assert run["values"] == min(trials, key=lambda trial: trial["score"])["values"]

@@ -1,7 +1,6 @@
-"""The figures of the house (docs/architecture.md): how large it is, and how many files a task passes.
+"""The figures of docs/architecture.md: the size of the source, and the number of files that a task calls.
 
-`MOST` is a ratchet. A change may not go above a figure; whoever lowers one lowers it here and in the table of the page.
-Only the lines are rounded up, to a thousand.
+No figure may rise above `MAX_FIGURES`. A change that lowers a figure lowers the bound and the table of the page.
 """
 
 import re
@@ -30,7 +29,7 @@ from source_imports import SOURCE, circles
 
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
-MOST = {
+MAX_FIGURES = {
     "Python lines of `src`": 83_259,
     "files of `src`": 465,
     "Python lines of the core": 54_733,
@@ -64,20 +63,20 @@ def figures_of_the_source() -> dict[str, int]:
     }
 
 
-class Passed:
-    """The files of the package in which a function is called while `is_on`, in threads that begin later too."""
+class CalledFiles:
+    """A profiler of the files of the package in which functions are called while `is_on`, also in later threads."""
 
-    def __init__(self, folder: str = "") -> None:
+    def __init__(self, subfolder: str = "") -> None:
         self.files: set[str] = set()
         self.is_on = False
-        self.place = str(PACKAGE / folder)
+        self.prefix = str(PACKAGE / subfolder)
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if self.is_on and event == "call" and frame.f_code.co_filename.startswith(self.place):
+        if self.is_on and event == "call" and frame.f_code.co_filename.startswith(self.prefix):
             self.files.add(frame.f_code.co_filename)
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
         before = sys.getprofile()
         sys.setprofile(self)
         self.is_on = True
@@ -89,10 +88,10 @@ class Passed:
 
 
 class _OneStep(Reporter):
-    """Notes what is passed between the end of one step and that of the next."""
+    """Record the files that are called between the end of one step and the end of the next."""
 
     def __init__(self) -> None:
-        self.passed = Passed()
+        self.passed = CalledFiles()
 
     def stepped(self, report: StepReport) -> None:
         if report.step == 3:
@@ -114,25 +113,25 @@ def files_of_a_step(tmp_path: Path) -> set[str]:
 
 def files_of_a_prediction(tmp_path: Path) -> set[str]:
     unpacked("tag-lstm-crf", tmp_path)
-    tagger, passed = ensue.load(tmp_path / "tag-lstm-crf"), Passed()
+    tagger, passed = ensue.load(tmp_path / "tag-lstm-crf"), CalledFiles()
     for _ in range(3):
         tagger.predict(["Anna Novak sees Lima."])
-    with passed.noted():
+    with passed.recording():
         tagger.predict(["Anna Novak sees Lima."])
     return passed.files
 
 
 @pytest.fixture
-def watched_threads() -> Iterator[Passed]:
-    """Notes what is passed in `serving`, in threads that begin in the test too."""
-    passed = Passed("extensions/serving")
+def watched_threads() -> Iterator[CalledFiles]:
+    """Record the files of `serving` that are called, also in threads that the test starts."""
+    passed = CalledFiles("extensions/serving")
     threading.setprofile(passed)
     yield passed
     threading.setprofile(None)  # type: ignore[arg-type]
 
 
-def check(name: str, found: int) -> None:
-    assert found <= MOST[name], f"{name}: {found}, more than {MOST[name]}"
+def check(name: str, figure: int) -> None:
+    assert figure <= MAX_FIGURES[name], f"{name}: {figure}, more than {MAX_FIGURES[name]}"
 
 
 def listed(heading: str) -> set[str]:
@@ -147,9 +146,9 @@ def names(files: set[str]) -> set[str]:
     return {Path(file).relative_to(PACKAGE).as_posix() for file in files}
 
 
-def test_the_house_grows_no_larger() -> None:
-    found = figures_of_the_source()
-    assert {name: number for name, number in found.items() if number > MOST[name]} == {}
+def test_the_source_grows_no_larger() -> None:
+    figures = figures_of_the_source()
+    assert {name: number for name, number in figures.items() if number > MAX_FIGURES[name]} == {}
 
 
 @pytest.mark.slow
@@ -171,17 +170,17 @@ def test_a_prediction_passes_no_more_files(tmp_path: Path) -> None:
 
 
 def test_a_completion_passes_no_more_files(
-    watched_threads: Passed, serve: Callable[..., tuple[Client, Service]]
+    watched_threads: CalledFiles, serve: Callable[..., tuple[Client, Service]]
 ) -> None:
     client, _ = serve({"lstm": language_pipeline()})
-    asked = {"model": "lstm", "prompt": "The", "max_tokens": 4}
-    assert client.post("/v1/completions", asked).status == 200
-    with watched_threads.noted():
-        assert client.post("/v1/completions", asked).status == 200
+    body = {"model": "lstm", "prompt": "The", "max_tokens": 4}
+    assert client.post("/v1/completions", body).status == 200
+    with watched_threads.recording():
+        assert client.post("/v1/completions", body).status == 200
     check("files of `serving` of one completion", len(watched_threads.files))
 
 
 def test_the_page_has_these_figures() -> None:
     text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+?) \| ([\d,]+) \| [\d,]+ \|$", text, re.MULTILINE)
-    assert {name: int(number.replace(",", "")) for name, number in rows} == MOST
+    assert {name: int(number.replace(",", "")) for name, number in rows} == MAX_FIGURES

@@ -1,4 +1,4 @@
-"""The floor plan of docs/architecture.md: which part of the house may import which, and never in a circle."""
+"""The layers of docs/architecture.md: which part of the package may import which, without cycles."""
 
 import re
 from collections.abc import Callable
@@ -31,7 +31,7 @@ FLOORS = [
     ["__main__", "cli", "console", "quickstart"],
     ["extensions"],
 ]  # fmt: skip
-"""From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
+"""The parts of the package from the lowest floor up. A part may import lower floors and parts to its right."""
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
 ROOMS = {
     "data": [["records"], ["detection"], ["corpus", "sentences", "examples"]],
@@ -40,19 +40,19 @@ ROOMS = {
         ["language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling"],
     ],
 }  # fmt: skip
-"""Folders of a part, from the ground up, with the part's own files ("") below them all if they have no other place. The
+"""Folders of a part from the lowest up; the part's own files ("") are the lowest unless the table places them. The
 folders of a row import nothing from each other.
 """
 ALONE = {"engine": FLOORS[0], "nn": [*FLOORS[0], "engine"]}
-"""What works without everything else, though other floors lie below it."""
+"""Parts that may import only these parts, though other floors lie below."""
 WITHOUT_TORCH = {"text", "data"}
-SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "core", "manager", "misc"}
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "core", "manager", "misc"}
 
 
 def part(module: str) -> str:
-    """The part of the house that a module of ours belongs to: `nn` for ensue.nn.lstm, "" for the package itself.
+    """Return the part to which a module belongs: `nn` for ensue.nn.lstm, "" for the package itself.
 
-    `TASKS` is the table of tasks, which knows them by name alone and lies below all that asks it.
+    `TASKS` is the table of tasks, which imports no task and lies below all its users.
     """
     if module in ("ensue.tasks", "ensue.tasks.entry"):
         return "TASKS"
@@ -65,13 +65,13 @@ def is_ours(module: str) -> bool:
 
 def wrong_imports(source: Path) -> list[str]:
     return [
-        f"{found.importer}:{found.line} imports {found.imported}"
-        for found in imports(source)
-        if is_ours(found.imported)
-        and part(found.importer)
-        and part(found.imported) != "extensions"  # see tests/extensions/test_extension_laws.py
-        and not (part(found.importer) == "TASKS" and not found.at_use)
-        and not is_allowed(part(found.importer), part(found.imported))
+        f"{edge.importer}:{edge.line} imports {edge.imported}"
+        for edge in imports(source)
+        if is_ours(edge.imported)
+        and part(edge.importer)
+        and part(edge.imported) != "extensions"  # see tests/extensions/test_extension_laws.py
+        and not (part(edge.importer) == "TASKS" and not edge.at_runtime)
+        and not is_allowed(part(edge.importer), part(edge.imported))
     ]
 
 
@@ -83,19 +83,19 @@ def is_allowed(importer: str, imported: str) -> bool:
     return {importer, imported} <= set(ORDER) and ORDER[imported] < ORDER[importer]
 
 
-def wrong_doors(source: Path) -> list[str]:
-    """Imports from a room of the same part that does not lie below."""
+def wrong_rooms(source: Path) -> list[str]:
+    """Return the imports from a folder of the same part that is not lower."""
     return [
-        f"{found.importer}:{found.line} imports {found.imported}"
-        for found in imports(source)
-        if part(found.importer) == part(found.imported)
-        and room(found.importer) != room(found.imported)
-        and level(found.importer) <= level(found.imported)
+        f"{edge.importer}:{edge.line} imports {edge.imported}"
+        for edge in imports(source)
+        if part(edge.importer) == part(edge.imported)
+        and room(edge.importer) != room(edge.imported)
+        and level(edge.importer) <= level(edge.imported)
     ]
 
 
 def room(module: str) -> str:
-    """The folder of a part that a module stands in: `corpus` for ensue.data.corpus.pairs, "" for the part's own."""
+    """Return the folder of a module within its part: `corpus` for ensue.data.corpus.pairs, "" if the table has none."""
     above = module.split(".")[2:3]
     return above[0] if above and any(above[0] in row for row in ROOMS.get(part(module), [])) else ""
 
@@ -108,17 +108,17 @@ def unplaced(source: Path) -> list[str]:
     return sorted({part(name) for name in modules(source)} - {"", *ORDER})
 
 
-def ways_to_torch(source: Path) -> list[str]:
-    """Modules of `WITHOUT_TORCH` from which torch is reached, by themselves or through others of ours."""
+def importers_of_torch(source: Path) -> list[str]:
+    """Return the modules of the parts `WITHOUT_TORCH` that import torch, directly or indirectly."""
     reaches = {"torch"}
-    edges = [(found.importer, found.imported) for found in imports(source) if found.at_use]
+    edges = [(edge.importer, edge.imported) for edge in imports(source) if edge.at_runtime]
     while new := {a for a, b in edges if (b in reaches or b.split(".")[0] == "torch")} - reaches:
         reaches |= new
     return sorted(name for name in reaches if is_ours(name) and part(name) in WITHOUT_TORCH)
 
 
-def names_that_say_nothing(source: Path) -> list[str]:
-    return sorted(name for name in modules(source) if SAY_NOTHING & set(name.split(".")))
+def vague_names(source: Path) -> list[str]:
+    return sorted(name for name in modules(source) if VAGUE_NAMES & set(name.split(".")))
 
 
 def test_a_file_imports_from_floors_below_its_own() -> None:
@@ -126,28 +126,28 @@ def test_a_file_imports_from_floors_below_its_own() -> None:
 
 
 def test_a_room_imports_from_rooms_below_its_own() -> None:
-    assert wrong_doors(SOURCE) == []
+    assert wrong_rooms(SOURCE) == []
 
 
-def test_everything_has_its_floor() -> None:
+def test_every_part_is_on_a_floor() -> None:
     assert unplaced(SOURCE) == []
 
 
-def test_nothing_goes_in_a_circle() -> None:
+def test_imports_have_no_cycles() -> None:
     assert circles(SOURCE) == []
 
 
 def test_text_and_data_need_no_torch() -> None:
-    assert ways_to_torch(SOURCE) == []
+    assert importers_of_torch(SOURCE) == []
 
 
-def test_files_are_nouns() -> None:
-    assert names_that_say_nothing(SOURCE) == []
+def test_no_module_has_a_vague_name() -> None:
+    assert vague_names(SOURCE) == []
 
 
-def test_the_plan_sees_the_house() -> None:
-    """The rules above would hold of an empty list, too."""
-    pairs = {(found.importer, found.imported) for found in imports(SOURCE)}
+def test_the_imports_of_the_source_are_read() -> None:
+    """The tests above would pass for an empty list of imports."""
+    pairs = {(edge.importer, edge.imported) for edge in imports(SOURCE)}
     assert ("ensue.nn.recurrent.lstm", "ensue.nn.layer") in pairs
     assert ("ensue.nn.layer", "ensue.types") in pairs
     assert ("ensue.types", "torch") in pairs
@@ -171,17 +171,17 @@ PLANTED: list[tuple[Callable[[Path], list[Any]], dict[str, str], int]] = [
     (wrong_imports, ALLOWED, 0),
     (unplaced, ALLOWED, 0),
     (unplaced, {"plugins/__init__.py": ""}, 1),
-    (wrong_doors, {"data/lines.py": "from ensue.data.corpus import x", "data/corpus/x.py": ""}, 1),
-    (wrong_doors, {"data/detection/x.py": "import ensue.data.corpus.y", "data/corpus/y.py": ""}, 1),
-    (wrong_doors, {"data/corpus/x.py": "import ensue.data.sentences.y", "data/sentences/y.py": ""}, 1),
-    (wrong_doors, {"data/corpus/x.py": "import ensue.data.records.z", "data/records/z.py": "import ensue.data.a"}, 0),
+    (wrong_rooms, {"data/lines.py": "from ensue.data.corpus import x", "data/corpus/x.py": ""}, 1),
+    (wrong_rooms, {"data/detection/x.py": "import ensue.data.corpus.y", "data/corpus/y.py": ""}, 1),
+    (wrong_rooms, {"data/corpus/x.py": "import ensue.data.sentences.y", "data/sentences/y.py": ""}, 1),
+    (wrong_rooms, {"data/corpus/x.py": "import ensue.data.records.z", "data/records/z.py": "import ensue.data.a"}, 0),
     (circles, {"nn/a.py": "import ensue.nn.b", "nn/b.py": "from ensue.nn import c", "nn/c.py": "from .a import X"}, 1),
     (circles, {"nn/a.py": "import ensue.nn.b", "nn/b.py": LATE}, 0),
     (lambda source: circles(source, annotations=True), {"nn/a.py": "import ensue.nn.b", "nn/b.py": LATE}, 1),
-    (ways_to_torch, {"text/words.py": "import torch.nn"}, 1),
-    (ways_to_torch, {"text/words.py": "from ensue.types import State", "types.py": "import torch"}, 1),
-    (ways_to_torch, {"text/words.py": "import numpy", "types.py": "import torch"}, 0),
-    (names_that_say_nothing, {"text/utils.py": "", "core/x.py": ""}, 2),
+    (importers_of_torch, {"text/words.py": "import torch.nn"}, 1),
+    (importers_of_torch, {"text/words.py": "from ensue.types import State", "types.py": "import torch"}, 1),
+    (importers_of_torch, {"text/words.py": "import numpy", "types.py": "import torch"}, 0),
+    (vague_names, {"text/utils.py": "", "core/x.py": ""}, 2),
 ]  # fmt: skip
 
 

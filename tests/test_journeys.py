@@ -1,4 +1,4 @@
-"""Each page of docs/journeys runs from the top to the bottom, on the data that it writes itself, with tiny models."""
+"""Each page of docs/journeys runs from top to bottom with tiny models, on data that the page writes."""
 
 import shlex
 from pathlib import Path
@@ -13,9 +13,9 @@ from page_data import tiny
 from pages import JOURNEYS, Block, blocks
 
 QUICK = ("translator",)
-"""The pages that are run by default; all are among the slow tests."""
+"""The pages that are run by default; the slow tests run all."""
 MAX_LINES = 90
-ENDLESS = {"serve"}
+RUN_UNTIL_STOPPED = {"serve"}
 """Commands that run until they are stopped."""
 
 
@@ -38,11 +38,11 @@ def test_a_journey_runs(
         for command in commands(block):
             arguments, _, out = " ".join(command).partition(" > ")
             assert command[:1] == ["ensue"]
-            if command[1] not in ENDLESS:
+            if command[1] not in RUN_UNTIL_STOPPED:
                 command_line()(command[1 : -2 if out else None], standalone_mode=False)
-                said = capsys.readouterr()
-                assert said.out or said.err, arguments
-                (tmp_path / (out or "answers")).write_text(said.out, encoding="utf-8")
+                output = capsys.readouterr()
+                assert output.out or output.err, arguments
+                (tmp_path / (out or "answers")).write_text(output.out, encoding="utf-8")
 
 
 def commands(block: Block) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""A trained tagger at work: order, batches, memory, offsets, and what a person sees."""
+"""Pipelines of trained taggers: order, batches, memory, offsets, and output for terminals and notebooks."""
 
 import html
 import json
@@ -39,7 +39,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(run: Path) -> Path:
-    """A tagger of names with a head, or `plain`, or `pos` that also reads the column of parts of speech."""
+    """Train the tagger that the folder's name selects: a kind of head, `plain`, or `pos`, which also reads POS tags."""
     if run.exists():
         return run
     names = run.parent / "names.txt"
@@ -98,7 +98,7 @@ def test_a_linear_tagger_learns_from_all_sentences_and_is_scored_by_cross_valida
         ({}, "at most 10 words"),
     ],
 )  # fmt: skip
-def test_a_solver_is_for_features_of_few_words(
+def test_a_solver_refuses_other_features_settings_and_too_many_words(
     runs: Path, settings: dict[str, object], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.tasks.labeling.job.MAX_SOLVED_WORDS", 10)
@@ -113,7 +113,7 @@ def mixed(count: int, *, seed: int = 0, longest: int = 40) -> list[list[str]]:
 
 
 def test_a_sentence_has_the_same_labels_alone_and_in_a_batch(pipeline: LabelingPipeline) -> None:
-    """A single sentence is labeled by other code."""
+    """Different code labels a single sentence."""
     texts = mixed(30, seed=1)
     in_batch = pipeline.predict(texts, confidence=True)
     assert [[word.text for word in answer] for answer in in_batch] == texts
@@ -125,8 +125,7 @@ def test_a_sentence_has_the_same_labels_alone_and_in_a_batch(pipeline: LabelingP
     assert len({tuple(answer.labels) for answer in in_batch}) > 15
 
 
-def test_what_texts_lack_is_counted_in_one_line(runs: Path, tmp_path: Path) -> None:
-    """Values of a column, and words where nearly all are new."""
+def test_unknown_values_of_columns_are_counted_in_one_line(runs: Path, tmp_path: Path) -> None:
     tagger = loaded(runs / "pos")
     (tmp_path / "new.txt").write_text("the XX O\nof DET O\n\nzyzzy XX O\n")
     list(tagger.label(tagger.source(tmp_path / "new.txt", format="columns")))
@@ -158,7 +157,7 @@ def test_a_single_sentence_is_read_with_other_columns(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["The old house", ["The", "old", "house"]])
-def test_a_model_that_reads_other_columns_says_so_of_plain_words(text: str | list[str], runs: Path) -> None:
+def test_a_model_of_other_columns_refuses_plain_words(text: str | list[str], runs: Path) -> None:
     with pytest.raises(DataError, match='the model also reads the column "2"; found a sentence without columns'):
         loaded(runs / "pos").predict([text])
     assert loaded(runs / "pos").predict(["", []]) == [TaggedSentence("", (), True)] * 2
@@ -167,16 +166,16 @@ def test_a_model_that_reads_other_columns_says_so_of_plain_words(text: str | lis
 @pytest.mark.slow
 def test_a_new_word_does_not_cost_a_copy_of_all_others(runs: Path) -> None:
     pipeline = loaded(runs / "plain")
-    places = set()
+    addresses = set()
     for number in range(300):
         pipeline.predict([[f"word{number}"]])
-        places.add(pipeline.reader.memory.look_up([])[0].vectors.data_ptr())
-    assert len(places) < 15
+        addresses.add(pipeline.reader.memory.look_up([])[0].vectors.data_ptr())
+    assert len(addresses) < 15
 
 
 @pytest.mark.parametrize("words", [(), ("the", "house")])
 def test_a_stream_is_read_in_chunks(words: tuple[str, ...], runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sentences without words count, too."""
+    """Sentences without words count towards a chunk."""
     monkeypatch.setattr(module, "CHUNK_WORDS", 100)
     pipeline = loaded(runs / "plain")
     read = 0
@@ -192,7 +191,7 @@ def test_a_stream_is_read_in_chunks(words: tuple[str, ...], runs: Path, monkeypa
     assert read == 1000
 
 
-def test_confidence_is_the_labels_share_of_all(pipeline: LabelingPipeline) -> None:
+def test_confidence_is_the_marginal_probability_of_the_label(pipeline: LabelingPipeline) -> None:
     texts = [text for text in mixed(40, seed=3) if text]
     for text, answer in zip(texts, pipeline.predict(texts, confidence=True), strict=True):
         forms, words = pipeline.reader.read([text])
@@ -206,7 +205,7 @@ def test_confidence_is_the_labels_share_of_all(pipeline: LabelingPipeline) -> No
         assert (shares >= 0).all()
         tags = pipeline.model.head.best(emissions, None)[0].tolist()
         assert pipeline.labels.decode(tags) == answer.labels
-        written = {"B": "B", "S": "B", "I": "I", "E": "I"}  # what stands for the tags of iobes in a file of bio
+        written = {"B": "B", "S": "B", "I": "I", "E": "I"}  # the bio prefixes of iobes tags
         for word, share in zip(answer, shares, strict=True):
             alike = [
                 float(probability)
@@ -217,13 +216,13 @@ def test_confidence_is_the_labels_share_of_all(pipeline: LabelingPipeline) -> No
             assert sum(alike) == pytest.approx(word.confidence, abs=1e-5)
 
 
-def test_spans_and_labels_say_the_same(pipeline: LabelingPipeline) -> None:
+def test_spans_agree_with_labels(pipeline: LabelingPipeline) -> None:
     for answer in pipeline.predict([" ".join(text) for text in mixed(50, seed=4)]):
-        found = [(span.label, span.start, span.end) for span in spans(answer.labels)]
+        spans_of_words = [(span.label, span.start, span.end) for span in spans(answer.labels)]
         assert answer.labels == encode(spans(answer.labels), len(answer), "bio")
         assert [
             (span.label, answer.words[start].start, answer.words[end - 1].end)
-            for span, (_, start, end) in zip(answer.spans, found, strict=True)
+            for span, (_, start, end) in zip(answer.spans, spans_of_words, strict=True)
         ] == [(span.label, span.start, span.end) for span in answer.spans]
         for span in answer.spans:
             assert answer.text[span.start : span.end] == span.text
@@ -231,7 +230,7 @@ def test_spans_and_labels_say_the_same(pipeline: LabelingPipeline) -> None:
 
 
 def test_labels_without_a_scheme_have_no_spans(runs: Path) -> None:
-    """In JSON, the words are written with them."""
+    """JSON has the words and their labels instead."""
     (runs / "text.jsonl").write_text('{"text":"The old house."}\n')
     record = json.loads("".join(loaded(runs / "plain").prediction_lines(str(runs / "text.jsonl"))))
     assert (record["tokens"], len(record["labels"])) == (["The", "old", "house", "."], 4)
@@ -279,7 +278,7 @@ TEXTS = [
 ]
 
 
-def test_offsets_of_words(runs: Path) -> None:
+def test_offsets_of_words_point_into_the_text(runs: Path) -> None:
     for text, answer in zip(TEXTS, loaded(runs / "crf").predict(TEXTS), strict=True):
         assert len(answer.text) == len(text)
         assert answer.text.split() == text.split()
@@ -291,7 +290,7 @@ def test_offsets_of_words(runs: Path) -> None:
         assert answer.text[end:].strip() == ""
 
 
-def test_words_that_are_given_are_not_cut_again(runs: Path) -> None:
+def test_lists_of_words_are_not_tokenized(runs: Path) -> None:
     words = ["don't", "New York", "", "a,b"]
     (answer,) = loaded(runs / "crf").predict([words])
     assert [word.text for word in answer] == words
@@ -302,10 +301,12 @@ def test_words_that_are_given_are_not_cut_again(runs: Path) -> None:
 def test_probabilities_that_were_not_computed_are_in_no_json(runs: Path) -> None:
     for run in ("crf", "plain"):
         shown = {
-            is_asked: str(loaded(runs / run).predict(["Anna sees it"], confidence=is_asked)[0].as_json())
-            for is_asked in (False, True)
+            with_confidence: str(loaded(runs / run).predict(["Anna sees it"], confidence=with_confidence)[0].as_json())
+            for with_confidence in (False, True)
         }
-        assert [re.search("confidence|probability", shown[is_asked]) is not None for is_asked in (False, True)] == [
+        assert [
+            re.search("confidence|probability", shown[with_confidence]) is not None for with_confidence in (False, True)
+        ] == [
             False,
             True,
         ]
@@ -320,7 +321,7 @@ def test_probabilities_that_were_not_computed_are_in_no_json(runs: Path) -> None
 HOSTILE = '<script>alert("Anna & co")</script>'
 
 
-def test_a_notebook_shows_text_and_never_runs_it(runs: Path) -> None:
+def test_a_notebook_shows_html_in_texts_as_text(runs: Path) -> None:
     for run in ("crf", "plain"):
         (answer,) = loaded(runs / run).predict([f"Anna Novak {HOSTILE} sees Lima"])
         shown = answer._repr_html_()
@@ -335,8 +336,8 @@ def test_a_notebook_shows_text_and_never_runs_it(runs: Path) -> None:
     assert "<u>" not in spanned._repr_html_()
 
 
-def test_spans_that_cross_are_cut_in_a_notebook() -> None:
-    """An element ends in the one in which it began. The texts and the labels stay where they are."""
+def test_spans_that_cross_are_split_in_a_notebook() -> None:
+    """HTML elements must nest. Texts and labels keep their order."""
     labels, places = ["B-A", "I-A|B-B", "I-B"], [(0, 1), (2, 3), (4, 5)]
     words = tuple(
         LabeledWord("abc"[n], label, *place) for n, (label, place) in enumerate(zip(labels, places, strict=True))
@@ -350,7 +351,7 @@ def test_spans_that_cross_are_cut_in_a_notebook() -> None:
     assert "</sub></span><span" in empty._repr_html_()
 
 
-def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
+def test_repr_is_short_and_describes_sentence_and_pipeline(runs: Path) -> None:
     words = (LabeledWord("Anna", "B-PER", 0, 4), LabeledWord("Novak", "I-PER", 5, 10), LabeledWord("!", "O", 10, 11))
     assert repr(TaggedSentence("Anna Novak!", words, has_spans=True)) == "[Anna Novak PER]!"
     assert repr(TaggedSentence("Anna Novak!", words)) == "Anna/B-PER Novak/I-PER !/O"
@@ -363,24 +364,24 @@ def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
     )
 
 
-def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
+def test_evaluate_scores_the_answers_of_predict(runs: Path, tmp_path: Path) -> None:
     path, tagged = tmp_path / "test.txt", sentences(50, seed=9)
     path.write_text(columns(tagged))
     pipeline = loaded(runs / "crf")
     answers = pipeline.predict([s.words for s in tagged])
     scores = pipeline.evaluate(path)
     right = sum(a == b for s, t in zip(tagged, answers, strict=True) for a, b in zip(s.labels(), t.labels, strict=True))
-    found = [{(n, *span) for span in spans(t.labels)} for n, t in enumerate(answers)]
+    predicted = [{(n, *span) for span in spans(t.labels)} for n, t in enumerate(answers)]
     gold = [{(n, *span) for span in s.spans} for n, s in enumerate(tagged)]
-    both = sum(len(f & g) for f, g in zip(found, gold, strict=True))
+    both = sum(len(f & g) for f, g in zip(predicted, gold, strict=True))
     assert scores.accuracy == right / sum(len(s.words) for s in tagged)
-    assert scores.precision == both / sum(map(len, found))
+    assert scores.precision == both / sum(map(len, predicted))
     assert scores.recall == both / sum(map(len, gold))
     assert pipeline.protocol(scores) == "spans are read and counted as conlleval does"
 
 
 def test_a_file_of_one_sentence_is_scored_as_the_training_data_are_read(runs: Path, tmp_path: Path) -> None:
-    """It looks like running text, two words to a line."""
+    """Without the recipe's format such a file is detected as plain text."""
     path = tmp_path / "one.txt"
     path.write_text("Anna PROPN B-PER\nsees VERB O\n")
     assert loaded(runs / "crf").evaluate(path).tokens == 2
@@ -411,8 +412,8 @@ def test_a_tagger_of_several_columns_writes_and_scores_each(tmp_path: Path) -> N
     tagger = loaded(tmp_path / "run")
     scores = tagger.evaluate(gold)
     assert scores.accuracy == 1.0
-    found = {name: (score.f1, score.support) for name, score in scores.per_label.items()}
-    assert found == dict.fromkeys(names, (1.0, 30))
+    scores_of_columns = {name: (score.f1, score.support) for name, score in scores.per_label.items()}
+    assert scores_of_columns == dict.fromkeys(names, (1.0, 30))
     blank = tmp_path / "blank.conllu"
     blank.write_text(
         re.sub(r"^(\d+\t[^\t]+)\t[^\t]+\t[^\t]+\t(\S+)\t\S+", r"\1\t_\t_\t\2\t_", gold.read_text(), flags=re.M)
@@ -456,8 +457,8 @@ def test_spans_that_overlap_are_learned_scored_and_written(tmp_path: Path) -> No
     run_tiny(tagging(gold, data=data, head={"kind": "crf"}, steps=60), tmp_path / "run")
     tagger = loaded(tmp_path / "run")
     scores = tagger.evaluate(gold)
-    found = {name: (score.f1, score.support) for name, score in scores.per_label.items()}
-    assert found == {"LOC": (1.0, 12), "NP": (1.0, 12), "ORG": (1.0, 8)}
+    scores_of_labels = {name: (score.f1, score.support) for name, score in scores.per_label.items()}
+    assert scores_of_labels == {"LOC": (1.0, 12), "NP": (1.0, 12), "ORG": (1.0, 8)}
     assert (scores.f1, scores.accuracy, scores.is_spans) == (1.0, 1.0, True)
     assert "".join(tagger.prediction_lines(str(gold))) == gold.read_text()
     bare = tmp_path / "bare.jsonl"
@@ -468,10 +469,10 @@ def test_spans_that_overlap_are_learned_scored_and_written(tmp_path: Path) -> No
     (answer,) = tagger.predict(["Bank of Lima grew"], confidence=True)
     assert repr(answer) == "[Bank of [Lima LOC] ORG] grew"
     assert re.sub(r"<[^>]*>", "", answer._repr_html_()) == "Bank of Lima LOC ORG grew"
-    (told,) = tagger.predict_json(["Bank of Lima grew"])
-    assert [(span["text"], span["label"]) for span in told["spans"]] == [("Bank of Lima", "ORG"), ("Lima", "LOC")]
-    assert all(0.5 < span["probability"] <= 1 for span in told["spans"])
-    assert [word["label"] for word in told["words"]] == ["B-ORG", "I-ORG", "B-LOC|I-ORG", "O"]
+    (record,) = tagger.predict_json(["Bank of Lima grew"])
+    assert [(span["text"], span["label"]) for span in record["spans"]] == [("Bank of Lima", "ORG"), ("Lima", "LOC")]
+    assert all(0.5 < span["probability"] <= 1 for span in record["spans"])
+    assert [word["label"] for word in record["words"]] == ["B-ORG", "I-ORG", "B-LOC|I-ORG", "O"]
     assert tagger.scored_items(gold).compute()["f1"] == 1.0
 
 

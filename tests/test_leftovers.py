@@ -1,4 +1,4 @@
-"""Tests leave no process behind."""
+"""Processes started by tests end with the tests."""
 
 import subprocess
 import sys
@@ -16,6 +16,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 def test_a_process_ends_with_tests_that_are_killed() -> None:
-    """It holds the pipe, whose end is waited for, as long as it lives."""
+    """`subprocess.run` returns when the `sleep` process, which holds the pipe, has ended."""
     command = [sys.executable, "-SEc", f"import sys; sys.path.append({str(Path(__file__).parent)!r}){PROGRAM}"]
     subprocess.run(command, stdout=subprocess.PIPE, timeout=30, check=False)

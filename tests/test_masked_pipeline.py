@@ -1,4 +1,4 @@
-"""A masked language model from text to use: it learns, fills in, scores, gives vectors."""
+"""Masked language models from text to use: they learn, fill masks, score, and give vectors."""
 
 import json
 from collections.abc import Callable
@@ -50,10 +50,10 @@ def test_it_learns_the_rule_and_fills_masks(pipeline: MaskedLanguagePipeline, te
     assert scores["perplexity"] == pytest.approx(np.exp(scores["masked_nats"]))
     assert 0.3 < scores["accuracy"] < 1
     assert 0.12 < scores["masked"] / scores["tokens"] < 0.17
-    (found,) = pipeline.with_search(n_best=3).predict(["the cat is a cat, [MASK] cat and cat [MASK] ."])
-    assert found.text == "the cat is a cat, cat cat and cat cat ."
-    assert [len(fills) for fills in found.masks] == [3, 3]
-    for fills in found.masks:
+    (filled,) = pipeline.with_search(n_best=3).predict(["the cat is a cat, [MASK] cat and cat [MASK] ."])
+    assert filled.text == "the cat is a cat, cat cat and cat cat ."
+    assert [len(fills) for fills in filled.masks] == [3, 3]
+    for fills in filled.masks:
         shares = [fill.probability for fill in fills]
         assert shares == sorted(shares, reverse=True)
         assert sum(shares) <= 1 + 1e-9
@@ -78,13 +78,13 @@ def test_lines_are_filled_and_scored(pipeline: MaskedLanguagePipeline, tmp_path:
         next(lines)
 
 
-def test_a_text_longer_than_the_positions_is_one_line(pipeline: MaskedLanguagePipeline) -> None:
+def test_a_text_longer_than_the_context_is_an_error_of_one_line(pipeline: MaskedLanguagePipeline) -> None:
     with pytest.raises(EnsueError, match=r"tokens; this model reads up to 16 \(encoder.context 18 without") as raised:
         pipeline.predict([LONG + "[MASK]"])
     assert "\n" not in str(raised.value)
 
 
-def test_pseudo_likelihood_is_one_token_at_a_time(pipeline: MaskedLanguagePipeline) -> None:
+def test_scores_are_pseudo_log_likelihoods(pipeline: MaskedLanguagePipeline) -> None:
     text = "the dog sees a cat"
     scores = pipeline.score(text)
     coder, model = pipeline.coder, pipeline.model
@@ -106,17 +106,19 @@ def test_minimal_pairs_count_ties_as_one_half(pipeline: MaskedLanguagePipeline, 
     assert pipeline.minimal_pairs(path).total.num_correct == 1.5
 
 
-def test_nothing_depends_on_the_batch(pipeline: MaskedLanguagePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_and_scores_do_not_depend_on_the_batch(
+    pipeline: MaskedLanguagePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = ["the cat", LONG, "", "a dog runs .", LONG[7:90], "\x00"]
     together = pipeline.embed(texts), pipeline.embed_words([text.split() for text in texts])
-    scores = [[one.nats for one in pipeline.score(text)] for text in texts]
+    scores = [[token.nats for token in pipeline.score(text)] for text in texts]
     monkeypatch.setattr(token_windows, "MAX_CALL_TOKENS", 30)
     assert together[0].shape == (6, 32)
     assert together[0].dtype == np.float32
     for text, vector, words, score in zip(texts, *together, scores, strict=True):
         np.testing.assert_allclose(pipeline.embed([text])[0], vector, atol=1e-5)
         np.testing.assert_allclose(pipeline.embed_words([text.split()])[0], words, atol=1e-5)
-        assert [one.nats for one in pipeline.score(text)] == pytest.approx(score, abs=1e-4)
+        assert [token.nats for token in pipeline.score(text)] == pytest.approx(score, abs=1e-4)
     assert pipeline.embed([]).shape == (0, 32)
 
 
@@ -129,8 +131,8 @@ def test_poolings_and_layers_are_those_of_the_model(pipeline: MaskedLanguagePipe
         expected = {"mean": layers[layer].mean(0), "max": layers[layer].max(0), "first": layers[layer][0]}
         expected["last"] = layers[layer][-1]
         for pooling, vector in expected.items():
-            found = pipeline.embed(["the cat runs"], pooling=pooling, layer=layer)[0]
-            np.testing.assert_allclose(found, vector, atol=1e-5)
+            vector_of_text = pipeline.embed(["the cat runs"], pooling=pooling, layer=layer)[0]
+            np.testing.assert_allclose(vector_of_text, vector, atol=1e-5)
     (words,) = pipeline.embed_words([["the", "\x00", "cat", "runs"]], pooling="last", layer=1)
     ends = np.cumsum([len(coder.encode(word)) for word in ("the", "cat", "runs")])
     np.testing.assert_allclose(words[[0, 2, 3]], layers[1][ends], atol=1e-5)
@@ -141,21 +143,21 @@ def test_poolings_and_layers_are_those_of_the_model(pipeline: MaskedLanguagePipe
         pipeline.embed(["a"], layer=3)
 
 
-@pytest.mark.parametrize(("size", "most"), [(0, 8), (5, 8), (8, 8), (9, 8), (30, 8), (31, 7), (100, 16)])
-def test_windows_keep_each_token_once_and_far_from_edges(size: int, most: int) -> None:
-    plan = text_windows(0, size, most)
+@pytest.mark.parametrize(("size", "max_tokens"), [(0, 8), (5, 8), (8, 8), (9, 8), (30, 8), (31, 7), (100, 16)])
+def test_windows_keep_each_token_once_and_far_from_edges(size: int, max_tokens: int) -> None:
+    plan = text_windows(0, size, max_tokens)
     assert [place for window in plan for place in range(window.first, window.last)] == list(range(size))
     for window in plan:
-        assert window.size <= most
+        assert window.size <= max_tokens
         assert window.begin <= window.first <= window.last <= window.end <= size
-        if size > most:
-            assert window.size == most
-            assert window.begin == 0 or window.first - window.begin >= most // 4
-            assert window.end == size or window.end - window.last >= most // 4
+        if size > max_tokens:
+            assert window.size == max_tokens
+            assert window.begin == 0 or window.first - window.begin >= max_tokens // 4
+            assert window.end == size or window.end - window.last >= max_tokens // 4
 
 
-def test_parts_of_a_batch_are_the_batch(text: Path, tmp_path: Path) -> None:
-    """The loss of pairs too, whose two means are over different things."""
+def test_gradient_accumulation_gives_the_weights_of_whole_batches(text: Path, tmp_path: Path) -> None:
+    """The loss of sentence pairs is the sum of two means, over masked tokens and over pairs."""
     for parts in (1, 4):
         recipe = masked_recipe(text, train={"steps": 2, "accumulate": parts, "validations": 1}, **PAIRS)
         run_tiny(recipe, tmp_path / str(parts))
@@ -173,7 +175,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_texts_of_no_use_are_one_line(case: str, tmp_path: Path) -> None:
+def test_texts_that_are_too_short_are_errors_of_one_line(case: str, tmp_path: Path) -> None:
     content, tables, message = BAD[case]
     (tmp_path / "text.txt").write_text(content)
     data = {"valid_fraction": 0.0} | tables.get("data", {})
@@ -181,7 +183,7 @@ def test_texts_of_no_use_are_one_line(case: str, tmp_path: Path) -> None:
     assert_refused(recipe, tmp_path / "run", message)
 
 
-def test_one_line_and_a_vocabulary_that_is_too_large_are_said(tmp_path: Path) -> None:
+def test_too_few_examples_and_words_are_noted(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat sees the dog and " * 30)
     listener = Listener()
     recipe = masked_recipe(
@@ -210,7 +212,7 @@ def test_one_line_and_a_vocabulary_that_is_too_large_are_said(tmp_path: Path) ->
         ({"encoder": {"kind": "lstm"}}, "encoder.kind"),
     ],
 )
-def test_recipes_that_do_not_go_together(tables: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_contradicting_settings_are_errors_of_one_line(tables: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=message) as raised:
         masked_recipe(tmp_path, **tables)
     assert "\n" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Scores of minimal pairs: against sentences read one by one, with ties, in batches of any make-up."""
+"""Scores of minimal pairs: equal to those of single sentences, with ties, in batches of any size."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,9 @@ def test_ties_count_half(model: LanguageModel, tmp_path: Path) -> None:
     assert (total.accuracy, total.ties) == (0.5, 3)
 
 
-def test_ties_are_told(model: LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_column_of_ties_if_there_are_any(
+    model: LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     decided = sorted([("a", "b")], key=lambda pair: nats_of(model, f"{pair[0]}\n"))
     scores = scores_of(model, write(tmp_path / "x.jsonl", [("az", "ay"), *decided]))
     show_pairs(scores)
@@ -85,12 +87,12 @@ def test_ties_are_told(model: LanguageModel, tmp_path: Path, capsys: pytest.Capt
     assert "ties" not in capsys.readouterr().out
 
 
-def test_one_row_a_file_and_the_total(model: LanguageModel, tmp_path: Path) -> None:
+def test_scores_have_a_row_for_each_file_and_a_total(model: LanguageModel, tmp_path: Path) -> None:
     write(tmp_path / "one.jsonl", [("a", "a")] * 3)
     write(tmp_path / "two.jsonl", [("a", "a")])
-    seen: list[str] = []
-    scores = scores_of(model, tmp_path, progress=lambda row: seen.append(row.name))
-    assert seen == [row.name for row in scores.rows] == ["one", "two"]
+    reported: list[str] = []
+    scores = scores_of(model, tmp_path, progress=lambda row: reported.append(row.name))
+    assert reported == [row.name for row in scores.rows] == ["one", "two"]
     assert scores.as_json() == {
         "accuracy": 0.5,
         "pairs": 4,
@@ -110,13 +112,13 @@ def test_a_file_without_pairs_is_refused(model: LanguageModel, tmp_path: Path) -
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("specification", SPECIFICATIONS, ids=["lstm", "transformer"])
-@pytest.mark.parametrize(("batch_tokens", "longest"), [(1, 512), (20, 4), (4096, 512)])
-def test_batches_change_nothing(
-    specification: dict[str, Any], batch_tokens: int, longest: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("batch_tokens", "max_batched_tokens"), [(1, 512), (20, 4), (4096, 512)])
+def test_scores_do_not_depend_on_batches(
+    specification: dict[str, Any], batch_tokens: int, max_batched_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Longer texts than `longest` are read alone, in pieces."""
+    """Texts longer than `max_batched_tokens` are read alone, in segments."""
     monkeypatch.setattr(reading, "MAX_BATCH_TOKENS", batch_tokens)
-    monkeypatch.setattr(reading, "MAX_BATCHED_TEXT_TOKENS", longest)
+    monkeypatch.setattr(reading, "MAX_BATCHED_TEXT_TOKENS", max_batched_tokens)
     model = model_of(specification)
     rng = np.random.default_rng(1)
     texts = [rng.integers(0, CHARACTERS.vocabulary_size, length) for length in (3, 0, 1, 6, 2, 6, 5, 1)]

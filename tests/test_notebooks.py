@@ -1,4 +1,4 @@
-"""The notebooks: what is kept of them, and that they run and still show what their text says."""
+"""The notebooks are stored with small outputs, run, and still show what their text says."""
 
 import ast
 import re
@@ -18,8 +18,8 @@ FOLDER = REPOSITORY / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 EXECUTE = runpy.run_path(str(FOLDER / "execute.py"), run_name="execute")
 MAX_UNIT_BYTES = 300_000
-OF_ONE_MACHINE = re.compile(r"(?<![\w.<:/])/[A-Za-z][\w.-]*/|[A-Z]:\\\\|\b20\d\d-\d\d-\d\d\b|\b\d\d:\d\d:\d\d\b")
-"""A path from the root, a date, or a time of day."""
+MACHINE_DEPENDENT = re.compile(r"(?<![\w.<:/])/[A-Za-z][\w.-]*/|[A-Z]:\\\\|\b20\d\d-\d\d-\d\d\b|\b\d\d:\d\d:\d\d\b")
+"""An absolute path, a date, or a time of day."""
 CLAIMS = {
     "1-first-model": """
         assert entropy < scores.nats_per_token < 1.1 * entropy
@@ -100,9 +100,9 @@ CLAIMS = {
         assert precision(expected, expected, 2) == 1 > precision("miro gral zor lumo nit okate", expected, 2)
     """,
 }
-"""What the text of each notebook says of its results, over the names in its cells."""
+"""Assertions of the results that the text of each notebook states, over the names in its cells."""
 
-of_each_book = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+each_book = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 
 
 def cells(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ def source(cell: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-@of_each_book
+@each_book
 def test_outputs_are_kept_and_light(path: Path) -> None:
     assert path.stat().st_size < MAX_UNIT_BYTES
     code = cells(path, "code")
@@ -122,8 +122,8 @@ def test_outputs_are_kept_and_light(path: Path) -> None:
     assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
     texts = [str(output) for output in outputs]
     pictures = re.compile(r"'image/png': '[^']*'")
-    assert all(map(OF_ONE_MACHINE.search, ("in /a/b.txt", "C:\\\\a", "2026-11-25", "at 10:11:12")))
-    assert not [found[0] for text in texts if (found := OF_ONE_MACHINE.search(pictures.sub("", text)))]
+    assert all(map(MACHINE_DEPENDENT.search, ("in /a/b.txt", "C:\\\\a", "2026-11-25", "at 10:11:12")))
+    assert not [match[0] for text in texts if (match := MACHINE_DEPENDENT.search(pictures.sub("", text)))]
 
 
 KEYS = {
@@ -134,7 +134,7 @@ KEYS = {
 """The keys of outputs in nbformat 4.5, which allows no others."""
 
 
-@of_each_book
+@each_book
 def test_outputs_have_the_keys_of_their_format(path: Path) -> None:
     book = EXECUTE["read"](path)
     outputs = [output for cell in book["cells"] for output in cell.get("outputs", ())]
@@ -143,8 +143,8 @@ def test_outputs_have_the_keys_of_their_format(path: Path) -> None:
         import_module("nbformat").validate(book)
 
 
-@of_each_book
-def test_notebooks_take_what_is_public(path: Path) -> None:
+@each_book
+def test_notebooks_import_only_public_names(path: Path) -> None:
     known = set(public())
     for cell in cells(path, "code"):
         for node in ast.walk(ast.parse(source(cell))):
@@ -153,15 +153,15 @@ def test_notebooks_take_what_is_public(path: Path) -> None:
                 assert node.module == "ensue.nn" or names <= known
 
 
-@of_each_book
-def test_links_of_notebooks_lead_somewhere(path: Path) -> None:
+@each_book
+def test_links_of_notebooks_exist(path: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", "".join(map(source, cells(path, "markdown"))))
     assert not [link for link in links if not (path.parent / link.partition("#")[0]).exists()]
 
 
 @pytest.mark.slow
-@of_each_book
-def test_notebooks_run_and_show_what_they_say(path: Path, tmp_path: Path) -> None:
+@each_book
+def test_notebooks_run_and_their_claims_hold(path: Path, tmp_path: Path) -> None:
     if missing := [name for name in ("nbconvert", "ipykernel") if find_spec(name) is None]:
         pytest.skip(f"{' and '.join(missing)}: not installed; make .venv/.installed-notebooks")
     try:

@@ -1,4 +1,4 @@
-"""Files that are written are complete or as they were; and in Python no output is an input."""
+"""Output files are complete or unchanged, and no output replaces an input."""
 
 import inspect
 import os
@@ -49,7 +49,7 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     assert (path.read_text(), [*tmp_path.iterdir()]) == ("new", [path])
 
 
-def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
+def test_a_new_file_has_the_permissions_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         with atomic_output(tmp_path / "a") as new:
@@ -59,7 +59,7 @@ def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
 
 
-def test_links_lead_to_the_file_and_other_names_keep_the_old_one(tmp_path: Path) -> None:
+def test_symbolic_links_are_followed_and_hard_links_keep_the_old_content(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("old")
     os.link(tmp_path / "data", tmp_path / "hard")
     (tmp_path / "soft").symlink_to("data")
@@ -69,7 +69,7 @@ def test_links_lead_to_the_file_and_other_names_keep_the_old_one(tmp_path: Path)
     assert [(tmp_path / name).read_text() for name in ("data", "soft", "hard")] == ["new", "new", "old"]
 
 
-def test_pipes_devices_and_descriptors_are_written_to_as_they_are(tmp_path: Path) -> None:
+def test_pipes_devices_and_descriptors_are_written_directly(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
@@ -91,7 +91,7 @@ def test_pipes_devices_and_descriptors_are_written_to_as_they_are(tmp_path: Path
         path.write_text("text")
 
 
-def test_a_file_of_ones_own_is_replaced_until_somebody_changes_it(tmp_path: Path) -> None:
+def test_a_file_written_by_the_process_is_replaced_until_it_is_changed(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for text in ("one", "two"):
         check_new(path, overwrite=False)
@@ -105,7 +105,7 @@ def test_a_file_of_ones_own_is_replaced_until_somebody_changes_it(tmp_path: Path
     check_new(path, overwrite=False)
 
 
-def test_two_outputs_are_two_files(tmp_path: Path) -> None:
+def test_two_outputs_to_the_same_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("a")
     with pytest.raises(EnsueError, match="two outputs are this file"):
         check_outputs([], files=[tmp_path / "a", tmp_path / "link"])
@@ -117,7 +117,7 @@ def of_run(run: str) -> Any:
 
 
 def reporting(pipeline: Any) -> Any:
-    """Add the method of an extension."""
+    """Add the method `report` of an extension."""
     pipeline.report = partial(report, pipeline)
     return pipeline
 
@@ -149,16 +149,20 @@ WRITERS: dict[str, tuple[Callable[[str, str], object], bool]] = {
         lambda read, out: WordVectorsPipeline.export(of_run(read), out, overwrite=True), False
     ),
 }  # fmt: skip
-"""Calls that read a place and write another one, and whether that is a folder."""
+"""Calls that read one path and write another, and whether the output is a folder."""
 
 
-def test_each_public_function_that_writes_is_tried() -> None:
+def test_writers_has_each_public_function_that_writes() -> None:
     known = {(named(path), path.rpartition(".")[2]): members for path, members in public().items()}
-    each = {name: value for value, name in known}
-    each |= {f"{name}.{member}": getattr(value, member) for (value, name), of in known.items() for member in of}
-    arguments = {name: {*inspect.signature(value).parameters} for name, value in each.items() if callable(value)}
-    found = {name for name, names in arguments.items() if names & {"out", "overwrite"}}
-    assert found == {"Inspection.save", *WRITERS}
+    functions = {name: value for value, name in known}
+    functions |= {
+        f"{name}.{member}": getattr(value, member)
+        for (value, name), members_of_class in known.items()
+        for member in members_of_class
+    }
+    arguments = {name: {*inspect.signature(value).parameters} for name, value in functions.items() if callable(value)}
+    writers = {name for name, names in arguments.items() if names & {"out", "overwrite"}}
+    assert writers == {"Inspection.save", *WRITERS}
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -180,7 +184,7 @@ def test_an_output_is_never_an_input(name: str, tmp_path: Path) -> None:
         assert [(path.name, path.read_text()) for path in data.iterdir()] == [("a.png", "a")]
 
 
-def test_a_page_replaces_no_file_of_others(tmp_path: Path) -> None:
+def test_a_page_replaces_no_file_unless_asked(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("mine")
     page = Inspection("a", None)
     with pytest.raises(EnsueError, match="overwrite=True replaces it"):
@@ -190,8 +194,8 @@ def test_a_page_replaces_no_file_of_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["**", "**/*.txt", "*/a.txt", "b/*/a.txt", "none/*", ".*/*"])
-def test_an_input_is_a_file_that_readers_find(pattern: str, tmp_path: Path, in_tmp_path: None) -> None:
-    """`**` follows no link to a folder, since it may be circular."""
+def test_patterns_match_the_same_files_as_for_readers(pattern: str, tmp_path: Path, in_tmp_path: None) -> None:
+    """`**` does not follow links to folders, which may be circular."""
     for name in ("a.txt", "b/a.txt", "b/c/d.txt", ".hidden/a.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -1,4 +1,4 @@
-"""Files of the package other than Python: read from a zip archive, too, and C that every compiler takes."""
+"""Files of the package other than Python: readable from a zip archive, and C code for every compiler."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from ensue.version import package_text
 
 SOURCE = Path(ensue.__file__).parent
 PROGRAMS = "programs"
-"""The name of folders of programs that an export copies beside their data."""
+"""The name of folders of programs that an export copies."""
 C_FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.[ch]"))
 
 READ = """
@@ -47,14 +47,14 @@ assert Path("sea/sea.c").is_file() and Path("page.html").is_file()
 """
 
 
-def numbers_of(text: str) -> str:
-    """A text of C without comments."""
+def without_comments(text: str) -> str:
+    """Return C code without comments."""
     return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
 def arguments_of_lowered_alignment(text: str) -> Iterator[str]:
-    """Arguments and results that are vectors with `aligned`, at which gcc from 14 on fails on ARM."""
-    text = numbers_of(text)
+    """Yield arguments and results that are vectors with `aligned`; gcc 14 and later fail at them on ARM."""
+    text = without_comments(text)
     lowered = re.findall(r"typedef [^;]*vector_size[^;]*aligned\(|typedef [^;]*aligned\([^;]*vector_size", text)
     names = re.findall(r"typedef \w+ (\w+) __attribute__\(\((?=[^;]*vector_size)(?=[^;]*aligned\()[^;]*\)\);", text)
     assert len(names) == len(lowered), "a typedef that this law cannot read"
@@ -72,7 +72,7 @@ def test_no_argument_is_a_vector_of_lowered_alignment(name: str) -> None:
 @pytest.mark.parametrize(
     "bug", ["INLINE real total(vector v) {", "static vector both(const real *x) {", "void f(int n, const vector w);"]
 )
-def test_such_an_argument_is_seen(bug: str) -> None:
+def test_planted_arguments_of_lowered_alignment_are_noticed(bug: str) -> None:
     assert list(arguments_of_lowered_alignment(package_text("engine/kernels.h") + bug))
 
 
@@ -80,24 +80,26 @@ def test_such_an_argument_is_seen(bug: str) -> None:
     "name", [name for name in C_FILES if name.endswith(".c") and not name.startswith("extensions/exporting/")]
 )
 def test_functions_that_python_calls_are_exported_on_windows(name: str) -> None:
-    assert not re.findall(r"(?m)^(?!PUBLIC|static|INLINE|UNUSED)[a-z]\w* [^;={]*\(", numbers_of(package_text(name)))
+    assert not re.findall(
+        r"(?m)^(?!PUBLIC|static|INLINE|UNUSED)[a-z]\w* [^;={]*\(", without_comments(package_text(name))
+    )
 
 
-def test_no_data_file_is_looked_for_beside_the_source() -> None:
+def test_no_module_reads_files_relative_to_its_own_path() -> None:
     beside = re.compile(r"(?<![\w.])__(file|path)__")
-    found = [path for path in SOURCE.rglob("*.py") if beside.search(path.read_text(encoding="utf-8"))]
-    assert [path for path in found if path.parent.name != PROGRAMS] == []
+    modules = [path for path in SOURCE.rglob("*.py") if beside.search(path.read_text(encoding="utf-8"))]
+    assert [path for path in modules if path.parent.name != PROGRAMS] == []
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package in an archive, as a wheel is."""
-    found = tmp_path_factory.mktemp("archive") / "ensue.zip"
-    with zipfile.ZipFile(found, "w") as to:
+    """A zip archive of the package."""
+    path_of_archive = tmp_path_factory.mktemp("archive") / "ensue.zip"
+    with zipfile.ZipFile(path_of_archive, "w") as file:
         for path in SOURCE.rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
-                to.write(path, path.relative_to(SOURCE.parent))
-    return found
+                file.write(path, path.relative_to(SOURCE.parent))
+    return path_of_archive
 
 
 @pytest.mark.parametrize("program", [READ, pytest.param(USED, marks=pytest.mark.slow)], ids=["read", "used"])
@@ -106,5 +108,5 @@ def test_the_package_works_in_a_zip_archive(program: str, archive: Path, tmp_pat
     paths = os.pathsep.join([str(archive), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", f"import ensue\nassert '.zip' in ensue.__file__\n{program}"]
     environment = os.environ | {"PYTHONPATH": paths, "ENSUE_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]

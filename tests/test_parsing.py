@@ -1,4 +1,4 @@
-"""JSON and TOML with bounds: a value, or one `ParseError` of one line."""
+"""JSON and TOML with limits: parsers return a value or raise a `ParseError` of one line."""
 
 import json
 import os
@@ -10,39 +10,39 @@ from ensue import parsing
 
 
 @pytest.mark.parametrize("text", ["{}", '{"a": [1, 2.5, null, "[[["]}', "3", '"x"', b'{"a": "\xc3\xa9"}'])
-def test_json_is_what_python_reads(text):
+def test_json_is_parsed_as_by_the_standard_library(text):
     assert parsing.parse_json(text) == json.loads(text)
 
 
 @pytest.mark.parametrize(
     "text", ['[1, -2.5, 1e3, "1", NaN, {"a": [0]}]', "9" * 4300, "[1,,]", "0." + "9" * 5000, "1.e"]
 )
-def test_others_may_run_between_numbers(text):
-    found = []
+def test_the_yielding_decoder_gives_the_same_values_and_errors(text):
+    results = []
     for decoder in (None, parsing.YIELDING):
         try:
-            found.append(repr(parsing.parse_json(text, decoder)))
+            results.append(repr(parsing.parse_json(text, decoder)))
         except parsing.ParseError as error:
-            found.append(str(error))
-    assert found[0] == found[1]
+            results.append(str(error))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("escaped", [True, False])
-def test_exact_numbers_and_texts_of_all_characters(escaped):
-    """The texts of numbers are restored, and no string becomes a number."""
+def test_exact_decoding_keeps_the_spelling_of_numbers(escaped):
+    """Numbers are written back as they were read, and no string becomes a number, whatever its characters."""
     lone = [f"{before}{chr(code)}1" for code in range(0xD800, 0xE000) for before in ("", 'a"')]
     text = json.dumps([*lone, {key: key for key in lone}], ensure_ascii=escaped)[:-1] + ', 1e5, -0, 1.10, {"1": 1E+2}]'
     assert parsing.to_json(parsing.EXACT.decode(text), ensure_ascii=escaped) == text
 
 
-def test_brackets_inside_strings_are_not_depth():
+def test_brackets_in_strings_do_not_count_as_depth():
     assert parsing.parse_json(json.dumps(["[" * 500])) == ["[" * 500]
 
 
 @pytest.mark.parametrize(
     "parse", [parsing.parse_json, lambda text: parsing.parse_toml(f"x = {text}")], ids=["json", "toml"]
 )
-def test_depth_has_a_bound(parse):
+def test_depth_is_limited(parse):
     inside = parsing.MAX_DEPTH - 1  # the TOML document is a level itself
     parse("[" * inside + "]" * inside)
     for depth in (parsing.MAX_DEPTH + 1, 400, 100_000):
@@ -53,7 +53,7 @@ def test_depth_has_a_bound(parse):
 @pytest.mark.parametrize(
     "parse", [parsing.parse_json, lambda text: parsing.parse_toml(f"x = {text}")], ids=["json", "toml"]
 )
-def test_digits_have_a_bound(parse):
+def test_digits_are_limited(parse):
     with pytest.raises(parsing.ParseError, match=r"more than 4,300 digits$"):
         parse("9" * 5000)
 
@@ -67,14 +67,14 @@ def test_digits_have_a_bound(parse):
         (b'"\xff"', "not UTF-8 (byte 2 is 0xff)"),
     ],
 )
-def test_what_is_no_json(text, message):
+def test_errors_of_json_name_the_place(text, message):
     with pytest.raises(parsing.ParseError) as caught:
         parsing.parse_json(text)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("text", ["a = ", "= 1", "a = 1\na = 2", "a = 2020-13-45", b"a = '\xff'", "[a]\n[a]"])
-def test_what_is_no_toml(text):
+def test_errors_of_toml_are_one_line(text):
     with pytest.raises(parsing.ParseError, match=r"^not (TOML|UTF-8)") as caught:
         parsing.parse_toml(text)
     assert "\n" not in str(caught.value)
@@ -82,20 +82,20 @@ def test_what_is_no_toml(text):
 
 @pytest.mark.parametrize("key", [".".join("a" * 100_000), '"a b".' * 50_000 + "c"])
 @pytest.mark.parametrize("document", ["{} = 1", "[{}]", "x = {{{} = 1}}", "x = {{y = 1, {} = 1}}"])
-def test_keys_of_many_parts_are_refused_at_once(key, document):
+def test_keys_of_many_parts_are_refused_within_a_second(key, document):
     started = time.process_time()
     with pytest.raises(parsing.ParseError, match="deep"):
         parsing.parse_toml(document.format(key))
     assert time.process_time() - started < 1
 
 
-def test_sentences_are_no_keys():
+def test_dots_in_strings_are_not_counted_as_keys():
     text = "It ends. " * 500
     assert parsing.parse_toml(f'about = "{text}"\na.b.c = 1')["about"] == text
     assert parsing.parse_toml(f'about = """\n{"." * 500}\n{text}"""') == {"about": "." * 500 + "\n" + text}
 
 
-def test_toml_has_a_bound_on_size():
+def test_the_size_of_toml_is_limited():
     with pytest.raises(parsing.ParseError, match=f"more than {parsing.MAX_TOML_CHARACTERS:,} characters"):
         parsing.parse_toml("#" * (parsing.MAX_TOML_CHARACTERS + 1))
 

@@ -1,4 +1,4 @@
-"""A trained model at work, on small random models: text in, text and numbers out."""
+"""Pipelines of language models, tested with small random models."""
 
 import math
 from pathlib import Path
@@ -37,35 +37,35 @@ def test_streamed_pieces_are_the_sampled_text(kind: str) -> None:
     assert "".join(pieces) != "".join(pipeline.generate("The sea", max_tokens=30, seed=5))
 
 
-def test_samples_are_several_and_differ() -> None:
+def test_samples_differ() -> None:
     texts = pipeline_of("characters").samples(num_samples=5, max_tokens=20, seed=0)
     assert [len(text) for text in texts] == [20] * 5
     assert len(set(texts)) == 5
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_search_finds_has_the_surprisal_that_score_gives_it(kind: str) -> None:
+def test_nats_of_search_results_equal_those_of_score(kind: str) -> None:
     pipeline = pipeline_of(kind)
-    found = pipeline.search("The sea", beams=3, n_best=3, max_tokens=6)
-    assert [one.nats for one in found] == sorted(one.nats for one in found)
+    results = pipeline.search("The sea", beams=3, n_best=3, max_tokens=6)
+    assert [result.nats for result in results] == sorted(result.nats for result in results)
     ids = pipeline.tokenizer.encode("The sea").tolist()
     (hypotheses,) = search_ids(
         pipeline.model, [ids], search=BeamSearch(3, 3, max_tokens=6), start_id=pipeline.tokenizer.start_id
     )
-    for one, hypothesis in zip(found, hypotheses, strict=True):
-        read = TextScorer(pipeline.model, start_id=pipeline.tokenizer.start_id)
-        nats = read.feed(np.array([*ids, *hypothesis.ids]))[len(ids) :]
-        assert one.nats == pytest.approx(nats.sum(), abs=1e-4)
-        assert one.text == pipeline.tokenizer.decode([*ids, *hypothesis.ids])[len("The sea") :]
+    for result, hypothesis in zip(results, hypotheses, strict=True):
+        scorer = TextScorer(pipeline.model, start_id=pipeline.tokenizer.start_id)
+        nats = scorer.feed(np.array([*ids, *hypothesis.ids]))[len(ids) :]
+        assert result.nats == pytest.approx(nats.sum(), abs=1e-4)
+        assert result.text == pipeline.tokenizer.decode([*ids, *hypothesis.ids])[len("The sea") :]
 
 
-def test_a_word_after_the_prompt_is_set_off_from_it() -> None:
+def test_a_blank_separates_a_generated_word_from_the_prompt() -> None:
     pipeline = pipeline_of("words")
     text = "".join(pipeline.generate("The sea", max_tokens=1, top_k=1))
     assert text[0] in " \n"
 
 
-def test_greedy_settings_reach_the_sampler() -> None:
+def test_settings_reach_the_sampler() -> None:
     pipeline = pipeline_of("characters")
     greedy = "".join(pipeline.generate("The", temperature=0, max_tokens=12))
     for setting in ({"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}):
@@ -74,7 +74,7 @@ def test_greedy_settings_reach_the_sampler() -> None:
     assert penalized != greedy
 
 
-def test_senseless_settings_are_refused_before_the_first_piece() -> None:
+def test_invalid_settings_are_refused_before_the_first_piece() -> None:
     pipeline = pipeline_of("characters")
     with pytest.raises(EnsueError, match="top_p is 2"):
         pipeline.generate(top_p=2.0)
@@ -85,7 +85,7 @@ def test_senseless_settings_are_refused_before_the_first_piece() -> None:
         pipeline_of("characters", transformer).generate("The sea")
 
 
-def test_no_tokens_are_no_text() -> None:
+def test_zero_tokens_give_an_empty_text() -> None:
     assert list(pipeline_of("bytes").generate(max_tokens=0)) == []
     assert pipeline_of("bytes").samples(num_samples=2, max_tokens=0) == ["", ""]
 
@@ -93,13 +93,15 @@ def test_no_tokens_are_no_text() -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_a_streamed_text_scores_as_the_whole(kind: str, size: int) -> None:
+def test_a_streamed_text_has_the_scores_of_the_full_text(kind: str, size: int) -> None:
     pipeline = pipeline_of(kind)
-    whole = pipeline.score(TEXT)
+    expected = pipeline.score(TEXT)
     streamed = list(pipeline.score_stream(TEXT[start : start + size] for start in range(0, len(TEXT), size)))
-    assert [token.symbol for token in streamed] == [token.symbol for token in whole]
-    assert np.allclose([token.nats for token in streamed], [token.nats for token in whole], rtol=1e-4)
-    assert [token.symbol for token in whole] == [pipeline.tokenizer.symbol(i) for i in pipeline.tokenizer.encode(TEXT)]
+    assert [token.symbol for token in streamed] == [token.symbol for token in expected]
+    assert np.allclose([token.nats for token in streamed], [token.nats for token in expected], rtol=1e-4)
+    assert [token.symbol for token in expected] == [
+        pipeline.tokenizer.symbol(i) for i in pipeline.tokenizer.encode(TEXT)
+    ]
 
 
 def test_scores_are_surprisals() -> None:
@@ -114,19 +116,19 @@ def test_scores_are_surprisals() -> None:
 
 
 @pytest.mark.parametrize(("kind", "unknown"), [("words", "Fnord"), ("characters", "Ω"), ("wordpiece", "Ωmega")])
-def test_an_unknown_token_shows_what_the_text_has(kind: str, unknown: str, tmp_path: Path) -> None:
+def test_an_unknown_token_has_the_text_that_it_replaces(kind: str, unknown: str, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(kind, [TEXT], lowercase=True)
     model = build_language_model(**layers(kind="lstm"), vocabulary_size=tokenizer.vocabulary_size)
     text = f"The sea was {unknown}."
     pipeline = LanguagePipeline(model, tokenizer)
-    (found,) = [one for one in pipeline.score(text + " The") if one.text is not None][:1]
-    assert found.text in (unknown, f"{unknown}.")
-    assert found.symbol == tokenizer.symbol(tokenizer.unknown_id or 0)
-    assert [one.text for one in pipeline.score("The sea")] == [None] * len(tokenizer.encode("The sea"))
+    (unknown_token,) = [token for token in pipeline.score(text + " The") if token.text is not None][:1]
+    assert unknown_token.text in (unknown, f"{unknown}.")
+    assert unknown_token.symbol == tokenizer.symbol(tokenizer.unknown_id or 0)
+    assert [token.text for token in pipeline.score("The sea")] == [None] * len(tokenizer.encode("The sea"))
     (tmp_path / "text.txt").write_text(text)
     lines = [line.split("\t") for line in pipeline.score_lines(str(tmp_path / "text.txt"))]
-    assert [line[2] for line in lines if len(line) > 2] == [found.text]
-    assert found.text in [token.get("text") for token in pipeline.score_json(text)["tokens"]]
+    assert [line[2] for line in lines if len(line) > 2] == [unknown_token.text]
+    assert unknown_token.text in [token.get("text") for token in pipeline.score_json(text)["tokens"]]
 
 
 def test_evaluate_sums_the_scores(tmp_path: Path) -> None:
@@ -140,13 +142,13 @@ def test_evaluate_sums_the_scores(tmp_path: Path) -> None:
     assert pipeline.evaluate(str(path), parts=3).nats_per_token == pytest.approx(scores.nats_per_token, rel=1e-4)
 
 
-def test_minimal_pairs(tmp_path: Path) -> None:
+def test_equal_sentences_of_a_minimal_pair_count_half(tmp_path: Path) -> None:
     path = tmp_path / "same.jsonl"
     path.write_text('{"sentence_good": "The sea.", "sentence_bad": "The sea."}\n')
     assert pipeline_of("words").minimal_pairs(path).total.accuracy == 0.5
 
 
-def test_the_protocol_is_that_of_the_texts_length() -> None:
+def test_the_protocol_depends_on_the_length_of_the_text() -> None:
     pipeline = pipeline_of("bytes")
     assert "in 4 parts" in pipeline.protocol(LanguageScores(0.0, 4 * 2048, 0))
     assert (
@@ -154,13 +156,13 @@ def test_the_protocol_is_that_of_the_texts_length() -> None:
     )
 
 
-def test_repr_is_short_and_says_what_it_is() -> None:
+def test_repr_is_short_and_describes_the_pipeline() -> None:
     pipeline = pipeline_of("bytes")
     parameters = f"{pipeline.num_parameters:,} parameters"
     assert repr(pipeline) == f"LanguagePipeline(lstm 1×12, {parameters}, bytes (256), run='runs/sea')"
 
 
-def test_a_run_that_is_not_there_and_a_device_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_runs_and_devices_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no such run directory"):
         load(tmp_path / "nothing")
     with pytest.raises(EnsueError, match='no device "gpu"'):
@@ -175,34 +177,38 @@ LEARNED = {
 
 
 CHANGED = {"char-transformer", "masked", "translate-transformer", "summarize-lm"}
-"""Those whose scores tell the precision."""
+"""Runs whose scores differ between precisions."""
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=needs_int8)])
 @pytest.mark.parametrize("name", LEARNED)
-def test_a_model_in_a_lower_precision(
+def test_a_lower_precision_changes_scores_only_a_little(
     name: str, precision: InferencePrecision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpacked(name, tmp_path)
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
     location = ",".join(str(tmp_path / path) for path in LEARNED[name].split(","))
-    exact, brief = (load(tmp_path / name, device="cpu", precision=each) for each in ("float32", precision))
-    one, other = (pipeline.evaluate(location).as_json() for pipeline in (exact, brief))
+    exact, lower = (
+        load(tmp_path / name, device="cpu", precision=loaded_precision) for loaded_precision in ("float32", precision)
+    )
+    expected, scores = (pipeline.evaluate(location).as_json() for pipeline in (exact, lower))
     if name in CHANGED or (
         name == "char-lstm" and (precision == "int8" or has_bfloat16())
     ):  # elsewhere recurrent layers stay in float32
-        assert one != other
-    for score in {"nats_per_token", "masked_nats", "accuracy", "f1"} & set(one):
-        assert other[score] == pytest.approx(one[score], rel=0.01, abs=0.02)
-    assert brief.num_parameters == exact.num_parameters
+        assert expected != scores
+    for score in {"nats_per_token", "masked_nats", "accuracy", "f1"} & set(expected):
+        assert scores[score] == pytest.approx(expected[score], rel=0.01, abs=0.02)
+    assert lower.num_parameters == exact.num_parameters
     if name in ("char-transformer", "char-lstm"):
-        assert len("".join(brief.generate("The", max_tokens=9, seed=1))) == 9
+        assert len("".join(lower.generate("The", max_tokens=9, seed=1))) == 9
     if name.startswith("translate"):
-        assert brief.with_search(width=2).predict(["The sea is calm."])
+        assert lower.with_search(width=2).predict(["The sea is calm."])
 
 
-def test_precisions_where_they_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precisions_are_refused_where_model_or_processor_lacks_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unpacked("classify-bag", tmp_path)
     run = tmp_path / "classify-bag"
     for precision in ("half", None):

@@ -1,4 +1,4 @@
-"""Methods and options that extensions add to pipelines and commands, and what is missing without an extension."""
+"""Methods and options that extensions add to pipelines and commands."""
 
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,19 @@ from ensue.tasks.contract.pipeline import Pipeline
 
 
 class Plain(Pipeline):
-    """A pipeline with the methods."""
+    """A pipeline to which the extension adds methods."""
 
     def evaluate(self, location: Any, *, encoding: str = "utf-8") -> Any: ...
 
 
 class Other(Pipeline):
-    """A pipeline without them."""
+    """A pipeline without methods of the extension."""
 
     def evaluate(self, location: Any, *, encoding: str = "utf-8") -> Any: ...
 
 
 class Derived(Plain):
-    """A subclass, which has them, too."""
+    """A subclass, which also gets the methods."""
 
 
 def repeated(pipeline: Pipeline, times: int, *, mark: str = "!") -> tuple[type, int, str]:
@@ -40,17 +40,17 @@ def marked(pipeline: Pipeline) -> str:
 
 @pytest.fixture(autouse=True)
 def _extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = f"{__name__}:Plain"
-    options = {"repeat": (int, "How often."), "mark_of": (Path, "A file of marks.")}
+    plain = f"{__name__}:Plain"
+    options = {"repeat": (int, "The number of repetitions."), "mark_of": (Path, "A file of marks.")}
     methods = {
-        "repeated": PipelineMethod(f"{__name__}:repeated", of),
-        "marked": PipelineMethod(f"{__name__}:marked", of, "predict", {"marks": (bool, "With marks.")}),
-        "others": PipelineMethod(f"{__name__}:others", of, "predict", options),
+        "repeated": PipelineMethod(f"{__name__}:repeated", plain),
+        "marked": PipelineMethod(f"{__name__}:marked", plain, "predict", {"marks": (bool, "With marks.")}),
+        "others": PipelineMethod(f"{__name__}:others", plain, "predict", options),
     }
     monkeypatch.setattr("ensue.extension.extensions", lambda: {"toy": Extension(name="toy", methods=methods)})
 
 
-def test_a_method_is_of_a_class_and_its_subclasses() -> None:
+def test_a_method_is_added_to_a_class_and_its_subclasses() -> None:
     assert Plain(None).repeated(2, mark="?") == (Plain, 2, "?")
     assert Derived(None).repeated(3) == (Derived, 3, "!")
     for pipeline, name in ((Other(None), "repeated"), (Plain(None), "repeat"), (Plain(None), "_repeated")):
@@ -67,7 +67,7 @@ def test_options_of_a_command_call_their_method() -> None:
             with_options(other, "predict", options)
 
 
-def test_a_command_has_the_options_and_takes_the_given_ones() -> None:
+def test_a_command_has_the_options_and_passes_on_those_that_are_set() -> None:
     parameters = signature_of(predict).parameters
     assert (parameters["marks"].default, parameters["repeat"].default) == (False, None)
     assert list(parameters).index("others") == list(parameters).index("mark_of") + 1
@@ -76,6 +76,6 @@ def test_a_command_has_the_options_and_takes_the_given_ones() -> None:
     assert values == {"width": 4}
 
 
-def test_a_file_in_the_format_of_a_missing_extension_is_one_line() -> None:
+def test_a_format_of_a_missing_extension_is_an_error_of_one_line() -> None:
     with pytest.raises(DataError, match=r"a.memo: the run reads the format memo, whose extension is not installed"):
         PairSource(Lines(["a\n"], "a.memo"), like=PairLayout("memo"), is_labeled=False)

@@ -1,4 +1,4 @@
-"""What the processor is."""
+"""Name, features, cores and memory of the processor and its control group."""
 
 import builtins
 import io
@@ -16,7 +16,7 @@ CORE = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2\n\n"
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _without_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     functions = processor.name, processor.features
     for function in functions:
         function.cache_clear()
@@ -28,7 +28,7 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("said", "name", "features"),
+    ("cpuinfo", "name", "features"),
     [
         (2 * CORE, "AMD EPYC", {"fpu", "avx2"}),
         ("Features\t: fp asimd bf16\n", "armv8", {"fp", "asimd", "bf16"}),
@@ -36,13 +36,15 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
     ids=["x86", "arm", "nothing"],
 )
-def test_what_linux_says(said: str, name: str, features: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtins, "open", lambda *args, **kwargs: io.StringIO(said))
+def test_name_and_features_are_read_from_cpuinfo(
+    cpuinfo: str, name: str, features: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builtins, "open", lambda *args, **kwargs: io.StringIO(cpuinfo))
     assert processor.name() == name
     assert processor.features() == features
 
 
-def test_other_systems_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cpuinfo_there_are_no_features(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*args: object, **kwargs: object) -> None:
         raise FileNotFoundError
 
@@ -66,18 +68,18 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
-def test_what_is_freed_is_kept_where_this_is_asked_for() -> None:
-    """Then the pages of a large array are not taken from the system again."""
-    said = [
-        subprocess.run([sys.executable, "-c", LARGE_ARRAYS, how], capture_output=True, text=True, check=True).stdout
-        for how in ("keeping", "as it is")
+def test_freed_memory_is_reused_after_keep_freed_memory() -> None:
+    """A large array then causes no new page faults."""
+    outputs = [
+        subprocess.run([sys.executable, "-c", LARGE_ARRAYS, mode], capture_output=True, text=True, check=True).stdout
+        for mode in ("keeping", "as it is")
     ]
-    (kept, few), (_, many) = map(str.split, said)
-    assert kept == "True"
+    (is_kept, few), (_, many) = map(str.split, outputs)
+    assert is_kept == "True"
     assert 10 * int(few) < int(many)
 
 
-def test_without_glibc_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keep_freed_memory_returns_false_without_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda name: object())
     assert not processor.keep_freed_memory()
 
@@ -92,17 +94,19 @@ def test_without_glibc_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["a container", "nested", "version 1", "damaged"],
 )
-def test_limits_of_control_groups(groups: str, files: dict[str, str], expected: list[str], tmp_path: Path) -> None:
-    """The memory of a container is that of its group: what takes more is killed without a word."""
+def test_limits_of_control_groups_are_read(
+    groups: str, files: dict[str, str], expected: list[str], tmp_path: Path
+) -> None:
+    """The system kills a container that uses more than the memory of its group."""
     (tmp_path / "cgroup").write_text(groups)
     for name, content in files.items():
         path = tmp_path / "root" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{content}\n")
-    found = processor.read_cgroups(
+    limits = processor.read_cgroups(
         "memory.max", "memory.limit_in_bytes", file=tmp_path / "cgroup", root=tmp_path / "root"
     )
-    assert sorted(found) == expected
+    assert sorted(limits) == expected
 
 
 def test_cores_and_memory_are_bounded_by_the_control_group(monkeypatch: pytest.MonkeyPatch) -> None:

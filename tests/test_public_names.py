@@ -1,4 +1,4 @@
-"""The names of the package, as completion and type checkers see them."""
+"""The public names of the package for completion and type checkers."""
 
 import ast
 import importlib
@@ -57,11 +57,14 @@ def checked(tool: str, path: Path) -> list[str]:
     command = [sys.executable, "-m", tool]
     if tool == "mypy":
         command += ["--strict", "--ignore-missing-imports", "--scripts-are-modules"]
-        command += ["--allow-untyped-calls", "--disable-error-code=empty-body"]  # torch's backward; sketches of classes
+        command += [
+            "--allow-untyped-calls",
+            "--disable-error-code=empty-body",
+        ]  # `backward` of torch is untyped; pages show classes with empty bodies
     files = sorted(map(str, path.glob("*.py"))) if path.is_dir() else [str(path)]
     environment = {**os.environ, "MYPYPATH": str(REPOSITORY / "src")}
-    found = subprocess.run([*command, *files], capture_output=True, text=True, check=False, env=environment)
-    return [line for line in found.stdout.splitlines() if " error: " in line or " note: Revealed" in line]
+    result = subprocess.run([*command, *files], capture_output=True, text=True, check=False, env=environment)
+    return [line for line in result.stdout.splitlines() if " error: " in line or " note: Revealed" in line]
 
 
 def test_the_names_of_recipes_for_type_checkers_are_up_to_date() -> None:
@@ -88,19 +91,19 @@ ensue.train("char-lstm", trian="a", out="b")
 """,
         encoding="utf-8",
     )
-    found = [line.split(":", 1)[1] for line in checked("mypy", file)]
-    revealed = [line for line in found if "Revealed" in line]
+    lines = [line.split(":", 1)[1] for line in checked("mypy", file)]
+    revealed = [line for line in lines if "Revealed" in line]
     types = [line.partition('Revealed type is "')[2].rstrip('"').replace("builtins.", "") for line in revealed]
     assert [name.rpartition(".")[2] for name in types] == [
         "LanguagePipeline", "str", "float", "Classified]", "float", "Pipeline",
     ]  # fmt: skip
-    assert {line.partition(" error: ")[0] for line in found} - {*revealed} == {"10:"}, found
+    assert {line.partition(" error: ")[0] for line in lines} - {*revealed} == {"10:"}, lines
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])
 def test_the_code_of_the_pages_has_types(tool: str, tmp_path: Path) -> None:
-    """Blocks of a page are one file, whose lines have the numbers of the page."""
+    """The blocks of a page become one file with the line numbers of the page."""
     if find_spec(tool) is None:
         pytest.skip(f"no {tool} here")
     for page in PAGES:
@@ -133,9 +136,9 @@ FORMER = {
 @pytest.mark.parametrize("name", sorted(FORMER))
 def test_a_former_name_is_the_same_object(name: str) -> None:
     module, _, attribute = name.partition(":")
-    found = getattr(importlib.import_module(module), attribute)
-    assert found is getattr(importlib.import_module(found.__module__), attribute)
-    assert importlib.import_module(found.__module__).__spec__.name == found.__module__
+    definition = getattr(importlib.import_module(module), attribute)
+    assert definition is getattr(importlib.import_module(definition.__module__), attribute)
+    assert importlib.import_module(definition.__module__).__spec__.name == definition.__module__
 
 
 def test_methods_of_extensions_are_documented_and_listed() -> None:
@@ -148,14 +151,14 @@ def test_methods_of_extensions_are_documented_and_listed() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=str)
-def test_what_all_lists_is_there(path: Path) -> None:
+def test_names_in_all_exist(path: Path) -> None:
     name = ".".join(path.parent.relative_to(REPOSITORY / "src").parts)
     if "__all__ = [" in path.read_text(encoding="utf-8") and name != "ensue":
         module = importlib.import_module(name)
-        assert all(hasattr(module, each) for each in module.__all__)
+        assert all(hasattr(module, exported) for exported in module.__all__)
 
 
 def test_a_command_of_an_extension_is_imported_alone() -> None:
     program = "import ensue.extensions.annotating.command"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

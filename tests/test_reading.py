@@ -1,4 +1,4 @@
-"""The evaluation protocol: fast readings against a naive one that predicts token by token."""
+"""The evaluation protocol: fast scoring equals naive scoring of one token at a time."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ from training.tiny import some_slow
 
 V, START = 11, 3
 SIZES = {"d_embedding": 8, "d_model": 12, "num_layers": 2}
-CARRIED = {
+RECURRENT = {
     "window": layers(kind="window", size=4, **SIZES),
     "gru": layers(kind="gru", **SIZES),
     "lstm": layers(kind="lstm", dropout=0.5, **SIZES),
@@ -46,7 +46,7 @@ def text_of(length: int) -> TokenFile:
 
 
 def naive(model: LanguageModel, tokens: TokenFile) -> np.ndarray:
-    """The nats of each token from a forward over exactly what the protocol lets it see."""
+    """Return the nats of each token from a separate forward pass over the tokens that the protocol allows."""
     ids = tokens.read(0, len(tokens))
     inputs = np.concatenate(([START], ids[:-1]))
     nats = []
@@ -72,9 +72,9 @@ def close(a: object, b: object) -> bool:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", CARRIED)
-def test_a_carried_reading_is_the_naive_one(name: str) -> None:
-    model, tokens = model_of(CARRIED[name]), text_of(90)
+@pytest.mark.parametrize("name", RECURRENT)
+def test_scores_with_carried_state_equal_naive_scores(name: str) -> None:
+    model, tokens = model_of(RECURRENT[name]), text_of(90)
     expected = naive(model, tokens)
     assert close(streamed(model, tokens), expected)
     assert close(score_text(model, tokens, start_id=START, parts=1).total_nats, expected.sum())
@@ -83,10 +83,10 @@ def test_a_carried_reading_is_the_naive_one(name: str) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("context", some_slow([1, 2, 5, 8], 1, 8))
 @pytest.mark.parametrize("length", some_slow([0, 1, 4, 7, 8, 9, 12, 13, 40, 43], 0, 1, 8, 9, 43))
-def test_windows_predict_each_token_once_from_half_a_context(
+def test_windows_predict_each_token_once_from_at_least_half_a_context(
     context: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MAX_CALL_TOKENS", 24)  # some windows at a time
+    monkeypatch.setattr(reading, "MAX_CALL_TOKENS", 24)  # a few windows at a time
     model, tokens = model_of(attention(context)), text_of(length)
     expected, counts = naive(model, tokens), []
     scores = score_text(model, tokens, start_id=START, progress=counts.append)
@@ -95,15 +95,15 @@ def test_windows_predict_each_token_once_from_half_a_context(
     assert close(streamed(model, tokens), expected)
 
 
-def test_rotary_windows_too() -> None:
+def test_windows_of_rotary_positions_equal_naive_scores() -> None:
     model, tokens = model_of(attention(6, "rotary")), text_of(31)
     assert close(score_text(model, tokens, start_id=START).total_nats, naive(model, tokens).sum())
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("specification", [CARRIED["lstm"], attention(6)])
+@pytest.mark.parametrize("specification", [RECURRENT["lstm"], attention(6)])
 @pytest.mark.parametrize("sizes", [[1] * 31, [31], [2, 0, 17, 12]])
-def test_a_text_may_come_in_any_pieces(specification: dict[str, Any], sizes: list[int]) -> None:
+def test_chunks_of_a_text_may_have_any_size(specification: dict[str, Any], sizes: list[int]) -> None:
     model, tokens = model_of(specification), text_of(31)
     ids, text = tokens.read(0, 31), TextScorer(model, start_id=START)
     bounds = np.cumsum([0, *sizes])
@@ -113,9 +113,9 @@ def test_a_text_may_come_in_any_pieces(specification: dict[str, Any], sizes: lis
 
 
 @pytest.mark.parametrize("parts", [2, 3, 7, 16])
-def test_parts_with_the_whole_text_before_them_are_exact(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_warmed_up_on_all_text_before_them_are_exact(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_CALL_TOKENS", 64)
-    model, tokens = model_of(CARRIED["lstm"]), text_of(101)
+    model, tokens = model_of(RECURRENT["lstm"]), text_of(101)
     expected = score_text(model, tokens, start_id=START, parts=1)
     counts: list[int] = []
     scores = score_text(model, tokens, start_id=START, parts=parts, warm_up=1000, progress=counts.append)
@@ -123,19 +123,19 @@ def test_parts_with_the_whole_text_before_them_are_exact(parts: int, monkeypatch
     assert sum(counts) == 101
 
 
-@pytest.mark.parametrize("name", CARRIED)
+@pytest.mark.parametrize("name", RECURRENT)
 def test_warmed_up_parts_agree_to_four_digits(name: str) -> None:
-    model, tokens = model_of(CARRIED[name], scale=1.0), text_of(1500)
+    model, tokens = model_of(RECURRENT[name], scale=1.0), text_of(1500)
     sequential = score_text(model, tokens, start_id=START, parts=1).nats_per_token
     parallel = score_text(model, tokens, start_id=START, parts=10, warm_up=100).nats_per_token
     cold = score_text(model, tokens, start_id=START, parts=10, warm_up=0).nats_per_token
     assert abs(parallel / sequential - 1) < 5e-5
-    assert abs(parallel - sequential) < abs(cold - sequential) / 20  # it is the warm-up that does it
+    assert abs(parallel - sequential) < abs(cold - sequential) / 20  # so the warm-up matters
 
 
 @pytest.mark.parametrize("parts", [1, 4, 64])
-def test_texts_shorter_than_their_parts(parts: int) -> None:
-    model = model_of(CARRIED["gru"])
+def test_texts_with_fewer_tokens_than_parts_are_scored(parts: int) -> None:
+    model = model_of(RECURRENT["gru"])
     for length in (0, 1, 3, 5):
         scores = score_text(model, text_of(length), start_id=START, parts=parts, warm_up=9)
         assert close(scores.total_nats, naive(model, text_of(length)).sum())
@@ -143,28 +143,28 @@ def test_texts_shorter_than_their_parts(parts: int) -> None:
 
 
 def test_a_text_without_tokens_has_no_mean() -> None:
-    assert math.isnan(score_text(model_of(CARRIED["gru"]), text_of(0), start_id=START).nats_per_token)
+    assert math.isnan(score_text(model_of(RECURRENT["gru"]), text_of(0), start_id=START).nats_per_token)
 
 
-def test_the_mode_is_put_back_and_dropout_is_off() -> None:
-    model, tokens = model_of(CARRIED["lstm"]), text_of(50)
+def test_scoring_turns_dropout_off_and_restores_training_mode() -> None:
+    model, tokens = model_of(RECURRENT["lstm"]), text_of(50)
     expected = score_text(model, tokens, start_id=START)
     model.train()
     assert score_text(model, tokens, start_id=START) == expected
     assert model.training
 
 
-def test_as_many_parts_as_are_four_times_their_warm_up() -> None:
+def test_the_default_number_of_parts_grows_with_the_text() -> None:
     assert [default_parts(n) for n in (0, 2047, 2048, 4096, 111_539, 10**7)] == [1, 1, 1, 2, 54, 64]
 
 
 def test_less_than_one_part_is_refused() -> None:
     with pytest.raises(EnsueError, match="0 parts"):
-        score_text(model_of(CARRIED["gru"]), text_of(5), start_id=START, parts=0)
+        score_text(model_of(RECURRENT["gru"]), text_of(5), start_id=START, parts=0)
 
 
-def test_the_protocol_says_how_it_reads() -> None:
-    lstm, transformer = model_of(CARRIED["lstm"]), model_of(attention(8))
+def test_the_protocol_is_described() -> None:
+    lstm, transformer = model_of(RECURRENT["lstm"]), model_of(attention(8))
     assert describe_protocol(lstm) == "read once from beginning to end, state carried"
     assert describe_protocol(lstm, 32).endswith("in 32 parts, each warmed up on the 512 tokens before it")
     assert "windows of 8 tokens with a stride of 4" in describe_protocol(transformer, 32)

@@ -1,4 +1,4 @@
-"""The published sizes of real data sets, and a model on one of them. Skipped where ../shared/data is absent."""
+"""The published sizes of real data sets, and a model of one data set; skipped without ../shared/data."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from ensue.tasks.texts.scoring import score_text
 pytestmark = pytest.mark.slow
 
 
-def test_tiny_shakespeare_in_thirteen_seconds(shared_data: Path, tmp_path: Path) -> None:
-    """At most 1.88 nats per character after 13 seconds of one thread; on a busy core the clock gets some more."""
+def test_a_model_of_tiny_shakespeare_learns_in_seconds(shared_data: Path, tmp_path: Path) -> None:
+    """13 seconds of one thread suffice; 20 leave time for other processes on the core."""
     text = shared_data / "tinyshakespeare" / "input.txt.xz"
     lm = ensue.train("char-lstm", train=text, out=tmp_path / "run", threads=1, settings={"train.seconds": 20})
     source = TextSource(text)
@@ -45,19 +45,19 @@ def test_words_are_counted_as_published(
         assert len(tokenize(TextSource(shared_data / name.format(part)), tokenizer)) == count
 
 
-def test_a_folder_of_books(shared_data: Path) -> None:
+def test_a_folder_of_books_is_read(shared_data: Path) -> None:
     source = TextSource(shared_data / "gutenberg", encoding="latin-1")  # two of the books are not UTF-8
     assert len(source.paths) == 18  # 17 books and their README
     assert sum(len(chunk.split()) for chunk in source.chunks()) > 1_300_000
 
 
-def test_bytes_of_a_dump(shared_data: Path) -> None:
+def test_the_bytes_of_a_dump_are_counted(shared_data: Path) -> None:
     source = TextSource(shared_data / "enwiki_sample")
     tokenizer = load_or_train_tokenizer(source, stop=None, kind="bytes")
     assert len(tokenize(source, tokenizer)) == 6_089_746
 
 
-def test_minimal_pairs_of_colorless_green(shared_data: Path) -> None:
+def test_minimal_pairs_of_colorless_green_are_read(shared_data: Path) -> None:
     (path,) = pair_files(shared_data / "colorless_green" / "English")
     pairs = list(read_pairs(path))
     assert len(pairs) == 410

@@ -1,4 +1,4 @@
-"""Taggers and classifiers on real data, trained for a minute or less. Skipped where ../shared/data is absent."""
+"""Taggers and classifiers trained on real data for a minute or less; skipped without ../shared/data."""
 
 import lzma
 import random
@@ -18,8 +18,8 @@ from ensue.tasks.labeling.pipeline import LabelingPipeline
 pytestmark = pytest.mark.slow
 
 
-def test_parts_of_speech_of_an_english_treebank(shared_data: Path, tmp_path: Path) -> None:
-    """One of the recipe's thirty epochs, development data; every column but UPOS comes back as it was."""
+def test_a_tagger_of_an_english_treebank_is_accurate_and_fast(shared_data: Path, tmp_path: Path) -> None:
+    """After one of thirty epochs, scored on development data. Columns other than UPOS are written unchanged."""
     folder = shared_data / "ud_english_ewt"
     train, dev = (folder / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev"))
     settings = {"train.epochs": 1, "train.validations": 1}
@@ -33,11 +33,11 @@ def test_parts_of_speech_of_an_english_treebank(shared_data: Path, tmp_path: Pat
             for text in (answer.sentence.source.text, tagger.written(answer, source.format))
         )
         assert [fields[:3] + fields[4:] for fields in before] == [fields[:3] + fields[4:] for fields in after]
-    assert _milliseconds(tagger, ["the", "cat"] * 10) <= 20  # 2 on a machine that does nothing else
+    assert _milliseconds(tagger, ["the", "cat"] * 10) <= 20  # about 2 on an idle machine
 
 
-def test_sentences_and_words_of_raw_text(shared_data: Path, tmp_path: Path) -> None:
-    """Three epochs of the development data, scored on the beginning of the test data; every character comes back."""
+def test_a_cutter_finds_sentences_and_words_of_raw_text(shared_data: Path, tmp_path: Path) -> None:
+    """After three epochs of development data, scored on 500 test sentences. No character is lost."""
     folder = shared_data / "ud_english_ewt"
     dev, test = (folder / f"en_ewt-ud-{part}.conllu.xz" for part in ("dev", "test"))
     settings = {"train.epochs": 3, "train.validations": 1, "train.batch_tokens": 2_000}
@@ -49,8 +49,8 @@ def test_sentences_and_words_of_raw_text(shared_data: Path, tmp_path: Path) -> N
     assert scores["tokens"].f1 >= 0.94
     assert scores["sentences"].f1 >= 0.7
     text = running_text(first)
-    (found,) = cutter.predict([text])
-    forms = "".join(token.form for sentence in found for token in sentence.tokens)
+    (sentences,) = cutter.predict([text])
+    forms = "".join(token.form for sentence in sentences for token in sentence.tokens)
     assert "".join(forms.split()) == "".join(text.split())
 
 
@@ -63,8 +63,8 @@ def _milliseconds(tagger: LabelingPipeline, words: list[str]) -> float:
     return 1000 * statistics.median(seconds)
 
 
-def test_names_in_news(shared_data: Path, tmp_path: Path) -> None:
-    """An epoch, development data, with the given parts of speech and chunks."""
+def test_a_tagger_finds_names_in_news(shared_data: Path, tmp_path: Path) -> None:
+    """After one epoch with the columns of parts of speech and chunks, scored on development data."""
     folder = shared_data / "conll2003"
     settings = {"train.epochs": 1, "train.validations": 1, "features.columns": ["2", "3"]}
     train, dev = folder / "eng.train.xz", folder / "eng.testa.xz"
@@ -75,8 +75,8 @@ def test_names_in_news(shared_data: Path, tmp_path: Path) -> None:
     assert scores.tokens == 51_362
 
 
-def test_chunks_from_300_sentences(shared_data: Path, tmp_path: Path) -> None:
-    """The words alone; 12 s of processor time beside other work, of which a sixth is for imports."""
+def test_a_linear_tagger_learns_chunks_from_300_sentences(shared_data: Path, tmp_path: Path) -> None:
+    """The tagger reads only words. It takes about 12 s of processor time."""
     folder, path = shared_data / "conll2000", tmp_path / "few.txt"
     path.write_text("".join(f"{s.source.text}\n" for s in islice(SentenceSource(folder / "train.txt.xz"), 300)))
     start = time.process_time()
@@ -86,8 +86,8 @@ def test_chunks_from_300_sentences(shared_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_reviews_by_their_words(shared_data: Path, tmp_path: Path) -> None:
-    """An epoch of the 22,500 reviews; a tenth, drawn at random, is held out."""
+def test_a_bag_of_words_classifies_reviews(shared_data: Path, tmp_path: Path) -> None:
+    """After one epoch of 22,500 reviews; a random tenth of all 25,000 is held out."""
     train = shared_data / "imdb" / "train.jsonl.xz"
     settings = {"train.epochs": 1, "train.validations": 1}
     classifier = ensue.train("classify-bag", train=train, out=tmp_path / "films", settings=settings, threads=1)
@@ -99,13 +99,13 @@ def test_reviews_by_their_words(shared_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "least", "least_with_vectors"),
+    ("name", "min_accuracy", "min_accuracy_with_vectors"),
     [("cr/custrev.all", 0.64, 0.65), ("subj/subj.all", 0.80, 0.84), ("mpqa/mpqa.all", 0.66, 0.74)],
 )
-def test_a_hundred_labels(
-    name: str, least: float, least_with_vectors: float, shared_data: Path, tmp_path: Path
+def test_linear_classifiers_learn_from_a_hundred_labels(
+    name: str, min_accuracy: float, min_accuracy_with_vectors: float, shared_data: Path, tmp_path: Path
 ) -> None:
-    """A linear model of n-grams, and the same with GloVe's vectors (docs/few-labels.md)."""
+    """A linear model of n-grams, alone and with GloVe vectors (docs/few-labels.md)."""
     (file,) = shared_data.glob(f"{name}*")
     opened = lzma.open if file.suffix == ".xz" else open
     with opened(file, "rt", encoding="cp1252") as lines:  # type: ignore[operator]
@@ -114,7 +114,7 @@ def test_a_hundred_labels(
     for part, rows in (("train", examples[:100]), ("test", examples[100:])):
         (tmp_path / f"{part}.tsv").write_text("".join(f"{label}\t{text}\n" for label, _, text in rows))
     glove = str(shared_data / "static_vectors" / "glove.6B.100d.cut.txt.xz")
-    for settings, bound in (({}, least), ({"features.vectors": glove}, least_with_vectors)):
+    for settings, bound in (({}, min_accuracy), ({"features.vectors": glove}, min_accuracy_with_vectors)):
         model = ensue.train(
             "classify-linear", train=tmp_path / "train.tsv", out=tmp_path / "run", settings=settings, threads=1,
             overwrite=True,
@@ -123,7 +123,7 @@ def test_a_hundred_labels(
         assert accuracy >= bound
 
 
-def test_sentences_of_reviews_beside_the_majority(shared_data: Path, tmp_path: Path) -> None:
+def test_an_lstm_classifies_sentences_of_reviews(shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data / "sst"
     train, dev = folder / "stsa.binary.train.xz", folder / "stsa.binary.dev"
     settings = {"train.epochs": 3, "train.validations": 1}

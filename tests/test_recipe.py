@@ -1,4 +1,4 @@
-"""Recipes: the named ones, the order in which settings win, and what is said about mistakes."""
+"""Recipes: those of the package, the precedence of settings, and messages about mistakes."""
 
 import re
 import tomllib
@@ -14,13 +14,13 @@ from ensue.models.specification import Table
 from ensue.notices import Notice
 from ensue.recipe import BUDGETS, read_recipe, recipe_names, resumed_recipe, validate_recipe
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
-from forgetting import forget_what_was_said
+from forgetting import forget_notices
 
 CELLS = [
     "peephole", "coupled", "layer-norm", "projected", "zoneout", "depth-gated", "grid", "clockwork", "mingru",
     "minlstm", "qrnn",
 ]  # fmt: skip
-"""Those whose recipe is char-lstm with another cell."""
+"""Cells whose recipe is char-lstm except for the cell."""
 
 MINIMAL: dict[str, Any] = {"encoder": {"kind": "lstm"}, "train": {"steps": 5}}
 
@@ -54,37 +54,36 @@ SOLVED = [name for name in recipe_names() if read_recipe(name).unused_keys]
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_keys_that_training_does_not_use_are_errors_except_in_a_run(name: str) -> None:
-    """Runs of earlier versions have them."""
+    """Runs of earlier versions have such keys."""
     recipe = read_recipe(name)
     changes = [("train", key, OTHER_VALUES[key]) for key in recipe.unused_keys] + [("tuning", "freeze", 1)]
     if "minirocket" in name:
         changes += [("features", "noise", 0.5)]
     for table, key, value in changes:
-        found = recipe.model_dump(exclude_unset=True, exclude_none=True)
-        found[table] = found.get(table, {}) | {key: value}
+        changed = recipe.model_dump(exclude_unset=True, exclude_none=True)
+        changed[table] = changed.get(table, {}) | {key: value}
         with pytest.raises(RecipeError, match=r"^mine: (has|needs)"):
-            validate_recipe(found, where="mine")
-        assert getattr(getattr(validate_recipe(found, where="mine", is_trained=True), table), key) == value
+            validate_recipe(changed, where="mine")
+        assert getattr(getattr(validate_recipe(changed, where="mine", is_trained=True), table), key) == value
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [f"char-{cell}" for cell in CELLS])
-def test_recipes_of_cells_differ_from_the_lstms_in_the_model_alone(name: str) -> None:
-    """So that what they reach can be compared: as many parameters, the same training."""
+def test_recipes_of_cells_differ_from_char_lstm_only_in_the_model(name: str) -> None:
+    """Their results are comparable: the number of parameters and the training are the same."""
     recipe, lstm = read_recipe(name), read_recipe("char-lstm")
     assert isinstance(recipe, LanguageModelingRecipe)
     assert isinstance(lstm, LanguageModelingRecipe)
     assert (recipe.data, recipe.tokenizer, recipe.tokens.d_embedding) == (lstm.data, lstm.tokenizer, 64)
     sizes = [
-        count_parameters(build_language_model(found.tokens, found.encoder, vocabulary_size=66))
-        for found in (recipe, lstm)
+        count_parameters(build_language_model(each.tokens, each.encoder, vocabulary_size=66)) for each in (recipe, lstm)
     ]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.03)
     differences = {"learning_rate", "beta1"}
     assert recipe.train.model_dump(exclude=differences) == lstm.train.model_dump(exclude=differences)
 
 
-def test_settings_win_over_the_file(tmp_path: Path) -> None:
+def test_settings_override_the_file(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text('[encoder]\nkind = "gru"\nd_model = 16\n[train]\nsteps = 5\n')
     recipe = read_recipe(tmp_path / "r.toml", ["encoder.d_model=32", "train.seed = 2"])
     assert recipe.encoder.d_model == 32
@@ -102,13 +101,13 @@ def test_a_setting_is_toml_or_a_bare_word(setting: str, value: str) -> None:
     assert read_recipe("char-lstm", [setting]).data.train == value
 
 
-def test_settings_have_types() -> None:
+def test_settings_are_converted_to_the_types_of_their_keys() -> None:
     recipe = read_recipe("char-lstm", ["tokens.tied=true", "train.learning_rate=1", "train.clip=1e-3"])
     assert recipe.tokens.tied is True
     assert (recipe.train.learning_rate, recipe.train.clip) == (1.0, 1e-3)
 
 
-def test_a_mapping_does_the_same() -> None:
+def test_settings_may_be_a_mapping() -> None:
     assert read_recipe("char-lstm", {"train.steps": 7, "train.seed": 3}) == read_recipe(
         "char-lstm", ["train.steps=7", "train.seed=3"]
     )
@@ -121,10 +120,10 @@ def test_a_budget_replaces_the_recipes_own(budget: str) -> None:
 
 
 def test_a_kind_drops_the_keys_of_the_recipe_that_it_does_not_have() -> None:
-    forget_what_was_said()
-    with pytest.warns(Notice) as said:
+    forget_notices()
+    with pytest.warns(Notice) as notices:
         recipe = read_recipe("classify-lstm", ["encoder.kind=transformer", "encoder.num_heads=2"])
-    assert [str(notice.message) for notice in said] == [
+    assert [str(notice.message) for notice in notices] == [
         "encoder.kind=transformer has no dropout_kind and dropout_input; these keys of the recipe are dropped"
     ]
     assert (recipe.encoder.kind, recipe.encoder.num_heads, recipe.encoder.d_model) == ("transformer", 2, 64)
@@ -168,7 +167,7 @@ def test_a_kind_drops_the_keys_of_the_recipe_that_it_does_not_have() -> None:
         ({"tokenizer": {"kind": "letters"}}, "mine: tokenizer.kind: input should be"),
     ],
 )  # fmt: skip
-def test_one_sentence_for_every_mistake(change: dict[str, Any], sentence: str) -> None:
+def test_every_mistake_is_an_error_of_one_line(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(RecipeError) as caught:
         validate_recipe(MINIMAL | change, where="mine")
     assert str(caught.value).startswith(sentence)
@@ -176,21 +175,21 @@ def test_one_sentence_for_every_mistake(change: dict[str, Any], sentence: str) -
 
 
 @pytest.mark.parametrize("name", ["char-lstn", "nothing.toml", ".", "", "a/b", "a/" * 3000])
-def test_recipes_that_are_not_there(name: str) -> None:
+def test_unknown_recipes_are_refused(name: str) -> None:
     with pytest.raises(EnsueError, match=r"no recipe named|no such recipe file") as raised:
         read_recipe(name)
     assert len(str(raised.value)) < 300
 
 
-def test_a_recipe_is_a_value() -> None:
+def test_a_recipe_is_comparable_and_immutable() -> None:
     recipe = validate_recipe(MINIMAL, where="test")
     assert recipe == LanguageModelingRecipe.model_validate(recipe.model_dump())
     with pytest.raises(ValueError, match="frozen"):
         recipe.train.seed = 3  # type: ignore[misc]
 
 
-def test_whole_numbers_have_bounds() -> None:
-    """Of each task."""
+def test_all_integers_of_recipes_have_bounds() -> None:
+    """The recipes of all tasks are tested."""
     keys = {
         (recipe.task, key): name
         for name in recipe_names()
@@ -212,7 +211,7 @@ def test_tiny_numbers_have_bounds() -> None:
             read_recipe("char-lstm", {key: 1e-308})
 
 
-def test_documents_that_are_nested_or_long_are_one_line(tmp_path: Path) -> None:
+def test_nested_or_long_documents_are_errors_of_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     for content in ("x = " + "[" * 400 + "]" * 400, "[train]\nsteps = " + "9" * 5000, ".".join("a" * 9999) + " = 1"):
         path.write_text(content)
@@ -224,7 +223,7 @@ def test_documents_that_are_nested_or_long_are_one_line(tmp_path: Path) -> None:
 
 
 def test_every_table_is_written() -> None:
-    """Also one that nobody thought of when this was written: else the run that is taken up again is another one."""
+    """A resumed run would differ if a table, perhaps a new one, were missing."""
 
     class Extra(Table):
         size: int = 3
@@ -238,7 +237,7 @@ def test_every_table_is_written() -> None:
     assert ExtendedRecipe.model_validate(again) == recipe
 
 
-def test_a_path_that_is_not_utf8_is_one_line() -> None:
+def test_a_path_that_is_not_utf8_is_an_error_of_one_line() -> None:
     with pytest.raises(RecipeError, match=r"data.train is a path that is not UTF-8, .*: 'a.udcff'$"):
         read_recipe("char-lstm", {"data.train": "a\udcff"})
 

@@ -1,4 +1,4 @@
-"""The tables of all three tasks' recipes: strict in every key, defaults written out, read back equal."""
+"""The tables of three tasks' recipes: unknown keys are errors, and recipes with all defaults are read back equal."""
 
 import tomllib
 from collections.abc import Iterator
@@ -32,12 +32,12 @@ TABLES = ["data", "tokenizer", "features", "tokens", "directions", "head", "trai
 
 
 def keys_of(schema: type[BaseModel]) -> list[str]:
-    """As a recipe writes them."""
+    """Return the names of a table's keys in recipes."""
     return [field.alias or name for name, field in schema.model_fields.items()]
 
 
 class Place(NamedTuple):
-    """A table of a task's recipe and the keys that it has."""
+    """A table of a task's recipe and its keys."""
 
     task: str
     table: str
@@ -45,14 +45,14 @@ class Place(NamedTuple):
     keys: list[str]
 
     @property
-    def own(self) -> list[str]:
-        """Those that not every encoder has, as far as the LSTM does not stand for them all."""
+    def tested_keys(self) -> list[str]:
+        """The keys that the LSTM, which is tested too, does not have, or the first key."""
         others = keys_of(ENCODERS["lstm"]) if self.table == "encoder" and self.encoder != "lstm" else ()
         return [key for key in self.keys if key not in others] or self.keys[:1]
 
     @property
-    def said(self) -> str:
-        """As messages call it."""
+    def name_in_messages(self) -> str:
+        """The name of the table in messages."""
         return f"encoder ({self.encoder})" if self.table == "encoder" else self.table
 
 
@@ -75,21 +75,21 @@ EVERY_PLACE = pytest.mark.parametrize("place", some_slow(PLACES, *OF_ONE_TASK), 
 
 
 def document(task: str, kind: str = "lstm", **tables: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"task": task, "encoder": {"kind": kind}, "train": {"steps": 1}}
+    tables_of_recipe: dict[str, Any] = {"task": task, "encoder": {"kind": kind}, "train": {"steps": 1}}
     for table, keys in tables.items():
-        found[table] = found.get(table, {}) | keys
-    return found
+        tables_of_recipe[table] = tables_of_recipe.get(table, {}) | keys
+    return tables_of_recipe
 
 
-def mistake(found: dict[str, Any]) -> str:
+def mistake(recipe: dict[str, Any]) -> str:
     with pytest.raises(RecipeError) as caught:
-        validate_recipe(found, where="mine")
+        validate_recipe(recipe, where="mine")
     message = str(caught.value)
     assert "\n" not in message
     return message
 
 
-def test_every_task_and_encoder_is_looked_at() -> None:
+def test_every_task_and_table_is_tested() -> None:
     assert {(place.task, place.table) for place in PLACES} == {
         *((task, table) for task in SCHEMAS for table in ("data", "encoder", "train")),
         *((task, table) for task in ("labeling", "classification") for table in ("features", "directions", "head")),
@@ -99,20 +99,22 @@ def test_every_task_and_encoder_is_looked_at() -> None:
 
 @EVERY_PLACE
 def test_a_key_with_a_typing_error_names_the_key_that_was_meant(place: Place) -> None:
-    for key in place.own:
+    for key in place.tested_keys:
         wrong = f"{key}x"
-        said = mistake(document(place.task, place.encoder, **{place.table: {wrong: 1}}))
-        assert said == f'mine: unknown key "{place.table}.{wrong}" in {place.said}; did you mean "{key}"?'
-    said = mistake(document(place.task, place.encoder, **{place.table: {"QQQ": 1}}))
-    assert said == f'mine: unknown key "{place.table}.QQQ" in {place.said}'
+        message = mistake(document(place.task, place.encoder, **{place.table: {wrong: 1}}))
+        assert (
+            message == f'mine: unknown key "{place.table}.{wrong}" in {place.name_in_messages}; did you mean "{key}"?'
+        )
+    message = mistake(document(place.task, place.encoder, **{place.table: {"QQQ": 1}}))
+    assert message == f'mine: unknown key "{place.table}.QQQ" in {place.name_in_messages}'
 
 
 @pytest.mark.parametrize("task", SCHEMAS)
-def test_tables_with_a_typing_error(task: str) -> None:
+def test_a_table_with_a_typing_error_names_the_table_that_was_meant(task: str) -> None:
     for table in SCHEMAS[task].model_fields:
         if table not in ("task", "encoder", "train"):
-            said = mistake(document(task) | {f"{table}x": {}})
-            assert said == f'mine: unknown key "{table}x" in the recipe; did you mean "{table}"?'
+            message = mistake(document(task) | {f"{table}x": {}})
+            assert message == f'mine: unknown key "{table}x" in the recipe; did you mean "{table}"?'
 
 
 @pytest.mark.parametrize("task", SCHEMAS)
@@ -122,11 +124,11 @@ def test_keys_of_another_task_are_refused(task: str) -> None:
     for place in PLACES:
         known = mine.get((place.table, place.encoder))
         if known is None:
-            said = mistake(document(task) | {place.table: {}})
-            assert said.startswith(f'mine: unknown key "{place.table}" in the recipe')
+            message = mistake(document(task) | {place.table: {}})
+            assert message.startswith(f'mine: unknown key "{place.table}" in the recipe')
         for key in sorted(set(place.keys) - known)[::3] if known is not None else ():
-            said = mistake(document(task, place.encoder, **{place.table: {key: 1}}))
-            assert said.startswith(f'mine: unknown key "{place.table}.{key}" in {place.said}')
+            message = mistake(document(task, place.encoder, **{place.table: {key: 1}}))
+            assert message.startswith(f'mine: unknown key "{place.table}.{key}" in {place.name_in_messages}')
             refused += 1
     assert refused > 5
 
@@ -139,27 +141,27 @@ def test_keys_of_another_task_are_refused(task: str) -> None:
         ({"labeling": 1}, "no task "),
     ],
 )  # fmt: skip
-def test_a_task_that_there_is_not(task: Any, sentence: str) -> None:
+def test_an_unknown_task_is_refused(task: Any, sentence: str) -> None:
     assert mistake(document("labeling") | {"task": task}).startswith(f"mine: {sentence}")
 
 
 @pytest.mark.parametrize("encoder", [3, ["lstm"], None, "", "LSTM", "transfomer"])
-def test_an_encoder_that_there_is_not(encoder: Any) -> None:
-    said = mistake(document("labeling") | {"encoder": {"kind": encoder}})
-    assert said.startswith(("mine: no encoder ", "mine: encoder.kind is missing"))
+def test_an_unknown_encoder_is_refused(encoder: Any) -> None:
+    message = mistake(document("labeling") | {"encoder": {"kind": encoder}})
+    assert message.startswith(("mine: no encoder ", "mine: encoder.kind is missing"))
     if encoder == "transfomer":
-        assert said.startswith('mine: no encoder "transfomer"; did you mean "transformer"?; known: ')
+        assert message.startswith('mine: no encoder "transfomer"; did you mean "transformer"?; known: ')
 
 
 @pytest.mark.parametrize("task", ["labeling", "classification"])
 @pytest.mark.parametrize("value", [3, "lstm", [], None])
-def test_a_value_in_place_of_a_table(task: str, value: Any) -> None:
+def test_a_value_in_place_of_a_table_is_refused(task: str, value: Any) -> None:
     for table in ("data", "features", "encoder", "head", "train"):
         assert mistake(document(task) | {table: value}).startswith(f"mine: {table}")
 
 
-def test_numbers_are_names_of_columns() -> None:
-    """In TOML, where they need no quotes, and from the command line."""
+def test_names_of_columns_may_be_numbers() -> None:
+    """They need no quotes, in TOML and on the command line."""
     labeling = validate_recipe(
         document("labeling", data={"words": 1, "labels": 3}, features={"columns": [2, "upos", "4"]}), where="mine"
     )
@@ -175,7 +177,7 @@ def test_numbers_are_names_of_columns() -> None:
 
 
 @pytest.mark.parametrize("name", [True, 1.5, None, ["1"]])
-def test_other_things_are_no_names_of_columns(name: Any) -> None:
+def test_names_of_columns_of_other_types_are_refused(name: Any) -> None:
     labels = [name] if isinstance(name, list) else name
     assert mistake(document("labeling", data={"labels": labels})).startswith("mine: data.labels: ")
     assert mistake(document("labeling", features={"columns": [name]})).startswith("mine: features.columns.0: ")
@@ -211,7 +213,7 @@ def test_other_things_are_no_names_of_columns(name: Any) -> None:
         ("labeling", "train", {"epochs": 2}, "train needs exactly one of steps, epochs, tokens, seconds; found steps"),
     ],
 )
-def test_values_that_cannot_be(task: str, table: str, keys: dict[str, Any], sentence: str) -> None:
+def test_invalid_values_are_refused(task: str, table: str, keys: dict[str, Any], sentence: str) -> None:
     assert mistake(document(task, **{table: keys})).startswith(f"mine: {sentence}")
 
 
@@ -235,7 +237,7 @@ def test_values_that_cannot_be(task: str, table: str, keys: dict[str, Any], sent
         ("qrnn", {"size": 0}, "encoder.size: input should be greater than or equal to 1, found 0"),
     ],
 )
-def test_what_an_encoder_cannot_be(task: str, encoder: str, keys: dict[str, Any], sentence: str) -> None:
+def test_invalid_values_of_encoders_are_refused(task: str, encoder: str, keys: dict[str, Any], sentence: str) -> None:
     assert mistake(document(task, encoder, **{"encoder": keys})).startswith(f"mine: {sentence}")
 
 
@@ -246,23 +248,23 @@ REGULARIZED = {
     "zoneout_hidden": {"elman", "lstm", "peephole", "coupled", "layer-norm", "projected", "gru"},
     "zoneout_cell": {"lstm", "peephole", "coupled", "layer-norm", "projected"},
 }  # fmt: skip
-"""Who has recurrent weights that can be dropped, a hidden state and a cell that can be held."""
+"""The encoders with recurrent weights for dropout, and with a hidden state or a cell for zoneout."""
 
 
 @pytest.mark.parametrize("task", SCHEMAS)
 @pytest.mark.parametrize("key", REGULARIZED)
-def test_a_key_is_taken_only_where_it_does_something(task: str, key: str) -> None:
+def test_a_key_is_accepted_only_by_encoders_that_use_it(task: str, key: str) -> None:
     for encoder in ENCODERS:
-        found = document(task, encoder, **{"encoder": {key: 0.25}})
+        recipe = document(task, encoder, **{"encoder": {key: 0.25}})
         if encoder in REGULARIZED[key]:
-            assert getattr(validate_recipe(found, where="mine").encoder, key) == 0.25
+            assert getattr(validate_recipe(recipe, where="mine").encoder, key) == 0.25
         else:
-            assert mistake(found).startswith(f'mine: unknown key "encoder.{key}" in encoder ({encoder})')
+            assert mistake(recipe).startswith(f'mine: unknown key "encoder.{key}" in encoder ({encoder})')
 
 
 @EVERY_PLACE
 def test_defaults_are_written_out_and_read_back(place: Place, tmp_path: Path) -> None:
-    """All keys of every table, but for those that are not given, for which TOML has no word."""
+    """All keys of every table are written except None, which TOML lacks."""
     recipe = validate_recipe(document(place.task, place.encoder), where="mine")
     assert type(recipe) is SCHEMAS[place.task]
     written = tomllib.loads(recipe.to_toml())
@@ -277,20 +279,22 @@ def test_defaults_are_written_out_and_read_back(place: Place, tmp_path: Path) ->
 
 
 awkward = st.text(st.characters(codec="utf-8"), max_size=8).filter(lambda text: "\r\n" not in text)
-"""TOML reads a line break of two characters in a text of several lines as one."""
+"""Texts without CR LF, which TOML reads as LF in multi-line strings."""
 
 
 @given(about=awkward, columns=st.lists(awkward, max_size=3), labels=awkward, share=st.floats(0, 1, exclude_max=True))
-def test_any_text_and_number_survives(about: str, columns: list[str], labels: str, share: float) -> None:
-    found = document(
+def test_any_text_and_number_is_written_and_read_back(
+    about: str, columns: list[str], labels: str, share: float
+) -> None:
+    recipe_document = document(
         "labeling", data={"labels": labels, "train": about}, features={"columns": columns, "dropout_words": share}
     )
-    recipe = validate_recipe(found | {"about": about, "measured": labels}, where="mine")
+    recipe = validate_recipe(recipe_document | {"about": about, "measured": labels}, where="mine")
     assert validate_recipe(tomllib.loads(recipe.to_toml()), where="mine") == recipe
 
 
 @pytest.mark.parametrize("task", SCHEMAS)
-def test_paths_that_are_given_replace_the_recipes_own(task: str) -> None:
+def test_paths_of_the_caller_replace_those_of_the_recipe(task: str) -> None:
     recipe = validate_recipe(document(task, data={"train": "a", "valid": "b"}), where="mine")
     changed = read_recipe(recipe, train="new", test="t")
     assert (changed.data.train, changed.data.valid, changed.data.test) == ("new", "b", "t")

@@ -1,4 +1,4 @@
-"""The pages say all there is: recipes, keys, signatures, scores, files; and nothing that is not there."""
+"""The pages list all recipes, keys, signatures, scores and files, and no others."""
 
 import inspect
 import re
@@ -28,7 +28,7 @@ def test_every_recipe_is_listed_and_nothing_else() -> None:
 
 
 def section(page: Path, heading: str) -> str:
-    """The text of a page from a heading of the second level to the next one."""
+    """Return the text of a page from a heading of level 2 to the next one."""
     match = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.M | re.S)
     assert match, f"{name_of(page)} has no section {heading!r}"
     return match[1]
@@ -42,13 +42,13 @@ def test_numbers_of_the_first_pages_are_among_the_measurements(page: str, headin
     """A new measurement has to change both pages."""
     path = REPOSITORY / page
     measured = set(re.findall(NUMBER, BENCHMARKS_PAGE.read_text(encoding="utf-8")))
-    said = set(re.findall(NUMBER, section(path, heading) if heading else path.read_text(encoding="utf-8")))
-    assert len(said) > 5
-    assert not {number for number in said - measured if number.replace(",", "") not in measured}
+    stated = set(re.findall(NUMBER, section(path, heading) if heading else path.read_text(encoding="utf-8")))
+    assert len(stated) > 5
+    assert not {number for number in stated - measured if number.replace(",", "") not in measured}
 
 
 def test_every_page_is_in_the_side_bar_once() -> None:
-    """By the trees of the start page, or of a page that stands in them."""
+    """A page may be listed by the toctree of any page."""
     docs = REPOSITORY / "docs"
     listed = ["index"]
     for page in PAGES:
@@ -72,7 +72,7 @@ def test_every_key_of_a_recipe_is_explained() -> None:
 
 
 def parts(schema: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """A schema and the tables that stand in it, with the classes that they are derived from."""
+    """Yield a schema, its base classes, and those of all tables in it."""
     yield from (part for part in schema.__mro__ if issubclass(part, BaseModel) and part is not BaseModel)
     for field in schema.model_fields.values():
         for choice in (field.annotation, *get_args(field.annotation)):
@@ -83,14 +83,14 @@ def parts(schema: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def test_every_table_of_a_recipe_is_explained() -> None:
     script = runpy.run_path(str(REPOSITORY / "docs" / "recipe_keys.py"))
     explained = {model for _, model in script["TABLES"]}
-    found = {part for task in task_names() for part in parts(task_entry(task).recipe)}
-    for part in {part for part in found if part is Recipe or not issubclass(part, Recipe)}:
+    schemas = {part for task in task_names() for part in parts(task_entry(task).recipe)}
+    for part in {part for part in schemas if part is Recipe or not issubclass(part, Recipe)}:
         assert part in explained or not list(script["own_fields"](part)), part
 
 
 def parameters(function: Any) -> list[tuple[str, Any, Any]]:
-    found = inspect.signature(function).parameters.values()
-    return [(p.name, p.kind, p.default) for p in found if p.name != "self"]
+    signature_parameters = inspect.signature(function).parameters.values()
+    return [(p.name, p.kind, p.default) for p in signature_parameters if p.name != "self"]
 
 
 def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
@@ -102,8 +102,8 @@ def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
 LAYERS_PAGE = REPOSITORY / "docs" / "api-layers.md"
 
 
-def test_what_is_public_is_described() -> None:
-    """By a docstring of its own, from which Sphinx makes the page; a name without one would be left out silently."""
+def test_public_names_have_docstrings() -> None:
+    """Sphinx would silently leave out names without a docstring."""
     for path, members in (public() | public(LAYERS_PAGE)).items():
         for name, thing in [(path, named(path)), *((f"{path}.{name}", getattr(named(path), name)) for name in members)]:
             assert len(inspect.getdoc(thing) or "") > 10, name
@@ -114,8 +114,8 @@ def test_every_layer_is_listed_and_nothing_else() -> None:
     assert sorted(public(LAYERS_PAGE)) == sorted(f"ensue.nn.{name}" for name in names)
 
 
-def test_the_interface_is_listed() -> None:
-    """The functions of the package, and of each task what `ensue.load` gives, with what its commands are made of."""
+def test_functions_and_pipelines_are_listed() -> None:
+    """The API page lists the functions of the package, and each task's pipeline with the methods of commands."""
     listed = public()
     assert {f"ensue.{name}" for name in ensue.__all__} - {"ensue.__version__", "ensue.nn"} <= listed.keys()
     for task in task_names():
@@ -139,8 +139,8 @@ def test_every_score_is_explained(page: str) -> None:
     assert set(first_cells(REPOSITORY / "docs" / page, "key of `evaluate --json`")) == SCORES[page]().keys()
 
 
-def test_layers_are_as_written() -> None:
-    """So are the calls of layers in the prose of their pages, where nothing is left out of them."""
+def test_signatures_of_layers_equal_those_on_their_pages() -> None:
+    """Calls in prose that contain "..." are not compared."""
     checked = set()
     for page in (REPOSITORY / "docs" / "layers").glob("*.md"):
         for name, arguments in re.findall(r"`(?:ensue\.nn\.)?([A-Z]\w+)\(([^`]*)\)`", prose(page)):
@@ -151,8 +151,8 @@ def test_layers_are_as_written() -> None:
     assert {"CharacterLSTM", "CharacterCNN", "MeanPooling", "AttentionPooling"} <= checked
 
 
-def test_every_file_says_what_it_is() -> None:
-    """The first line of each file is what `head -1` shows to somebody who looks around."""
+def test_every_file_begins_with_a_docstring() -> None:
+    """A reader who lists files sees the first line of each."""
     sources = (path for path in (REPOSITORY / "src" / "ensue").rglob("*.py") if "libraries" not in path.parts)
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources}
     assert not [name for name, text in texts.items() if text and not text.startswith('"""')]
@@ -163,7 +163,7 @@ KEPT_NAMES = Path(__file__).parent / "kept_names.txt"
 
 
 def interface() -> dict[str, set[str]]:
-    """Return the parameters of the pages' definitions, but of pipelines, and the attributes of what they return."""
+    """Return the parameters of definitions on the API pages, except pipelines, and the attributes of their results."""
     names_of: dict[str, set[str]] = defaultdict(set)
     for path, members in (public() | public(LAYERS_PAGE)).items():
         for name, thing in [(path, named(path)), *((f"{path}.{name}", getattr(named(path), name)) for name in members)]:

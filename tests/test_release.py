@@ -1,4 +1,4 @@
-"""What a release uploads: it is built, passes the index's checks, and works where nothing else is installed."""
+"""Releases: wheel and source distribution are built, pass the checks of the index, and work in an empty environment."""
 
 import json
 import re
@@ -33,7 +33,7 @@ const files = process.argv.slice(1);
 console.log(JSON.stringify(files.flatMap((file) => lint(readFileSync(file, "utf8"), file))));
 """
 FROM_THE_ARCHIVE = ("tests/test_errors.py", "tests/test_sentences.py", "tests/text")
-"""The tests that are run there; all others are collected."""
+"""The tests that are run in the source distribution; all others are only collected."""
 
 
 @pytest.fixture(scope="module")
@@ -62,24 +62,24 @@ def metadata(wheel: Path) -> Message:
 
 
 def base(requirements: Iterable[str]) -> set[str]:
-    """The names of those that are needed on this system without an extra."""
-    found = map(Requirement, requirements)
-    return {r.name.lower().replace("_", "-") for r in found if r.marker is None or r.marker.evaluate({"extra": ""})}
+    """Return the names of the requirements that apply on this system without extras."""
+    parsed = map(Requirement, requirements)
+    return {r.name.lower().replace("_", "-") for r in parsed if r.marker is None or r.marker.evaluate({"extra": ""})}
 
 
 def closure(names: set[str]) -> set[str]:
-    """The packages, what they need, what that needs, and so on."""
-    found, rest = set(names), [*names]
-    while rest:
-        new = base(requires(rest.pop()) or []) - found
-        found |= new
-        rest += new
-    return found
+    """Return the packages with their direct and indirect requirements."""
+    packages, pending = set(names), [*names]
+    while pending:
+        new = base(requires(pending.pop()) or []) - packages
+        packages |= new
+        pending += new
+    return packages
 
 
 @pytest.fixture(scope="module")
 def bare(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an environment with the wheel and what it needs, and with nothing else."""
+    """The `bin` folder of an environment that contains only the wheel and its requirements."""
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -95,9 +95,9 @@ def bare(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def run(*command: object, folder: Path) -> str:
-    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    result = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
 
 
 @pytest.mark.slow
@@ -117,9 +117,9 @@ def test_the_readme_of_the_package_has_no_relative_link(built: tuple[Path, Path]
 @pytest.mark.slow
 def test_help_and_quickstart_where_only_the_wheel_is_installed(bare: Path, tmp_path: Path) -> None:
     assert "quickstart" in run(bare / "ensue", "--help", folder=tmp_path)
-    said = run(bare / "ensue", "quickstart", "--seconds", "1", "--threads", "1", "--out", "run", folder=tmp_path)
+    output = run(bare / "ensue", "quickstart", "--seconds", "1", "--threads", "1", "--out", "run", folder=tmp_path)
     assert "curve.png cannot be written: pictures need matplotlib: pip install 'ensue[pictures]'" in " ".join(
-        said.split()
+        output.split()
     )
     assert run(bare / "ensue", "generate", "run", "--max-tokens", "3", folder=tmp_path)
     assert {path.name for path in (tmp_path / "run").iterdir()} >= {"README.md", "model.safetensors", "manifest.json"}
@@ -127,7 +127,7 @@ def test_help_and_quickstart_where_only_the_wheel_is_installed(bare: Path, tmp_p
 
 @pytest.fixture(scope="module")
 def pytest_in_archive(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Runs pytest in the unpacked source distribution."""
+    """Return a function that runs pytest in the unpacked source distribution."""
     with tarfile.open(built[1]) as archive:
         archive.extractall(unpacked := tmp_path_factory.mktemp("archive"), **TAR_OPTIONS)
     (folder,) = unpacked.iterdir()
@@ -146,7 +146,7 @@ def test_tests_pass_in_the_source_distribution(pytest_in_archive: Callable[..., 
     pytest_in_archive(*FROM_THE_ARCHIVE)  # the exit status is 0
 
 
-def test_addresses_stand_in_one_place() -> None:
+def test_only_pyproject_has_the_address_of_the_repository() -> None:
     texts = [path for path in REPOSITORY.glob("*") if path.is_file()] + [
         *WORKFLOWS,
         *(REPOSITORY / "docs").glob("*.md"),
@@ -156,12 +156,12 @@ def test_addresses_stand_in_one_place() -> None:
 
 
 def lint(*files: Path) -> list[dict[str, object]]:
-    done = subprocess.run(
+    result = subprocess.run(
         ["node", "--input-type=module", "-e", LINTER, *map(str, files)],
         cwd=REPOSITORY, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
+    problems: list[dict[str, object]] = json.loads(result.stdout)
+    return problems
 
 
 @pytest.mark.slow
@@ -176,8 +176,8 @@ def test_workflows_pass_actionlint(tmp_path: Path) -> None:
     assert lint(broken)
 
 
-def test_workflows_call_what_ci_calls() -> None:
-    """Each command of a workflow is a target of make, but for the check of the addresses and the tag."""
+def test_workflows_run_targets_of_make_that_ci_runs() -> None:
+    """The only other commands of workflows check the addresses and the tag."""
     ci = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")
     called = {
         target for path in WORKFLOWS for target in re.findall(r"run: make (\S+)", path.read_text(encoding="utf-8"))
@@ -186,18 +186,18 @@ def test_workflows_call_what_ci_calls() -> None:
     assert all(f"make {target}" in ci for target in called)
 
 
-def test_tests_that_make_and_ci_name_are_there() -> None:
+def test_tests_that_make_and_ci_name_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    wide = re.search(r"^WIDE .*addprefix tests/,((?:.*\\\n)*.*)\)$", makefile, re.MULTILINE)
-    assert wide
-    named = [f"tests/{name}" for name in wide[1].replace("\\", "").split()]
+    match = re.search(r"^WIDE .*addprefix tests/,((?:.*\\\n)*.*)\)$", makefile, re.MULTILINE)
+    assert match
+    named = [f"tests/{name}" for name in match[1].replace("\\", "").split()]
     for path in [REPOSITORY / ".ci" / "run", *WORKFLOWS]:
         named += re.findall(r"(?<![\w/])tests/[\w/]+(?:\.py)?", path.read_text(encoding="utf-8"))
     assert len(named) > 10
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
 
 
-def test_actions_are_named_by_commit() -> None:
+def test_actions_are_pinned_to_commits() -> None:
     """A tag can be moved to other code; a commit cannot."""
     uses = [line for path in WORKFLOWS for line in re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))]
     movable = [
@@ -208,7 +208,7 @@ def test_actions_are_named_by_commit() -> None:
 
 
 def test_a_fork_neither_publishes_pages_nor_packages() -> None:
-    """A push to it would fail: it has no Pages, and the index does not trust it."""
+    """A push to a fork would fail: forks have no Pages, and the index does not trust them."""
     for path in WORKFLOWS:
         jobs = re.split(r"(?m)^  (?=\w+:$)", path.read_text(encoding="utf-8").partition("\njobs:\n")[2])
         for job in (job for job in jobs if "id-token: write" in job):
@@ -223,13 +223,13 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert f"## [{version}]" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_lowest_versions_are_those_that_are_tested() -> None:
+def test_the_lowest_allowed_versions_are_tested() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     tested = [extras[name] for name in ("pictures", "scores", "onnx", "search", "serve", "sklearn", "tensorboard")]
     pins = (REPOSITORY / "constraints-lowest.txt").read_text(encoding="utf-8").lower().replace("_", "-")
-    found = dict(re.findall(r"^([^#=]+)==(\S+)$", pins, re.MULTILINE))
+    pinned = dict(re.findall(r"^([^#=]+)==(\S+)$", pins, re.MULTILINE))
     for requirement in map(Requirement, [*project["dependencies"], *chain(*tested)]):
         (lowest,) = (Version(s.version) for s in requirement.specifier if s.operator == ">=")
         name = requirement.name.lower().replace("_", "-")
-        assert Version(found[name]) == lowest or name == "torch", name
+        assert Version(pinned[name]) == lowest or name == "torch", name

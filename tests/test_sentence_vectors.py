@@ -1,4 +1,4 @@
-"""Sentence vectors: the loss against its formula, batches, a run from pairs to use, and searches over vectors."""
+"""Sentence vectors: the loss equals its formula, batches, a run from training to use, and searches over vectors."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,7 +40,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("pairs") / "pairs.tsv", "\n".join(LINES * 3) + "\n", encoding="utf-8")
 
 
-def test_the_loss_is_the_formula_and_so_is_its_gradient() -> None:
+def test_loss_and_gradient_equal_those_of_the_formula() -> None:
     generator = torch.Generator().manual_seed(3)
     firsts, candidates = (torch.randn(n, 5, generator=generator, dtype=torch.float64) for n in (3, 5))
     excluded = np.zeros((3, 5), bool)
@@ -55,10 +55,10 @@ def test_the_loss_is_the_formula_and_so_is_its_gradient() -> None:
         return float(total)
 
     firsts.requires_grad_()
-    found = contrastive_nats(firsts, candidates, torch.from_numpy(excluded), 0.3)
+    loss = contrastive_nats(firsts, candidates, torch.from_numpy(excluded), 0.3)
     a, c = firsts.detach().numpy(), candidates.numpy()
-    assert found.item() == pytest.approx(nats(a, c), rel=1e-5)
-    found.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == pytest.approx(nats(a, c), rel=1e-5)
+    loss.backward()  # type: ignore[no-untyped-call]
     assert firsts.grad is not None
     for row in range(3):
         step = np.zeros((3, 5))
@@ -67,17 +67,20 @@ def test_the_loss_is_the_formula_and_so_is_its_gradient() -> None:
         assert firsts.grad[row, 1].item() == pytest.approx(slope, rel=1e-3, abs=1e-5)
 
 
-def test_what_is_alike_is_no_counterexample() -> None:
+def test_equal_and_similar_texts_are_excluded_as_negatives() -> None:
     firsts, alike, candidates = np.array([7, 7, 8, 9]), np.array([1, 2, 1, 3]), np.array([1, 2, 1, 3, 7, 2, 6])
-    said = {(7, 1), (7, 2), (8, 1), (9, 3)}
+    similar = {(7, 1), (7, 2), (8, 1), (9, 3)}
     expected = [
-        [(first, text) in said or first == text if row != column else False for column, text in enumerate(candidates)]
+        [
+            (first, text) in similar or first == text if row != column else False
+            for column, text in enumerate(candidates)
+        ]
         for row, first in enumerate(firsts.tolist())
     ]
     assert excluded_candidates(firsts, alike, candidates).tolist() == expected
 
 
-def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
+def test_a_batch_has_the_texts_of_its_pairs_and_cannot_be_split(pairs: Path) -> None:
     coder = MaskedTokenizer(train_tokenizer("wordpiece", [line + "\n" for line in LINES], max_size=200))
     triples = [Pair(("a red cat",), ("a crimson cat", "one dog")), Pair(("one dog",), ("a single dog",))]
     encoded = EncodedTextPairs(triples, coder, 18)
@@ -90,14 +93,14 @@ def test_a_batch_has_the_texts_of_its_pairs_and_is_not_cut(pairs: Path) -> None:
     task = SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy")
     with pytest.raises(EnsueError, match=r"expected a smaller train\.batch_size"):
         task.batch_of(np.array([0, 1]), torch.device("cpu"), RowSlice(total=1))
-    company = ProcessGroup()
-    company.size = 2
-    with use_process_group(company), pytest.raises(EnsueError, match="expected one process"):
+    group = ProcessGroup()
+    group.size = 2
+    with use_process_group(group), pytest.raises(EnsueError, match="expected one process"):
         SentenceVectors(encoded, recipe_for(pairs), judged_by="accuracy")
 
 
 @pytest.mark.slow
-def test_from_pairs_to_use(pairs: Path, tmp_path: Path) -> None:
+def test_a_model_learns_from_pairs_and_is_trained_further(pairs: Path, tmp_path: Path) -> None:
     judged = tmp_path / "judged.tsv"
     judged.write_text("a red cat\ta crimson cat\t5\none dog\ta single dog\t5\na red cat\tthe azure sea\t0\n")
     data = {"valid": str(judged), "test": str(judged)}
@@ -105,11 +108,11 @@ def test_from_pairs_to_use(pairs: Path, tmp_path: Path) -> None:
     model = ensue.load(tmp_path / "run", kind=SentenceVectorsPipeline)
     assert model.evaluate(judged).spearman > 0.8
     again = recipe_for(pairs, encoder=ENCODER | {"from": str(tmp_path / "run")}, train={"steps": 1})
-    run_tiny(again, tmp_path / "more")  # without judged pairs: some are kept
+    run_tiny(again, tmp_path / "more")  # without judged pairs some pairs are held out
     assert "accuracy" in (tmp_path / "more" / "README.md").read_text()
 
 
-def test_what_cannot_be_is_one_line(pairs: Path, tmp_path: Path) -> None:
+def test_invalid_settings_and_pairs_are_errors_of_one_line(pairs: Path, tmp_path: Path) -> None:
     for tables in ({"train": {"accumulate": 2}}, {"train": {"deterministic": True}}, {"head": {"masked": True}}):
         with pytest.raises(EnsueError, match=r"which split batches|learns only vectors"):
             recipe_for(pairs, **tables)
@@ -122,7 +125,7 @@ def test_what_cannot_be_is_one_line(pairs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_searches_find_what_a_matrix_of_all_cosines_has(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_equal_those_of_the_full_matrix_of_cosines(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.tasks.vectors.contextual.SEARCH_BLOCK_VECTORS", 7)
     monkeypatch.setattr("ensue.tasks.vectors.contextual.PAIR_BLOCK_VECTORS", 4)
     generator = np.random.default_rng(1)
@@ -132,10 +135,10 @@ def test_searches_find_what_a_matrix_of_all_cosines_has(kind: Any, monkeypatch: 
     norms = [np.maximum(np.linalg.norm(part.astype(float), axis=1), 1e-30) for part in (queries, vectors)]
     cosines = queries.astype(float) @ vectors.astype(float).T / norms[0][:, None] / norms[1]
     for count in (1, 3, 9, 40):
-        found, rows = highest_cosines(vectors, queries, count)
+        highest, rows = highest_cosines(vectors, queries, count)
         expected = np.argsort(-cosines.round(6), axis=1, kind="stable")[:, :count]
         assert rows.tolist() == expected.tolist()
-        np.testing.assert_allclose(found, np.take_along_axis(cosines, expected, 1), atol=1e-5)
+        np.testing.assert_allclose(highest, np.take_along_axis(cosines, expected, 1), atol=1e-5)
     units = vectors.astype(float) / norms[1][:, None]
     others = [a for a in range(23) if a not in (5, 11, 20)]
     every = {(a, b) for a in others for b in others if a < b and units[a] @ units[b] >= 0.6}
@@ -151,7 +154,7 @@ def test_searches_find_what_a_matrix_of_all_cosines_has(kind: Any, monkeypatch: 
 
 
 def test_equal_texts_are_pairs_with_the_first_and_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4,000 equal vectors were 7,998,000 pairs, which took gigabytes."""
+    """All 7,998,000 pairs of 4,000 equal vectors would take gigabytes."""
     equal = list(near_duplicates(np.ones((4000, 8), np.float32), 0.9))
     assert [pair[:2] for pair in equal] == [(0, row) for row in range(1, 4000)]
     similar = np.eye(9, dtype=np.float32) + 100
@@ -160,8 +163,8 @@ def test_equal_texts_are_pairs_with_the_first_and_too_many_pairs_are_refused(mon
         list(near_duplicates(similar, 0.9))
 
 
-class Embedded:
-    """Texts with these vectors."""
+class TableModel:
+    """A model that embeds texts as the vectors of a table."""
 
     vectors: ClassVar[dict[str, list[float]]] = {"a": [1, 0], "b": [1, 0.1], "c": [0, 1], "d": [0.1, 1]}
 
@@ -172,5 +175,5 @@ class Embedded:
 @pytest.mark.parametrize(("second", "accuracy"), [(("b", "d"), 1.0), (("d", "b"), 0.0), (("b", "b"), 1.0)])
 def test_partners_are_the_nearest_texts(second: tuple[str, str], accuracy: float) -> None:
     pairs = [Pair((first,), (text,)) for first, text in zip("ac", second, strict=True)]
-    scores = SentenceVectorsPipeline.partner_accuracy(Embedded(), pairs)  # type: ignore[arg-type]
+    scores = SentenceVectorsPipeline.partner_accuracy(TableModel(), pairs)  # type: ignore[arg-type]
     assert scores == {"accuracy": accuracy}

@@ -6,7 +6,7 @@ import pytest
 
 from pages import PAGES, REPOSITORY, name_of, prose, sentences, words_of
 
-MOST = 16.0
+MAX_MEAN_WORDS = 16.0
 RECORDS = ("CHANGELOG.md", "docs/log/")
 
 
@@ -15,13 +15,13 @@ def mean_length(lengths: list[int]) -> float:
 
 
 def test_sentences_are_short() -> None:
-    found = {name_of(page): list(map(words_of, sentences(page))) for page in PAGES}
-    pages = {name: mean_length(lengths) for name, lengths in found.items() if not name.startswith(RECORDS)}
-    assert {name: mean for name, mean in pages.items() if mean > MOST} == {}
+    lengths_by_page = {name_of(page): list(map(words_of, sentences(page))) for page in PAGES}
+    pages = {name: mean_length(lengths) for name, lengths in lengths_by_page.items() if not name.startswith(RECORDS)}
+    assert {name: mean for name, mean in pages.items() if mean > MAX_MEAN_WORDS} == {}
 
 
 def test_lines_of_prose_have_at_most_120_characters() -> None:
-    """Except of tables, headings, figures, and formulas."""
+    """Tables, headings, figures and formulas may be longer."""
     formula = re.compile(r"^ *\$\$.*?\$\$$", re.MULTILINE | re.DOTALL)
     lines = [(name_of(page), line) for page in PAGES for line in formula.sub("", prose(page)).splitlines()]
     assert [

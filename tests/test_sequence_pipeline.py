@@ -1,4 +1,4 @@
-"""A model from sequence to sequence at work: it learns, answers in order, and scores what it says."""
+"""Sequence-to-sequence pipelines: training, predictions in order, and scores of outputs."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_it_learns_to_translate(pipeline: SequencePipeline, learned: Path) -> No
 
 
 def test_single_words_are_compared_by_characters(pipeline: SequencePipeline) -> None:
-    """Even if a few references have a blank, such as separable verbs among inflected forms."""
+    """A few references may have a blank, such as separable verbs among inflected forms."""
     words = [Pair(("a",), ("ging",)), Pair(("b",), ("lief",)), Pair(("a b",), ("fing an",))]
     scores = pipeline.score_pairs(words)
     assert "tok:char" in scores.signature
@@ -51,7 +51,7 @@ def test_single_words_are_compared_by_characters(pipeline: SequencePipeline) -> 
     assert "tok:none" in pipeline.score_pairs(words[2:]).signature
 
 
-def test_answers_do_not_depend_on_their_neighbors(pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_do_not_depend_on_the_batch(pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = some_sources(10)
     together = pipeline.predict(sources)
     assert [output.text for output in together] == [pipeline.predict([source])[0].text for source in sources]
@@ -59,7 +59,7 @@ def test_answers_do_not_depend_on_their_neighbors(pipeline: SequencePipeline, mo
     assert [str(output) for output in pipeline.predict(sources[::-1])] == [str(output) for output in together[::-1]]
 
 
-def test_what_is_reported_is_what_score_says(pipeline: SequencePipeline) -> None:
+def test_log_probabilities_of_outputs_equal_those_of_score(pipeline: SequencePipeline) -> None:
     for source in some_sources(2):
         (output,) = pipeline.with_search(n_best=3, length_penalty=0.7).predict([source])
         for each in (output, *output.others):
@@ -71,7 +71,7 @@ def test_what_is_reported_is_what_score_says(pipeline: SequencePipeline) -> None
 
 
 @pytest.mark.slow
-def test_an_ensemble_reads_and_writes_what_each_model_can(
+def test_an_ensemble_has_the_shortest_context_of_its_models(
     pipeline: SequencePipeline, learned: Path, tmp_path: Path
 ) -> None:
     layers = SMALL["encoder"] | {"positions": "learned", "context": 9}
@@ -85,13 +85,13 @@ def test_an_ensemble_reads_and_writes_what_each_model_can(
             together.inspect("the cat " * 6)
 
 
-def test_an_end_that_does_not_come_is_said(pipeline: SequencePipeline) -> None:
+def test_outputs_cut_at_max_tokens_are_not_complete(pipeline: SequencePipeline) -> None:
     (output,) = pipeline.with_search(max_tokens=2, width=1).predict(["the big red cat sees the door"])
     assert not output.is_complete
     assert len(output.text.split()) == 2
 
 
-def test_an_ensemble_decides_by_the_mean_of_probabilities(pipeline: SequencePipeline, learned: Path) -> None:
+def test_an_ensemble_averages_probabilities(pipeline: SequencePipeline, learned: Path) -> None:
     twice, other = pipeline.with_others(pipeline), ensue.load(learned / "learned", device="cpu")
     for one, two in zip(pipeline.predict(some_sources(3)), twice.predict(some_sources(3)), strict=True):
         assert one.text == two.text
@@ -106,24 +106,24 @@ def test_an_ensemble_decides_by_the_mean_of_probabilities(pipeline: SequencePipe
     assert pipeline.with_others(other).score("the cat", "die Katze") == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_runs_with_other_tokens_make_no_ensemble(pipeline: SequencePipeline, learned: Path, tmp_path: Path) -> None:
+def test_an_ensemble_needs_equal_vocabularies(pipeline: SequencePipeline, learned: Path, tmp_path: Path) -> None:
     (tmp_path / "other.tsv").write_text("a b\tc d\ne f\tg h\ni j\tk l\n")
     run_tiny(pair_recipe(tmp_path / "other.tsv", train={"steps": 1}), tmp_path / "other")
     with pytest.raises(EnsueError, match="other tokens than"):
         pipeline.with_others(ensue.load(tmp_path / "other"))
 
 
-def test_a_comparison_with_another_run(pipeline: SequencePipeline, learned: Path) -> None:
+def test_evaluate_compares_with_another_run(pipeline: SequencePipeline, learned: Path) -> None:
     worse = pipeline.with_search(max_tokens=3)
-    found = pipeline.evaluate(learned / "test.tsv", compare=worse).as_json()["comparison"]
-    assert found["bleu"][0] > found["bleu"][1]
-    assert found["p_bleu"] < 0.05
+    comparison = pipeline.evaluate(learned / "test.tsv", compare=worse).as_json()["comparison"]
+    assert comparison["bleu"][0] > comparison["bleu"][1]
+    assert comparison["p_bleu"] < 0.05
 
 
-def test_surprisal_adds_up_to_the_validation_score(pipeline: SequencePipeline, learned: Path) -> None:
+def test_mean_surprisal_equals_nats_per_token(pipeline: SequencePipeline, learned: Path) -> None:
     rows = [Pair(*((part,) for part in line.split("\t"))) for line in (learned / "test.tsv").read_text().splitlines()]
-    found = list(pipeline.surprisal(rows))
-    mean = sum(nats for _, _, nats, _ in found) / sum(tokens for *_, tokens in found)
+    surprisals = list(pipeline.surprisal(rows))
+    mean = sum(nats for _, _, nats, _ in surprisals) / sum(tokens for *_, tokens in surprisals)
     assert pipeline.evaluate(learned / "test.tsv").nats_per_token == pytest.approx(mean)
 
 
@@ -134,37 +134,37 @@ def lines(learned: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Path) -> None:
-    found = list(pipeline.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=False, color=False))
-    assert len(found) == 7
-    assert all(line.count("\n") == 1 and line.endswith("\n") for line in found)
-    right = sum(line.rstrip("\n") == translated(source) for line, source in zip(found, some_sources(5), strict=False))
+def test_predictions_have_a_line_for_each_line(pipeline: SequencePipeline, lines: Path) -> None:
+    plain = list(pipeline.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=False, color=False))
+    assert len(plain) == 7
+    assert all(line.count("\n") == 1 and line.endswith("\n") for line in plain)
+    right = sum(line.rstrip("\n") == translated(source) for line, source in zip(plain, some_sources(5), strict=False))
     assert right >= 4
     several = pipeline.with_search(n_best=2)
     rows = list(several.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=False, color=False))
     assert [row.split("\t")[0] for row in rows] == [*"1122334455", "6", *"77"]
-    assert (found[5], rows[10]) == ("\n", "6\t0.0000\t\n")  # the empty line has an empty output
-    said = several.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=True, color=False)
-    records = [json.loads(row) for row in said]
-    assert [record["text"] for record in records] == [row.rstrip("\n") for row in found]
+    assert (plain[5], rows[10]) == ("\n", "6\t0.0000\t\n")  # the empty line has an empty output
+    json_lines = several.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=True, color=False)
+    records = [json.loads(row) for row in json_lines]
+    assert [record["text"] for record in records] == [row.rstrip("\n") for row in plain]
     assert [len(record["outputs"]) for record in records] == [2] * 5 + [1, 2]
 
 
 @pytest.mark.parametrize("empty", ["", " ", "\u3000\t", "\x1c"])
 def test_the_output_of_an_empty_source_is_empty(pipeline: SequencePipeline, empty: str) -> None:
-    """Its neighbors have the outputs that they have without it; a search for phrases finds nothing more."""
+    """The outputs of other sources do not change."""
     texts = [empty, *some_sources(2), empty]
-    found = pipeline.with_search(n_best=2).predict(texts)
-    assert [output.text for output in found[::3]] == ["", ""]
-    assert [output.others for output in found[::3]] == [(), ()]
-    assert [output.text for output in found[1:3]] == [output.text for output in pipeline.predict(texts[1:3])]
+    outputs = pipeline.with_search(n_best=2).predict(texts)
+    assert [output.text for output in outputs[::3]] == ["", ""]
+    assert [output.others for output in outputs[::3]] == [(), ()]
+    assert [output.text for output in outputs[1:3]] == [output.text for output in pipeline.predict(texts[1:3])]
     assert [*pipeline.predict([empty])] == [Output("", 0.0, 0.0)]
-    assert [row["text"] for row in pipeline.predict_json(texts)] == [output.text for output in found]
+    assert [row["text"] for row in pipeline.predict_json(texts)] == [output.text for output in outputs]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(["learned", "feeding", "copying", "plain"], "learned", "copying"))
-def test_alignments_are_those_of_the_inspector(name: str, learned: Path, tmp_path: Path) -> None:
+def test_alignments_equal_those_of_the_inspector(name: str, learned: Path, tmp_path: Path) -> None:
     if name != "learned":
         attention, head = DECODERS[name]
         recipe = pair_recipe(
@@ -174,15 +174,15 @@ def test_alignments_are_those_of_the_inspector(name: str, learned: Path, tmp_pat
     model = ensue.load((learned if name == "learned" else tmp_path) / name).with_search(max_tokens=6)
     sources = ["the cat sees a door", "a big red dog hears the bird"]
     answers = [(Pair((source,)), output) for source, output in zip(sources, model.predict(sources), strict=True)]
-    for (pair, output), found in zip(answers, model.aligned(answers), strict=True):
+    for (pair, output), alignment in zip(answers, model.aligned(answers), strict=True):
         expected = model.inspect(pair.sources[0]).view
         if name == "plain":
-            assert found is None
+            assert alignment is None
             assert expected.alignment is None
             continue
-        assert found.source == expected.source
-        assert found.output == expected.output[: len(output.ids)]
-        assert list(found.positions) == expected.alignment.argmax(1)[: len(output.ids)].tolist()
+        assert alignment.source == expected.source
+        assert alignment.output == expected.output[: len(output.ids)]
+        assert list(alignment.positions) == expected.alignment.argmax(1)[: len(output.ids)].tolist()
 
 
 def test_score_lines_are_nats_tokens_and_target(pipeline: SequencePipeline, learned: Path) -> None:
@@ -194,7 +194,7 @@ def test_score_lines_are_nats_tokens_and_target(pipeline: SequencePipeline, lear
     assert (int(tokens), target) == (records[0]["tokens"], records[0]["target"])
 
 
-def test_wrong_arguments_are_one_line(pipeline: SequencePipeline) -> None:
+def test_wrong_arguments_are_errors_of_one_line(pipeline: SequencePipeline) -> None:
     with pytest.raises(EnsueError, match="texts"):
         pipeline.predict("a text that is not in a list")
     with pytest.raises(EnsueError, match="width is 0"):
@@ -206,18 +206,18 @@ def test_wrong_arguments_are_one_line(pipeline: SequencePipeline) -> None:
 
 
 @pytest.mark.slow
-def test_two_threads_answer_as_one(pipeline: SequencePipeline) -> None:
+def test_two_threads_give_the_outputs_of_one(pipeline: SequencePipeline) -> None:
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
     sources = some_sources(12)
     expected = [str(output) for output in pipeline.predict(sources)]
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda source: str(pipeline.predict([source])[0]), sources))
-    assert found == expected
+        outputs = list(threads.map(lambda source: str(pipeline.predict([source])[0]), sources))
+    assert outputs == expected
     assert torch.is_grad_enabled()
 
 
-def test_few_sources_are_searched_together_with_a_wide_beam(
+def test_a_wide_beam_searches_fewer_sources_at_once(
     pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[int] = []
@@ -225,7 +225,7 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
     monkeypatch.setattr(
         task,
         "init_decoding",
-        lambda models, sources, found, **how: rows.append(len(found)) or begin(models, sources, found),
+        lambda models, sources, ids, **options: rows.append(len(ids)) or begin(models, sources, ids),
     )
     monkeypatch.setattr(task, "MAX_HYPOTHESES", 20)
     assert [str(output) for output in pipeline.with_search(width=6).predict(some_sources(7))]
@@ -236,7 +236,7 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
 
 
 @pytest.mark.parametrize("column", [[1.5, "a"], ["a", 1], [1], [1, "a", "b"], [-1, "a"]])
-def test_columns_in_a_run_that_are_none_are_damage(
+def test_invalid_columns_in_a_run_are_reported_as_damage(
     column: list[object], pipeline: SequencePipeline, learned: Path
 ) -> None:
     content = pipeline.layout.to_json()
@@ -247,7 +247,7 @@ def test_columns_in_a_run_that_are_none_are_damage(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"lowercase": "yes"}, "lowercase: expected true or false, found 'yes'"),
         ({"symbols": []}, "the first symbols must be"),
@@ -255,17 +255,17 @@ def test_columns_in_a_run_that_are_none_are_damage(
         ({"kind": "letters"}, ".*found 'letters'"),
     ],
 )
-def test_a_tokenizer_in_a_run_that_is_none_is_damage(
-    change: dict[str, object], said: str, pipeline: SequencePipeline
+def test_invalid_tokenizers_in_a_run_are_refused(
+    change: dict[str, object], message: str, pipeline: SequencePipeline
 ) -> None:
     content = pipeline.coder.to_json()
     assert PairCoder.from_json(content).to_json() == content
     content["source"]["tokenizer"] |= change
-    with pytest.raises(ValueError, match=rf"^source.tokenizer.*{said}"):
+    with pytest.raises(ValueError, match=rf"^source.tokenizer.*{message}"):
         PairCoder.from_json(content)
 
 
-def test_the_places_of_the_tokens_of_a_source() -> None:
+def test_spans_of_source_tokens_cover_the_text() -> None:
     text = "Größe , the cat's"
     for kind in ("words", "bpe", "characters", "bytes", "wordpiece"):
         coder = PairCoder.train([Pair((text,), (text,))], TokenizerRecipe.model_validate({"kind": kind}), None)

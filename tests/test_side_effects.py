@@ -1,6 +1,6 @@
-"""Every public function and method leaves the process as it was, whether it returns or raises.
+"""No public function or method changes the settings of the process, whether it returns or raises.
 
-The names are those of `docs/api.md`. Methods are called on a kept run of each task, with all arguments of a list.
+The names are those of `docs/api.md`. Methods are called on a kept run of each task with arguments of a list.
 """
 
 import gc
@@ -44,7 +44,7 @@ def process() -> dict[str, Any]:
     root, numpy_state = logging.getLogger(), np.random.get_state()
     return {
         "torch's generator": torch.get_rng_state().tolist(),
-        "random": None if "signatures" in sys.modules else random.getstate(),  # a checker of types draws from it
+        "random": None if "signatures" in sys.modules else random.getstate(),  # beartype draws from it
         "numpy's generator": (numpy_state[1].tolist(), numpy_state[2:]),  # type: ignore[index, union-attr]
         "denormals": flushes_denormals(),
         "threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
@@ -73,7 +73,7 @@ def process() -> dict[str, Any]:
 
 
 def changes(call: Callable[[], Any]) -> tuple[list[str], BaseException | None]:
-    """The settings that a call changes, and its error."""
+    """Return the settings that a call changes, and its error."""
     before, failure = process(), None
     try:
         result = call()
@@ -98,7 +98,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def arguments(run: str) -> list[tuple[Any, ...]]:
-    """Arguments of which some suit each method."""
+    """Return arguments to try; some are valid for each method."""
     text, words = "The sea was calm.", ["Anna", "sees", "Lima"]
     data = RUNS[run].data.split(",")
     image, series = np.ones((6, 8)), np.ones((9, 3), np.float32)
@@ -110,8 +110,8 @@ def arguments(run: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("task", [pytest.param(task, marks=pytest.mark.sampled(2)) for task in FIRST])
-def test_methods_of_pipelines(task: str, folder: Path) -> None:
-    """With arguments that suit them and with others."""
+def test_methods_of_pipelines_change_no_setting(task: str, folder: Path) -> None:
+    """Each method is called until its arguments are valid."""
     run = FIRST[task]
     unpacked(run, folder)
     model = ensue.load(run)
@@ -120,10 +120,10 @@ def test_methods_of_pipelines(task: str, folder: Path) -> None:
     worked = set()
     for name in sorted(members):
         method = getattr(model, name)
-        for given in arguments(run) if callable(method) else []:
-            found, failure = changes(lambda method=method, given=given: method(*given))
-            if found:
-                changed[f"{name}{given}: {failure!r}"[:200]] = found
+        for values in arguments(run) if callable(method) else []:
+            settings, failure = changes(lambda method=method, values=values: method(*values))
+            if settings:
+                changed[f"{name}{values}: {failure!r}"[:200]] = settings
             if failure is None:
                 worked.add(name)
                 break
@@ -145,8 +145,8 @@ def estimator(folder: Path, name: str) -> Any:
         X, y = [text.split() for text in texts], [["O", "B-X", "O"]] * len(texts)
     else:
         X, y = texts, ["good", "bad"] * 8
-    made = named(f"ensue.sklearn.{name}")(settings={"train.steps": 2})
-    return made.fit(X, y).predict(X)
+    model = named(f"ensue.sklearn.{name}")(settings={"train.steps": 2})
+    return model.fit(X, y).predict(X)
 
 
 LAYER = ensue.nn.LSTM(3, 4)
@@ -245,7 +245,7 @@ def of_vectors(name: str, *arguments: Any) -> Any:
 
 
 def test_each_public_function_is_called() -> None:
-    """And each class with methods is that of a pipeline, or has an entry of its own."""
+    """Classes with methods are pipelines of tasks, or have entries in CALLS or WITH_OTHERS."""
     values = {"Comparison", "Inspection", "Senses", "TaggedSentence", "Classified", "Report", "Curve", "LabelError"}
     pipelines = [read_entry(task) for task in FIRST]
     others = {
@@ -260,12 +260,12 @@ def test_each_public_function_is_called() -> None:
 
 USES = "ensue.extensions.bidirectional.word_uses"
 NEED_MORE = {"ensue.push", f"{USES}.sense_scores", f"{USES}.word_in_context"}
-"""Functions that need a server, or files that are not there."""
+"""Functions that need a server or files that the test lacks."""
 WITH_OTHERS = {
     "ensue.tasks.labeling.cutter.CutterAndTagger",
     "ensue.tasks.masked_language_modeling.pipeline.SentenceVectorsPipeline",
 }
-"""Pipelines that are made of others, whose methods they share."""
+"""Pipelines made of others, whose methods they share."""
 
 
 def read_entry(task: str) -> type:
@@ -280,8 +280,8 @@ MARKS = {"ensue.train": [], "ensue.load": [], "ensue.export_run": [pytest.mark.s
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=MARKS.get(name, [pytest.mark.sampled(2)])) for name in CALLS]
 )
-def test_functions(name: str, is_changed: bool, folder: Path) -> None:
-    """Also in a process whose settings are not the default ones."""
+def test_functions_change_no_setting(name: str, is_changed: bool, folder: Path) -> None:
+    """This holds also if the settings of the process are not the defaults."""
     (folder / "book.txt").write_text(TEXT)
     for run in ("char-lstm", "tag-lstm", "tag-vectors"):
         unpacked(run, folder)
@@ -301,12 +301,12 @@ def test_functions(name: str, is_changed: bool, folder: Path) -> None:
         torch.backends.mkldnn.matmul.fp32_precision = "none"  # type: ignore[attr-defined]
     for _, failure in changed:
         assert failure is None or isinstance(failure, EnsueError | Killed | TypeError | AttributeError), failure
-    assert [found for found, _ in changed] == [[]] * len(changed), changed
+    assert [settings for settings, _ in changed] == [[]] * len(changed), changed
     assert changed[0][1] is None or name in NEED_MORE, changed[0][1]
 
 
 PLANTED: dict[str, Callable[[], object]] = {
-    "torch's generator": lambda: torch.rand(1),  # a seed may be set already
+    "torch's generator": lambda: torch.rand(1),  # unlike torch.manual_seed, whose seed may be set already
     "denormals": lambda: torch.set_flush_denormal(True),
     "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
     "warnings": lambda: warnings.filterwarnings("ignore", "planted"),
@@ -318,7 +318,7 @@ PLANTED: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_change_is_noticed(name: str) -> None:
+def test_planted_changes_are_noticed(name: str) -> None:
     threads = torch.get_num_threads()
     with warnings.catch_warnings(), restore_environment():
         try:
@@ -332,8 +332,8 @@ def test_a_change_is_noticed(name: str) -> None:
             sys.path[:] = [path for path in sys.path if path != "planted"]
 
 
-def test_tables_of_float_types_have_denormal_numbers() -> None:
-    """numpy would warn, and remember that there are none."""
+def test_numpy_knows_denormal_numbers_while_they_are_flushed() -> None:
+    """Without the package's precaution numpy would warn and cache that there are none."""
     np.finfo._finfo_cache.clear()  # type: ignore[attr-defined]
     with use_mode(ComputeMode()):
         assert flushes_denormals()

@@ -1,4 +1,4 @@
-"""What the check of signatures notices, at each call."""
+"""The check of signatures notices wrong types and shapes at each call."""
 
 from typing import Any
 
@@ -45,15 +45,15 @@ X, IDS = torch.zeros(3, 2), torch.zeros(3, dtype=torch.long)
         (X, IDS, 3), (X, None, 2),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_noticed_at_each_call(x: Any, ids: Any, to: Any) -> None:
-    """An argument, and with `to` = 3 the result; sizes may be others at the next call."""
+def test_wrong_types_and_shapes_are_noticed_at_each_call(x: Any, ids: Any, to: Any) -> None:
+    """With `to` = 3 the result is wrong. Sizes may differ between calls."""
     for rows in (3, 4, 3):
         assert cut(torch.zeros(rows, 2), torch.zeros(rows, dtype=torch.long), 1).shape == (rows, 1)
         with pytest.raises(TypeCheckError):
             cut(x, ids, to)
 
 
-def test_methods_and_properties() -> None:
+def test_methods_and_properties_are_checked() -> None:
     assert (Layer(4).half, Layer.of(2).shape) == (2, (2, 2))
     with pytest.raises(TypeCheckError):
         Layer("4")  # type: ignore[arg-type]

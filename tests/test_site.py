@@ -1,4 +1,4 @@
-"""The pages as a browser shows them: built, and read by everybody, on a telephone and on a wide screen."""
+"""The built pages in a browser are accessible and fit narrow and wide screens."""
 
 import re
 import subprocess
@@ -28,31 +28,33 @@ return [...document.querySelectorAll("article *")].filter(e => {
   return true;
 }).map(e => e.outerHTML.slice(0, 200))
 """
-"""A script for what stands beyond the right edge, and in no box that scrolls."""
+"""A script for the elements beyond the right edge that are not in a scrolling box."""
 
 
-class Read(HTMLParser):
-    """A page's links, its names for links, and its pictures without an alternative text."""
+class PageParser(HTMLParser):
+    """A page's links, its anchors, and its images without an alternative text."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.links: list[str] = []
-        self.names: set[str] = set()
-        self.silent: list[str] = []
+        self.anchors: set[str] = set()
+        self.undescribed: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.names |= {found.get("id") or ""}
-        self.links += [found.get("href" if tag == "a" else "src") or ""]
-        self.silent += [str(found)] if tag == "img" and not re.search(r"\w+ \w+", found.get("alt") or "") else []
+        attributes = dict(attrs)
+        self.anchors |= {attributes.get("id") or ""}
+        self.links += [attributes.get("href" if tag == "a" else "src") or ""]
+        self.undescribed += (
+            [str(attributes)] if tag == "img" and not re.search(r"\w+ \w+", attributes.get("alt") or "") else []
+        )
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with all pages, where `make docs` builds them; a warning of Sphinx is an error.
+    """Build the pages where `make docs` does and return the folder; warnings of Sphinx are errors.
 
-    Pages that are there and have not changed are not built again, by another worker neither.
+    Sphinx does not rebuild unchanged pages, and the lock makes other workers wait.
     """
     pytest.importorskip("furo", reason="there is no Sphinx with its theme: make .venv/.installed-docs")
     docs = REPOSITORY / "docs"
@@ -62,18 +64,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return docs / "_build"
 
 
-def test_links_lead_somewhere_and_pictures_are_described(site: Path) -> None:
-    read = {path: Read(path) for path in site.rglob("*.html") if "_static" not in path.parts}
+def test_links_have_targets_and_images_are_described(site: Path) -> None:
+    read = {path: PageParser(path) for path in site.rglob("*.html") if "_static" not in path.parts}
     assert len(read) > len([page for page in PAGES if (REPOSITORY / "docs") in page.parents])
     for path, page in read.items():
-        assert page.silent == [], path.name
+        assert page.undescribed == [], path.name
         for link in page.links:
             if re.match("[a-z]+:", link):
                 continue
             name, _, anchor = unquote(link).partition("#")
             target = (path.parent / name.partition("?")[0]).resolve() if name else path
             assert target.exists(), f"{path.name}: {link}"
-            assert not anchor or target not in read or anchor in read[target].names, f"{path.name}: {link}"
+            assert not anchor or target not in read or anchor in read[target].anchors, f"{path.name}: {link}"
 
 
 def test_no_formula_shows_its_source(site: Path) -> None:
@@ -83,14 +85,14 @@ def test_no_formula_shows_its_source(site: Path) -> None:
     assert [formula for formula in formulas if re.search(r"[\\&](?!#?\w+;)", formula)] == []
 
 
-def test_no_page_asks_another_server(site: Path) -> None:
-    asked = r"<(?:script|link|img|iframe)[^>]* (?:src|href)=\"(?:https?:)?//[^>]*"
+def test_no_page_loads_files_of_another_server(site: Path) -> None:
+    external = r"<(?:script|link|img|iframe)[^>]* (?:src|href)=\"(?:https?:)?//[^>]*"
     for path in site.rglob("*.html"):
-        assert re.findall(asked, path.read_text(encoding="utf-8")) == [], path.name
+        assert re.findall(external, path.read_text(encoding="utf-8")) == [], path.name
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_everybody_can_read_the_pages(dark: bool, site: Path, tmp_path: Path) -> None:
+def test_the_main_pages_are_accessible(dark: bool, site: Path, tmp_path: Path) -> None:
     with browsing(tmp_path / "browser", dark=dark) as browser:
         for name in MAIN:
             browser.open(site / f"{name}.html")
@@ -99,7 +101,7 @@ def test_everybody_can_read_the_pages(dark: bool, site: Path, tmp_path: Path) ->
                 assert browser.barriers() == [], f"{name}, {width} pixels"
 
 
-def test_nothing_stands_beyond_the_edge(site: Path, tmp_path: Path) -> None:
+def test_no_element_is_beyond_the_right_edge(site: Path, tmp_path: Path) -> None:
     with browsing(tmp_path / "browser") as browser:
         for path in sorted(site.rglob("*.html")):
             if "_static" not in path.parts:
@@ -110,7 +112,7 @@ def test_nothing_stands_beyond_the_edge(site: Path, tmp_path: Path) -> None:
                     assert browser.run(BEYOND) == [], f"{path.name}, {width} pixels"
 
 
-def test_what_stands_beyond_the_edge_is_noticed(tmp_path: Path) -> None:
+def test_an_element_beyond_the_right_edge_is_noticed(tmp_path: Path) -> None:
     box = '<div style="{}"><p style="width: 900px">wide</p></div>'
     with browsing(tmp_path / "browser") as browser:
         for style, count in (("", 1), ("overflow-x: auto", 0)):
@@ -121,7 +123,7 @@ def test_what_stands_beyond_the_edge_is_noticed(tmp_path: Path) -> None:
 
 
 def test_search_finds_a_page(site: Path, tmp_path: Path) -> None:
-    """From the disk, without a server."""
+    """The pages are opened from disk, without a server."""
     with browsing(tmp_path / "browser") as browser:
         browser.open(f"file://{site}/search.html?q=peephole")
         browser.until("document.querySelectorAll('ul.search li').length > 1")
@@ -136,7 +138,7 @@ def test_dark_mode_follows_the_system_and_a_button(site: Path, tmp_path: Path) -
     for dark in (False, True):
         with browsing(tmp_path / f"browser-{dark}", dark=dark) as browser:
             browser.open(site / "index.html")
-            # Without its sheet the page is transparent.
+            # Before the style sheet is loaded the page is transparent.
             browser.until("getComputedStyle(document.body).backgroundColor !== 'rgba(0, 0, 0, 0)'")
             assert is_dark() == dark
             browser.run("for (const _ of [1, 2]) document.querySelector('.theme-toggle').click()")

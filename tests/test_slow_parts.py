@@ -1,4 +1,4 @@
-"""The parts of the slow tests are all of them together."""
+"""Each slow test is in exactly one part of the slow tests, unless its group is small."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,29 +17,29 @@ class Item:
 
 @dataclass
 class Config:
-    """It hears of the items that another part has."""
+    """A configuration of pytest that records deselected items."""
 
-    told: list[Item] = field(default_factory=list)
+    deselected: list[Item] = field(default_factory=list)
 
     @property
     def hook(self) -> "Config":
         return self
 
     def pytest_deselected(self, items: list[Item]) -> None:
-        self.told += items
+        self.deselected += items
 
 
-def kept(items: list[Item], number: int, count: int) -> list[Item]:
+def selected(items: list[Item], number: int, count: int) -> list[Item]:
     config, rest = Config(), list(items)
     leave_to_other_parts(config, rest, number, count)  # type: ignore[arg-type]
-    assert {*items} - {*rest} == {*config.told}
+    assert {*items} - {*rest} == {*config.deselected}
     return rest
 
 
-def test_the_parts_are_all_tests_and_each_has_some_of_a_file_and_of_a_test() -> None:
+def test_parts_cover_all_tests_and_each_has_some_of_every_file_and_test() -> None:
     names = ["a.py::alone", *(f"b.py::one{n}" for n in range(4)), *(f"b.py::many[{n}]" for n in range(7))]
     items: list[Any] = [*map(Item, names), Item("b.py::many[fast]", "sampled")]
-    parts = [kept(items, number, 3) for number in (1, 2, 3)]
+    parts = [selected(items, number, 3) for number in (1, 2, 3)]
     assert {item for part in parts for item in part} == {*items}
     for part in parts:
         assert part == [item for item in items if item in part]

@@ -1,4 +1,4 @@
-"""Values that are kept as JSON: what is written is read again, and what is none is one short line with its place."""
+"""Values stored as JSON are read back equal, and invalid content is an error of one line with its place."""
 
 import json
 from typing import Any, NamedTuple
@@ -14,40 +14,45 @@ class Place(NamedTuple):
     name: str = ""
 
 
-class Part(Stored):
+class Weights(Stored):
     def __init__(self, words: Vocabulary, weights: tuple[float, ...]) -> None:
         self.words, self.weights = words, weights
 
 
-class Whole(Stored):
+class Record(Stored):
     kind = "whole"
     optional_keys = frozenset({"note"})
     unstored = frozenset({"cache"})
 
     def __init__(
-        self, parts: dict[str, Part], places: list[Place], ids: frozenset[int], note: str | None = None, cache: int = 0
+        self,
+        parts: dict[str, Weights],
+        places: list[Place],
+        ids: frozenset[int],
+        note: str | None = None,
+        cache: int = 0,
     ) -> None:
         self.parts, self.places, self.ids, self.note = parts, places, ids, note
 
 
-WHOLE = Whole({"a": Part(Vocabulary(["x", "y"]), (1.0, 0.5))}, [Place(1, "one")], frozenset({3, 1}))
+RECORD = Record({"a": Weights(Vocabulary(["x", "y"]), (1.0, 0.5))}, [Place(1, "one")], frozenset({3, 1}))
 CONTENT = {
     "kind": "whole", "format_version": 1, "parts": {"a": {"words": ["x", "y"], "weights": [1.0, 0.5]}},
     "places": [[1, "one"]], "ids": [1, 3], "note": None,
 }  # fmt: skip
 
 
-def test_written_and_read_again_it_is_the_same() -> None:
-    assert WHOLE.to_json() == CONTENT
-    again = Whole.from_json(json.loads(json.dumps(CONTENT)))
+def test_a_stored_value_is_read_back_equal() -> None:
+    assert RECORD.to_json() == CONTENT
+    again = Record.from_json(json.loads(json.dumps(CONTENT)))
     assert again.to_json() == CONTENT
-    assert (again.places, again.ids) == (WHOLE.places, WHOLE.ids)
+    assert (again.places, again.ids) == (RECORD.places, RECORD.ids)
     earlier = {key: value for key, value in CONTENT.items() if key != "note"}
-    assert Whole.from_json(earlier | {"other": 3}).to_json() == CONTENT
+    assert Record.from_json(earlier | {"other": 3}).to_json() == CONTENT
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ([], "expected an object, found []"),
         (CONTENT | {"kind": "half"}, "kind: expected 'whole', found 'half'"),
@@ -65,10 +70,10 @@ def test_written_and_read_again_it_is_the_same() -> None:
         (CONTENT | {"note": ["x" * 999]}, f"note: expected a string, found ['{'x' * 57}…"),
     ],
 )  # fmt: skip
-def test_a_value_of_another_form_is_one_line_with_its_place(content: Any, said: str) -> None:
+def test_invalid_content_is_an_error_of_one_line_with_its_place(content: Any, message: str) -> None:
     with pytest.raises(SchemaError) as caught:
-        Whole.from_json(content)
-    assert str(caught.value) == said
+        Record.from_json(content)
+    assert str(caught.value) == message
 
 
 def test_numbers_have_bounds() -> None:

@@ -1,4 +1,4 @@
-"""Texts that are longer than a model reads whole: one line, in training and at use, before anything is computed."""
+"""Texts longer than a model can read are errors of one line, in training and use, before anything is computed."""
 
 from pathlib import Path
 from typing import Any
@@ -39,23 +39,23 @@ def test_the_bounds_of_pairs_depend_on_the_model(tmp_path: Path) -> None:
     path, pair = tmp_path / "x.tsv", Pair(("a",), ("b",), "x", 3)
     plain = {"encoder": LSTM, "decoder": LSTM, "attention": {"kind": "none"}}
     attending = plain | {"attention": {"kind": "dot"}}
-    for tables, most in (
+    for tables, max_tokens in (
         (plain, pair_length.MAX_SOURCE_TOKENS),
         (attending, MAX_ATTENTION_TOKENS),
         ({}, MAX_ATTENTION_TOKENS),
     ):
         recipe = pair_recipe(path, **tables)
-        pair_length.check_lengths(recipe, pair, most, most)
+        pair_length.check_lengths(recipe, pair, max_tokens, max_tokens)
         assert pair_length.max_output_tokens(recipe) is None
         with pytest.raises(
-            DataError, match=rf"^x:3: a source of {most + 1:,} tokens; this model .* up to {most:,}: cut"
+            DataError, match=rf"^x:3: a source of {max_tokens + 1:,} tokens; this model .* up to {max_tokens:,}: cut"
         ):
-            pair_length.check_lengths(recipe, pair, most + 1)
-        with pytest.raises(DataError, match=rf"^x:3: a target of {most + 1:,} tokens"):
-            pair_length.check_lengths(recipe, pair, 1, most + 1)
+            pair_length.check_lengths(recipe, pair, max_tokens + 1)
+        with pytest.raises(DataError, match=rf"^x:3: a target of {max_tokens + 1:,} tokens"):
+            pair_length.check_lengths(recipe, pair, 1, max_tokens + 1)
 
 
-def test_pairs_that_are_too_long_are_one_line_and_outputs_end_with_the_context(tmp_path: Path) -> None:
+def test_pairs_that_are_too_long_are_refused_and_outputs_end_with_the_context(tmp_path: Path) -> None:
     path, long = tmp_path / "x.tsv", tmp_path / "long.tsv"
     path.write_text(pairs(20))
     long.write_text(pairs(1) + "the cat\t" + "die Katze " * 6 + "\n")
@@ -80,7 +80,7 @@ def test_pairs_that_are_too_long_are_one_line_and_outputs_end_with_the_context(t
 
 
 @pytest.mark.parametrize("task", ["labeling", "classification"])
-def test_a_text_that_is_too_long_is_one_line(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_is_too_long_is_refused(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, long, text = tmp_path / "x", tmp_path / "long", "the " * 60
     recipe_of: Any = tagging if task == "labeling" else classifying
     path.write_text(columns(sentences(30)) if task == "labeling" else tsv(documents(30)))

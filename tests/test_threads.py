@@ -1,4 +1,4 @@
-"""One pipeline in many threads, which take turns often: each gets what it would get alone, at the first call too."""
+"""Pipelines in many threads that switch often give the same results as in one thread, also at the first call."""
 
 import random
 from collections.abc import Callable
@@ -33,7 +33,7 @@ POOL = [word for words in (*PARTS_OF_SPEECH.values(), FILLERS, *TOPICS.values())
 
 
 def at_once(work: Callable[[int], Any]) -> list[Any]:
-    """`work(0)`, `work(1)`, ... in threads of their own, which begin together."""
+    """Return the results of `work(0)`, `work(1)`, ..., each in its own thread; all begin together."""
     start = Barrier(THREADS)
 
     def begin(number: int) -> Any:
@@ -45,7 +45,7 @@ def at_once(work: Callable[[int], Any]) -> list[Any]:
 
 
 def texts_of(number: int, count: int = 12) -> list[list[str]]:
-    """Half of the words are seen by all threads, half by one."""
+    """Return texts of which half of the words occur in all threads, half only in one."""
     choose = random.Random(number)
     words = [*POOL, *(f"word{number}-{n}" for n in range(len(POOL)))]
     return [choose.choices(words, k=choose.randint(1, 9)) for _ in range(count)]
@@ -73,8 +73,10 @@ def classifier(folder: Path, encoder: str) -> ClassificationPipeline:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "encoder"), [(tagger, "lstm"), (tagger, "transformer"), (classifier, "transformer")])
-def test_taggers_and_classifiers(make: Callable[[Path, str], Any], encoder: str, tmp_path: Path) -> None:
-    """They predict, inspect and evaluate at once."""
+def test_threads_of_taggers_and_classifiers_give_the_results_of_one(
+    make: Callable[[Path, str], Any], encoder: str, tmp_path: Path
+) -> None:
+    """The threads predict, inspect and evaluate at the same time."""
     data = columns(sentences(20)) if make is tagger else tsv(labeled_texts(20))
     (tmp_path / "data.tsv").write_text(data)
 
@@ -94,7 +96,7 @@ def test_taggers_and_classifiers(make: Callable[[Path, str], Any], encoder: str,
     alone = make(tmp_path, encoder)
     expected = [work(alone, number) for number in range(THREADS)]
     for values, others in zip(at_once(partial(work, make(tmp_path, encoder))), expected, strict=True):
-        assert values == pytest.approx(others, abs=1e-5)  # a word is computed beside other words
+        assert values == pytest.approx(others, abs=1e-5)  # the batch of a word's vector differs
 
 
 LANGUAGE = {
@@ -106,8 +108,8 @@ LANGUAGE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", some_slow(LANGUAGE, "lstm"))
-def test_a_language_model(encoder: str, tmp_path: Path) -> None:
-    """To the bit: what is sampled with a seed, what is scored, and what is evaluated."""
+def test_threads_of_language_models_give_the_results_of_one(encoder: str, tmp_path: Path) -> None:
+    """Samples with a seed and scores are bit-identical."""
     text = "".join(" ".join(words) + "\n" for words in texts_of(0, 60))
     (tmp_path / "text.txt").write_text(text)
 
@@ -133,8 +135,8 @@ def test_a_language_model(encoder: str, tmp_path: Path) -> None:
     assert at_once(partial(work, pipeline())) == expected
 
 
-def test_words_that_are_looked_up_in_a_file(tmp_path: Path) -> None:
-    """The table of vectors grows under those who read from it."""
+def test_threads_read_word_vectors_of_a_file(tmp_path: Path) -> None:
+    """The table of vectors grows while other threads read it."""
     numbers = {
         word: [float(n), 1.0, n / 7]
         for n, words in enumerate(map(texts_of, range(THREADS)))
@@ -159,7 +161,7 @@ def test_words_that_are_looked_up_in_a_file(tmp_path: Path) -> None:
             assert torch.equal(table.vectors[rows.values], expected)
 
 
-def test_a_splitter_of_one_is_not_that_of_others(tmp_path: Path) -> None:
+def test_with_splitter_does_not_change_the_pipeline(tmp_path: Path) -> None:
     pipeline = tagger(tmp_path, "lstm")
     other = pipeline.with_splitter("whitespace")
     assert [word.text for word in other.predict(["it's done."])[0]] == ["it's", "done."]

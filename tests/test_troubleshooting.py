@@ -1,4 +1,4 @@
-"""The entries of docs/troubleshooting.md have a cause and a remedy, and their messages are messages of the source."""
+"""The entries of docs/troubleshooting.md have a cause and a remedy, and the source has their messages."""
 
 import re
 from functools import cache
@@ -9,7 +9,7 @@ from pages import TROUBLESHOOTING_PAGE
 from source_imports import SOURCE, compiled, modules, strings
 
 GAP = "…"
-"""What stands on the page for text that varies."""
+"""The placeholder of the page for text that varies."""
 
 
 def entries() -> dict[str, str]:
@@ -20,7 +20,7 @@ def entries() -> dict[str, str]:
 
 def messages(text: str) -> list[str]:
     """Return the messages in a part of the page: items of a list, in code."""
-    return [found[1].strip() for found in re.findall(r"^- (`+)(.+)\1$", text, re.MULTILINE)]
+    return [match[1].strip() for match in re.findall(r"^- (`+)(.+)\1$", text, re.MULTILINE)]
 
 
 @cache
@@ -37,9 +37,9 @@ def is_real(message: str) -> bool:
 
 
 def test_each_message_of_the_page_is_one_of_the_source() -> None:
-    found = [message for text in entries().values() for message in messages(text)]
-    assert len(found) > 20
-    assert [message for message in found if not is_real(message)] == []
+    listed = [message for text in entries().values() for message in messages(text)]
+    assert len(listed) > 20
+    assert [message for message in listed if not is_real(message)] == []
 
 
 def test_each_entry_has_a_cause_and_a_remedy() -> None:

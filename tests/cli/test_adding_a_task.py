@@ -14,7 +14,7 @@ from command_fixtures import Ensue
 from conftest import REPOSITORY
 from ensue.recipe import read_recipe
 from training.resuming import At, Killed, die
-from training.tiny import kept, run_tiny
+from training.tiny import reproducible_state, run_tiny
 
 PAGE = (REPOSITORY / "docs" / "adding-a-task.md").read_text()
 MOST_LINES = 150
@@ -65,7 +65,7 @@ def test_it_is_taken_up_again_after_a_kill(parity: Path) -> None:
     with pytest.raises(Killed):
         run_tiny(recipe, parity / "killed", reporter=At(25, die))
     run_tiny(None, parity / "killed", resume=True)
-    assert kept(parity / "killed") == kept(parity / "undisturbed")
+    assert reproducible_state(parity / "killed") == reproducible_state(parity / "undisturbed")
 
 
 def test_the_folder_is_small() -> None:

@@ -14,7 +14,7 @@ from ensue.data.corpus.cache import load_or_train_tokenizer, tokenize
 from ensue.data.sources import TextSource
 from ensue.notices import Notice
 from ensue.private_folder import private_folder
-from forgetting import forget_what_was_said
+from forgetting import forget_notices
 
 DAY = 24 * 3600
 ALL = len(cache.KINDS)
@@ -178,6 +178,6 @@ def test_the_limit_has_a_unit_and_another_text_is_a_notice(monkeypatch: pytest.M
         assert size_limit() == expected
     for text in ("much", "-1GB", "1e9", "nan", "9" * 400):
         monkeypatch.setenv("ENSUE_CACHE_LIMIT", text)
-        forget_what_was_said()
+        forget_notices()
         with pytest.warns(Notice, match="ENSUE_CACHE_LIMIT is .*, which is not a size like 500MB"):
             assert size_limit() == 10**10

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from command_fixtures import Ensue, Said
+from command_fixtures import CommandResult, Ensue
 from ensue import notices
 from ensue.console import output
 from ensue.console.output import show_notices_as_lines
@@ -14,7 +14,7 @@ from ensue.errors import EnsueError
 from ensue.notices import warn_once
 
 
-def recipes(ensue: Ensue, monkeypatch: pytest.MonkeyPatch, listed: Callable[[], list[str]]) -> Said:
+def recipes(ensue: Ensue, monkeypatch: pytest.MonkeyPatch, listed: Callable[[], list[str]]) -> CommandResult:
     """What the command says where this function lists the recipes."""
     monkeypatch.setattr("ensue.recipe.recipe_names", listed)
     with warnings.catch_warnings():

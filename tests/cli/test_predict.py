@@ -15,7 +15,7 @@ import ensue as package
 from command_fixtures import Ensue
 from ensue.cli.options import with_tagger
 from ensue.nn.layer import Recurrent
-from forgetting import forget_what_was_said
+from forgetting import forget_notices
 from kept_runs.make import unpacked
 from training.tiny import seal
 from training.tiny_texts import columns, conllu, documents, json_lines, quoted_csv, sentences, tsv
@@ -175,7 +175,7 @@ def test_a_table_has_as_many_columns_in_every_row_where_some_texts_have_no_label
 
 @pytest.mark.filterwarnings("default::ensue.notices.Notice")
 def test_raw_texts_have_label_and_probability_before_them(ensue: Ensue, runs: Path) -> None:
-    forget_what_was_said()
+    forget_notices()
     said = ensue("predict", runs / "topics", stdin="salt and oven\n\na choir, é\nxyzzy plugh\n".encode())
     assert said.err.splitlines() == [
         "ensue: stdin: a text is empty; predictions for them are meaningless",

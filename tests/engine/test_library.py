@@ -17,7 +17,7 @@ from engine.cells import TEXT, Library, libraries, notice, script, twice, with_c
 from engine.twins import needs_compiler
 from ensue.engine import c_library
 from ensue.private_folder import HAS_OWNERS, PrivateFolder, private_folder
-from forgetting import forget_what_was_said
+from forgetting import forget_notices
 from forked import FORK
 
 
@@ -189,7 +189,7 @@ class TestLibrary:
         (path,) = libraries(place)
         content = path.read_bytes()
         spoil(path)
-        forget_what_was_said()
+        forget_notices()
         with notice() as line:
             assert twice(cache(c_library.library.__wrapped__)(TEXT, torch.float64)) == 4.5
         assert line[0].startswith(f"{path}: not used (")

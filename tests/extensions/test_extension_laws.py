@@ -35,7 +35,7 @@ def known_in_the_core() -> set[tuple[str, str]]:
     edges = {
         (found.importer, extension_of(found.imported))
         for found in imports(SOURCE)
-        if not extension_of(found.importer) and (found.at_use or found.importer not in LATE)
+        if not extension_of(found.importer) and (found.at_runtime or found.importer not in LATE)
     }
     for name, path in modules(SOURCE).items():
         if not extension_of(name):

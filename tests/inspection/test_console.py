@@ -12,7 +12,7 @@ from ensue.console.inspection import check_same_task, write_inspection
 from ensue.errors import EnsueError, RunError
 from ensue.notices import Notice
 from ensue.tasks import task_entry
-from forgetting import forget_what_was_said
+from forgetting import forget_notices
 from inspection.small import TRANSFORMER, classifier, parsed, tagger
 
 
@@ -29,7 +29,7 @@ def test_a_text_a_pair_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_a_file_is_read_and_said(in_tmp_path: None) -> None:
-    forget_what_was_said()
+    forget_notices()
     Path("ch.txt").write_text("Ann saw London\n")
     with pytest.warns(Notice, match=r"^ch.txt: reading the text from this file$"):
         write_inspection([tagger()], ["ch.txt"], Path("page.html"))

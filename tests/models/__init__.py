@@ -1,4 +1,4 @@
-"""Models of words, and the small texts that their tests share."""
+"""Tests of models, with the texts and encoders that they share."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from layer_tables import layer_tables
 
 CPU = torch.device("cpu")
 TEXTS = ["the old bird sees", "Anna", "", "a Bird 1984 xyz", "the the old bird sees the old bird"]
-"""Rows of different lengths: one of a single word, one without any, one with unknown words, one that repeats itself."""
+"""Rows of different lengths: one of a single word, one empty, one with unknown words, one with repeated words."""
 
 ENCODERS: dict[str, dict[str, Any]] = {
     "window": {"kind": "window", "size": 2, "d_model": 6},
@@ -43,26 +43,26 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 REPRESENTATIVE = {"windows", "lstm", "gru", "clockwork", "learned", "rotary", "none"}
-"""One of each kind that a model of words can tell apart; what else an encoder is, tests of encoders and layers say."""
+"""One encoder of each kind that models of words treat differently; tests of encoders and layers cover the others."""
 
 
 def some_slow(cases: Iterable[Sequence[Any]]) -> list[Any]:
-    """Cases that begin with an encoder's name, for `parametrize`: those of encoders that represent none are slow."""
+    """Return parameters for cases that begin with an encoder's name; those not in REPRESENTATIVE are slow."""
     return [pytest.param(*case, marks=[] if case[0] in REPRESENTATIVE else [pytest.mark.slow]) for case in cases]
 
 
 BY_NAME = some_slow([[name] for name in ENCODERS])
 ONE_WAY = {"lstm", "learned", "none"}
-"""Those of them that are also tried in one direction."""
-WAYS = [
+"""The encoders that are also tested by default in one direction."""
+ENCODER_DIRECTIONS = [
     *some_slow((name, True) for name in ENCODERS if name != "none"),
     *(pytest.param(name, False, marks=[] if name in ONE_WAY else [pytest.mark.slow]) for name in ENCODERS),
 ]
-"""In both directions, and in one."""
+"""Names of encoders, and whether they are bidirectional."""
 
 
 def reader(name: str, **changes: Any) -> dict[str, Any]:
-    """The `encoder` and `directions` of what builds models: both directions, or as `changes` say."""
+    """Return the arguments `encoder` and `directions` of model builders: both directions unless `changes` differ."""
     tables = layer_tables(ENCODERS[name] | changes)
     encoder = TypeAdapter(EncoderSpecification).validate_python(tables["encoder"])
     return {"encoder": encoder, "directions": Directions(**tables.get("directions", {}))}
@@ -80,16 +80,16 @@ def lexicon_of(**parts: Any) -> Lexicon:
 
 
 def texts_of(lexicon: Lexicon, texts: Sequence[str], columns: dict[str, list[str]] | None = None) -> EncodedTexts:
-    """`columns` have a value for each word of each text."""
-    found = Texts()
+    """Return encoded texts; `columns` have a value for each word of all texts."""
+    compact = Texts()
     for text in texts:
-        found.append(text.split())
-    given = {name: StringColumn() for name in columns or {}}
-    for name, column in given.items():
+        compact.append(text.split())
+    string_columns = {name: StringColumn() for name in columns or {}}
+    for name, column in string_columns.items():
         column.extend((columns or {})[name])
-    return EncodedTexts(lexicon, found, given)
+    return EncodedTexts(lexicon, compact, string_columns)
 
 
 def words_of(lexicon: Lexicon, texts: Sequence[str], columns: dict[str, list[str]] | None = None) -> Words:
-    """The texts as one batch."""
+    """Return the texts as one batch."""
     return texts_of(lexicon, texts, columns).batch(np.arange(len(texts)), CPU)

@@ -1,4 +1,4 @@
-"""Models are made of layers that the tests of the engine compile and compare: here they run in torch's operations."""
+"""The tests of models run layers with operations of torch; the tests of the engine cover compiled code."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Classifiers: losses by hand, pairs, segments, bags; no text depends on the others of its batch."""
+"""Classifiers: losses equal their formulas, batches do not matter; pairs, segments, bags of n-grams."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.word_features import WordFeatures
 from ensue.models.word_specification import ClassHeadSpecification, FeatureSpecification
 from ensue.nn import MeanPooling
-from models import BY_NAME, TEXTS, WAYS, lexicon_of, one_way, reader, words_of
+from models import BY_NAME, ENCODER_DIRECTIONS, TEXTS, lexicon_of, one_way, reader, words_of
 
 same = torch.testing.assert_close
 FEATURES = FeatureSpecification(
@@ -23,7 +23,7 @@ FEATURES = FeatureSpecification(
 )
 LEXICON = lexicon_of(characters=True, longest_affix=2)
 POOLINGS = ["max", "last", "attention", "mean"]
-"""All of them, side by side."""
+"""All poolings, concatenated."""
 BAG = {"ngrams": 2, "ngram_buckets": 512, "dropout_ngrams": 0.0}
 K = 3
 
@@ -44,7 +44,7 @@ def build(
 
 
 def logits_of(classifier: Classifier, logits: Tensor) -> Classifier:
-    """A classifier that always gives these logits."""
+    """Replace `forward` of a classifier by constant logits."""
     classifier.forward = lambda texts: logits  # type: ignore[method-assign]
     return classifier
 
@@ -55,8 +55,8 @@ WEIGHTS = torch.tensor([0.5, 2.0, 1.25])
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_the_loss_of_one_label(weights: Tensor | None, smoothing: float) -> None:
-    """`-w log p` of the label, of which a share is spread over all labels, each with its weight."""
+def test_the_loss_of_one_label_equals_its_formula(weights: Tensor | None, smoothing: float) -> None:
+    """The loss is `-w log p` of the label; smoothing distributes a share over all labels, each with its weight."""
     targets, w = [2, 0, 1, 1], [1.0] * K if weights is None else weights.tolist()
     classifier = logits_of(build(head={"label_smoothing": smoothing}), LOGITS)
     expected = 0.0
@@ -71,14 +71,14 @@ def test_the_loss_of_one_label(weights: Tensor | None, smoothing: float) -> None
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_the_loss_of_several_labels(weights: Tensor | None, smoothing: float) -> None:
-    """Each label is a question of its own: `-(w t log σ + (1 - t) log (1 - σ))`, t drawn towards 1/2."""
+def test_the_loss_of_several_labels_equals_its_formula(weights: Tensor | None, smoothing: float) -> None:
+    """Each label has the loss `-(w t log σ + (1 - t) log (1 - σ))`; smoothing moves t towards 1/2."""
     targets = [[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]
     w = [1.0] * K if weights is None else weights.tolist()
     classifier = logits_of(build(head={"label_smoothing": smoothing}, multiple=True), LOGITS)
     expected = 0.0
-    for row, wanted in zip(LOGITS.tolist(), targets, strict=True):
-        for weight, logit, target in zip(w, row, wanted, strict=True):
+    for row, row_targets in zip(LOGITS.tolist(), targets, strict=True):
+        for weight, logit, target in zip(w, row, row_targets, strict=True):
             t, p = (1 - smoothing) * target + smoothing / 2, 1 / (1 + math.exp(-logit))
             expected -= weight * t * math.log(p) + (1 - t) * math.log(1 - p)
     loss = classifier.loss((), torch.tensor(targets, dtype=torch.float32), weights)
@@ -86,7 +86,7 @@ def test_the_loss_of_several_labels(weights: Tensor | None, smoothing: float) ->
     assert loss.count == 4
 
 
-def test_probabilities() -> None:
+def test_probabilities_are_a_softmax_or_sigmoids() -> None:
     single, several = build().probabilities(LOGITS), build(multiple=True).probabilities(LOGITS)
     for row, one, other in zip(LOGITS.tolist(), single.tolist(), several.tolist(), strict=True):
         total = sum(map(math.exp, row))
@@ -96,8 +96,8 @@ def test_probabilities() -> None:
 
 @pytest.mark.parametrize("multiple", [False, True])
 @pytest.mark.parametrize("head", [{}, {"d_hidden": 4}, {"pooling": [], **BAG}, BAG], ids=str)
-def test_it_starts_from_the_shares_of_the_labels(head: dict[str, Any], multiple: bool) -> None:
-    """Where nothing else is known: pooled features, scores of n-grams and the hidden layer are zero."""
+def test_a_classifier_starts_from_the_frequencies_of_labels(head: dict[str, Any], multiple: bool) -> None:
+    """Pooled features, scores of n-grams and the hidden layer are zero in this test."""
     classifier = build(head=head, multiple=multiple)
     shares = torch.tensor([0.7, 0.1, 0.2])
     if classifier.bag is not None:
@@ -116,7 +116,7 @@ def test_it_starts_from_the_shares_of_the_labels(head: dict[str, Any], multiple:
     same(classifier.probabilities(logits), shares.unsqueeze(0))
 
 
-def test_the_hidden_layer_by_hand() -> None:
+def test_the_hidden_layer_equals_its_formula() -> None:
     classifier = build(head={"d_hidden": 4, "pooling": ["mean"], "dropout": 0.5}).eval()
     assert classifier.head is not None
     first, last = (layer for layer in classifier.head if isinstance(layer, nn.Linear))
@@ -128,9 +128,9 @@ def test_the_hidden_layer_by_hand() -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
-def test_a_batch_is_its_texts_alone(encoder: str, bidirectional: bool) -> None:
-    """One of them has no words."""
+@pytest.mark.parametrize(("encoder", "bidirectional"), ENCODER_DIRECTIONS)
+def test_scores_and_losses_do_not_depend_on_the_batch(encoder: str, bidirectional: bool) -> None:
+    """One text has no words."""
     classifier = build(encoder, bidirectional, head={"pooling": POOLINGS} | BAG)
     words = words_of(LEXICON, TEXTS)
     together = classifier((words,))
@@ -139,16 +139,16 @@ def test_a_batch_is_its_texts_alone(encoder: str, bidirectional: bool) -> None:
     for row, text in enumerate(TEXTS):
         same(classifier((words_of(LEXICON, [text]),))[0], together[row], rtol=1e-4, atol=1e-5)
     targets = torch.tensor([0, 1, 2, 0, 1])
-    whole = classifier.loss((words,), targets)
+    full_loss = classifier.loss((words,), targets)
     halves = [classifier.loss((words.slice_rows(rows),), targets[rows]) for rows in (slice(0, 2), slice(2, None))]
-    same(halves[0].total + halves[1].total, whole.total, rtol=1e-4, atol=1e-5)
-    assert halves[0].count + halves[1].count == whole.count == 5
+    same(halves[0].total + halves[1].total, full_loss.total, rtol=1e-4, atol=1e-5)
+    assert halves[0].count + halves[1].count == full_loss.count == 5
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
-def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
-    """Frozen ones aside; also where a state is carried."""
+@pytest.mark.parametrize(("encoder", "bidirectional"), ENCODER_DIRECTIONS)
+def test_every_trainable_parameter_has_a_gradient(encoder: str, bidirectional: bool) -> None:
+    """This includes segments, whose states are carried."""
     head = {"pooling": POOLINGS, "d_hidden": 8} | BAG
     for segment in (0, 3) if not bidirectional else (0,):
         classifier = build(encoder, bidirectional, head=head, segment=segment)
@@ -159,46 +159,46 @@ def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoder", BY_NAME)
-def test_in_segments_is_whole(encoder: str) -> None:
+def test_segments_give_the_logits_of_the_full_text(encoder: str) -> None:
     head = {"pooling": POOLINGS} | BAG
-    whole = build(encoder, head=head)
+    full = build(encoder, head=head)
     words = words_of(LEXICON, TEXTS)
-    expected = whole((words,))
+    expected = full((words,))
     for segment in (1, 3, 8, 100):
         classifier = build(encoder, head=head, segment=segment)
         same(classifier((words,)), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_gradients_end_at_a_segment() -> None:
-    """A recurrent weight of a text of two words in segments of one has nothing to go through."""
-    found = {}
+def test_gradients_end_at_the_beginning_of_a_segment() -> None:
+    """In segments of one word only the last word has a gradient."""
+    has_gradient = {}
     for segment in (0, 1):
         classifier = build("elman", head={"pooling": ["last"]}, segment=segment)
         classifier.loss((words_of(LEXICON, ["the bird"]),), torch.tensor([0])).total.backward()
         assert classifier.features.words is not None
         grad = classifier.features.words.weight.grad
         assert grad is not None
-        found[segment] = [bool(grad[LEXICON.words.ids[word]].any()) for word in ("the", "bird")]
-    assert found == {0: [True, True], 1: [False, True]}
+        has_gradient[segment] = [bool(grad[LEXICON.words.ids[word]].any()) for word in ("the", "bird")]
+    assert has_gradient == {0: [True, True], 1: [False, True]}
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("d_hidden", [0, 4])
 @pytest.mark.parametrize("segment", [0, 2])
-def test_pairs_by_hand(d_hidden: int, segment: int) -> None:
-    """`[u; v; |u - v|; u ⊙ v]`, each text by itself, in batches of different lengths."""
+def test_pairs_equal_their_formula(d_hidden: int, segment: int) -> None:
+    """The head reads `[u; v; |u - v|; u ⊙ v]`. Batches of both sides have different lengths."""
     head = {"pooling": ["mean", "max"], "d_hidden": d_hidden}
     classifier = build("gru", head=head, pair=True, segment=segment).eval()
     first, second = TEXTS, [*TEXTS[1:4], "", "sees"]
     texts = (words_of(LEXICON, first), words_of(LEXICON, second))
-    found = classifier(texts)
+    logits = classifier(texts)
     assert classifier.head is not None
     assert classifier.head[1].in_features == 4 * 12
     for row in range(len(first)):
         u, v = (pooled_alone(classifier, part[row]) for part in (first, second))
         together = torch.cat((u, v, (u - v).abs(), u * v))
-        same(classifier.head(together), found[row], rtol=1e-4, atol=1e-5)
-    assert not found.allclose(classifier(texts[::-1]))
+        same(classifier.head(together), logits[row], rtol=1e-4, atol=1e-5)
+    assert not logits.allclose(classifier(texts[::-1]))
     assert classifier.loss(texts, torch.tensor([0, 1, 2, 0, 1])).count == 5
 
 
@@ -209,7 +209,7 @@ def pooled_alone(classifier: Classifier, text: str) -> Tensor:
     return classifier.pooling(h)[0]
 
 
-def test_scores_of_ngrams_stand_beside_those_of_the_layers() -> None:
+def test_scores_of_ngrams_are_added_to_those_of_the_layers() -> None:
     both, alone = build(head=BAG), build(head=BAG | {"pooling": []})
     assert both.bag is not None
     assert alone.bag is not None
@@ -226,8 +226,8 @@ def test_scores_of_ngrams_stand_beside_those_of_the_layers() -> None:
     assert all(parameter.grad is None for parameter in alone.features.parameters())
 
 
-def test_ngrams_know_no_dropout_of_words() -> None:
-    """Which words are unknown to the bag is a matter of the lexicon alone."""
+def test_dropout_of_words_does_not_change_ngrams() -> None:
+    """Only words that the lexicon lacks are unknown to the bag."""
     features = FEATURES.model_copy(update={"dropout_words": 0.99})
     head = ClassHeadSpecification(pooling=[], **BAG)
     classifier = build_classifier(features, head=head, lexicon=LEXICON, num_labels=K, **reader("none"))
@@ -246,7 +246,7 @@ def test_ngrams_know_no_dropout_of_words() -> None:
     ],
 )
 def test_texts_without_words_have_the_bias_as_logits(encoder: str, head: dict[str, Any], segment: int) -> None:
-    """Alone and beside a text that has words."""
+    """They are alone, or in a batch with a text that has words."""
     classifier = build(encoder, head=head, segment=segment)
     for texts in (["", ""], ["", "the bird"]):
         loss = classifier.loss((words_of(LEXICON, texts),), torch.tensor([0, 1]))
@@ -280,15 +280,15 @@ def parts(encoder: str = "lstm", bidirectional: bool = False) -> dict[str, Any]:
         ({"segment": 5} | parts("window", True), "only layers that read in one direction"),
     ],
 )
-def test_what_does_not_go_together(change: dict[str, Any], sentence: str) -> None:
+def test_contradicting_options_are_refused(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{sentence}"):
         Classifier(**parts() | change)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoder", ["elman", "lstm", "gru", "window", "windows", "rotary"])
-def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder: str) -> None:
-    """Rightward's at the last position, leftward's at the first; where directions are not halves, the last position."""
+def test_last_pooling_of_two_directions_reads_where_each_ends(encoder: str) -> None:
+    """The left half is read at the last position, the right half at the first; other outputs at the last position."""
     words = words_of(LEXICON, TEXTS)
     is_mixed = encoder in ("windows", "rotary")
     for merge in ("sum",) if is_mixed else ("concatenate", "sum"):
@@ -304,8 +304,7 @@ def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder
                 same(vector[row], torch.cat(ends))
 
 
-def test_the_number_of_parameters() -> None:
-    """Frozen ratios too."""
+def test_the_number_of_parameters_includes_frozen_ratios() -> None:
     features = FeatureSpecification(d_words=2)
     head = ClassHeadSpecification(pooling=["mean"], ngrams=1, ngram_buckets=10)
     lexicon = lexicon_of()

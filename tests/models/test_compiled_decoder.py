@@ -1,4 +1,4 @@
-"""The decoder in C is the decoder: the same scores, the same searches; and what it does not know it leaves alone."""
+"""The decoder in C gives the scores and searches of the model, and torch runs what it does not support."""
 
 from dataclasses import fields
 
@@ -46,9 +46,9 @@ def some_sources():
 def both(model):
     sources = some_sources()
     with torch.inference_mode():
-        found = compile_decoder(model, *sources)
-        assert found is not None
-        return model.begin(*sources), *found
+        compiled = compile_decoder(model, *sources)
+        assert compiled is not None
+        return model.begin(*sources), *compiled
 
 
 @pytest.mark.sampled(1)
@@ -58,7 +58,7 @@ def both(model):
 @pytest.mark.parametrize(
     ("d", "heads", "dtype"), [(24, 3, torch.float64), (64, 4, torch.float64), (64, 2, torch.float32)]
 )
-def test_it_scores_as_the_model(norm, positions, activation, d, heads, dtype):
+def test_scores_equal_those_of_the_model(norm, positions, activation, d, heads, dtype):
     model = model_of(d, heads, dtype, norm=norm, positions=positions, activation=activation)
     state, decoder, written = both(model)
     assert decoder._packed.encoder is not None
@@ -66,16 +66,16 @@ def test_it_scores_as_the_model(norm, positions, activation, d, heads, dtype):
     for _ in range(POSITIONS):
         with torch.inference_mode():
             expected, state = model.step(ids, state)
-        found, written = decoder.step(ids, written)
+        scores, written = decoder.step(ids, written)
         expected = expected.log_softmax(-1)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4 if dtype is torch.float32 else 1e-11)
+        torch.testing.assert_close(scores, expected, rtol=0, atol=1e-4 if dtype is torch.float32 else 1e-11)
         rows = torch.randint(len(ids), (int(torch.randint(1, 30, ())),))
         state, written = select_rows((state, written), rows)
         ids = torch.randint(SIZE, (len(rows),))
 
 
-def test_the_memory_of_another_encoder_is_read():
-    """With and without padding, for one text and several."""
+def test_the_memory_of_an_unsupported_encoder_is_read():
+    """There are one or several texts, with and without padding."""
     model = model_of(reads="in torch")
     sources, mask = some_sources()
     for arguments in ((sources, mask), (sources[:1],), (sources, None)):
@@ -89,7 +89,7 @@ def test_the_memory_of_another_encoder_is_read():
 
 
 @needs_int8
-def test_it_scores_as_the_model_in_int8():
+def test_scores_in_int8_are_close_to_those_of_the_model():
     model, exact = model_of(64, 4, torch.float32), model_of(64, 4, torch.float32)
     assert put_in_precision(model, "int8")
     sources, ids = some_sources(), torch.tensor([1, 2, 3, 4])
@@ -102,36 +102,36 @@ def test_it_scores_as_the_model_in_int8():
     assert (scores - exact_scores).abs().max() > 0.02
 
 
-def test_a_state_is_a_value():
+def test_steps_do_not_change_earlier_states():
     _, decoder, written = both(model_of())
     ids = torch.tensor([1, 2, 3, 4])
     _, before = decoder.step(ids, written)
-    kept = before.slots.clone()
+    slots = before.slots.clone()
     first, after = decoder.step(ids, before)
     first = first.clone()  # the next call overwrites it
     decoder.step(ids + 7, before)
     decoder.step(ids + 9, after)
-    assert torch.equal(before.slots, kept)
+    assert torch.equal(before.slots, slots)
     assert torch.equal(decoder.step(ids, before)[0], first)
 
 
 @pytest.mark.slow
-def test_many_rows_and_positions_take_more_than_one_chunk():
+def test_many_rows_and_positions_need_more_than_one_chunk():
     model = model_of(dtype=torch.float32)
     state, decoder, written = both(model)
     state, written = select_rows((state, written), torch.arange(4).repeat_interleave(40))
-    for position in range(70):  # of sinusoids there are as many as are asked for
+    for position in range(70):  # sinusoidal positions have no limit
         ids = torch.randint(SIZE, (160,))
         with torch.inference_mode():
             expected, state = model.step(ids, state)
-        found, written = decoder.step(ids, written)
+        scores, written = decoder.step(ids, written)
         expected = expected.log_softmax(-1)
         if position % 23 == 0:
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+            torch.testing.assert_close(scores, expected, rtol=0, atol=1e-4)
     assert len(decoder._chunks) == -(-160 * 70 // 256)
 
 
-def test_threads_share_the_rows():
+def test_scores_do_not_depend_on_the_number_of_threads():
     model = model_of()
     _, decoder, written = both(model)
     written = select_rows(written, torch.arange(4).repeat(5))
@@ -139,35 +139,39 @@ def test_threads_share_the_rows():
     with use_threads(1):
         expected = decoder.step(ids, written)[0].clone()
     with use_threads(3):
-        found, _ = decoder.step(ids, written)
-    torch.testing.assert_close(found, expected)
+        scores, _ = decoder.step(ids, written)
+    torch.testing.assert_close(scores, expected)
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("positions", [["sinusoidal"], ["sinusoidal", "learned"], ["rotary", "learned"]])
-def test_a_search_finds_the_same(positions):
+def test_searches_equal_those_of_the_model(positions):
     models = [model_of(seed=seed, positions=name) for seed, name in enumerate(positions)]
     torch.manual_seed(5)
     sources = some_sources()
     with torch.inference_mode():
         states = [model.begin(*sources) for model in models]
-    ways = zip(models, states, strict=True)
-    found = [compile_decoder(model, *sources) or (model, state) for model, state in ways]
+    pairs = zip(models, states, strict=True)
+    compiled = [compile_decoder(model, *sources) or (model, state) for model, state in pairs]
     search = BeamSearch(width=4, n_best=3, max_tokens=6)
     starts = torch.zeros(4, dtype=torch.int64)
     if len(models) > 1:
         plain = Ensemble(models), tuple(states)
-        fast = Ensemble([stepper for stepper, _ in found]), tuple(begun for _, begun in found)
+        fast = Ensemble([stepper for stepper, _ in compiled]), tuple(state for _, state in compiled)
     else:
-        plain, fast = (models[0], states[0]), found[0]
-    expected, of_fast = (beam_search(*way, starts, end_id=END, search=search) for way in (plain, fast))
-    for mine, theirs in zip(of_fast, expected, strict=True):
-        assert [one.ids for one in mine] == [one.ids for one in theirs]
-        assert [one.score for one in mine] == pytest.approx([one.score for one in theirs], abs=1e-10)
+        plain, fast = (models[0], states[0]), compiled[0]
+    expected, hypotheses = (beam_search(*decoder, starts, end_id=END, search=search) for decoder in (plain, fast))
+    for hypotheses_of_text, expected_of_text in zip(hypotheses, expected, strict=True):
+        assert [hypothesis.ids for hypothesis in hypotheses_of_text] == [
+            hypothesis.ids for hypothesis in expected_of_text
+        ]
+        assert [hypothesis.score for hypothesis in hypotheses_of_text] == pytest.approx(
+            [hypothesis.score for hypothesis in expected_of_text], abs=1e-10
+        )
 
 
-def test_changed_weights_are_read_again():
-    """Also where torch has no sign of a change: address and version stay. Where they are held, nobody looks."""
+def test_changed_weights_are_packed_again():
+    """Torch's address and version of the weights do not change. `CachedWeights.used` skips the comparison."""
     model, held = model_of(), CachedWeights()
     with held.used(), torch.inference_mode():
         both(model)
@@ -189,34 +193,34 @@ class Doubled(nn.Linear):
         return 2 * super().forward(x)
 
 
-def a_part_of_another_type(model):
+def replace_linear(model):
     model.decoder.layers[2].feedforward[0] = Doubled(24, 29, dtype=torch.float64)
 
 
-def a_hook(model):
+def add_hook(model):
     model.decoder.layers[2].attention.register_forward_hook(lambda *_: None)
 
 
-@pytest.mark.parametrize("change", [a_part_of_another_type, a_hook])
-def test_a_part_that_it_does_not_know_is_left_to_torch(change):
+@pytest.mark.parametrize("change", [replace_linear, add_hook])
+def test_torch_runs_models_with_other_modules_or_hooks(change):
     model = model_of()
     change(model)
     assert compile_decoder(model, *some_sources()) is None
 
 
-def test_a_hook_runs_also_with_weights_that_are_cached() -> None:
+def test_torch_runs_models_with_hooks_also_while_weights_are_cached() -> None:
     model = model_of()
     with CachedWeights().used(), torch.inference_mode():
         both(model)
-        a_hook(model)
+        add_hook(model)
         assert compile_decoder(model, *some_sources()) is None
 
 
-def test_what_it_does_not_know_is_left_to_torch():
+def test_torch_runs_unsupported_models():
     table = TokenEmbedding(SIZE, 12)
     for model in (
         model_of(positions="rotary", d=24),
-        model_of(head=TiedSoftmaxHead(24, table)),  # projects
+        model_of(head=TiedSoftmaxHead(24, table)),  # with a projection
         model_of(dtype=torch.bfloat16),
         model_of(norm_input=True),
         model_of(activation="gelu-tanh"),
@@ -236,15 +240,15 @@ OPTIONS = {
 """A value of each option that the blocks of `model_of` do not have; `positions` sets `rotary` and `farthest`."""
 
 
-def test_each_option_of_a_block_has_another_value() -> None:
+def test_options_has_each_option_of_a_block_with_another_value() -> None:
     changed = {field.name for field in fields(BlockOptions) if field.default != OPTIONS[field.name]}
     assert changed | {"is_causal"} == OPTIONS.keys()  # encoders are not causal by default
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"rotary", "farthest"}))
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_an_option_of_blocks_is_computed_or_left_to_torch(name: str, side: str) -> None:
-    """The scores are those of torch, whichever option of the encoder's or decoder's blocks is not its default."""
+def test_each_option_of_blocks_is_supported_or_run_by_torch(name: str, side: str) -> None:
+    """Supported options give the scores of torch."""
     options = {"positions": "sinusoidal", "num_layers": 2, "num_heads": 2, name: OPTIONS[name]}
     model = model_of()
     try:
@@ -253,7 +257,7 @@ def test_an_option_of_blocks_is_computed_or_left_to_torch(name: str, side: str) 
         else:
             model.decoder = Transformer(24, d_memory=12, **options)
     except ValueError:
-        return  # excluded together with another option
+        return  # the option is invalid with another default
     model, sources = model.double().eval(), some_sources()
     with torch.inference_mode():
         if compiled := compile_decoder(model, *sources):
@@ -262,13 +266,13 @@ def test_an_option_of_blocks_is_computed_or_left_to_torch(name: str, side: str) 
             torch.testing.assert_close(scores, expected.log_softmax(-1), rtol=0, atol=1e-11)
 
 
-def test_sources_that_are_padded_on_the_left_are_left_to_torch() -> None:
+def test_torch_runs_sources_with_padding_on_the_left() -> None:
     model, (ids, mask) = model_of(), some_sources()
     assert compile_decoder(model, ids, mask.flip(1)) is None
     assert compile_decoder(model, ids[..., None], mask) is None
 
 
-def test_a_position_behind_the_last_that_was_learned_is_refused():
+def test_positions_beyond_the_learned_ones_are_refused():
     _, decoder, written = both(model_of(positions="learned"))
     for _ in range(POSITIONS):
         _, written = decoder.step(torch.arange(4), written)
@@ -287,7 +291,7 @@ def test_a_position_behind_the_last_that_was_learned_is_refused():
         (lambda ids, state: (ids.int(), state), "ids is expected in torch.int64"),
     ],
 )
-def test_c_is_given_nothing_that_is_not_there(change, error):
+def test_ids_and_states_out_of_range_are_refused(change, error):
     _, decoder, written = both(model_of())
     with pytest.raises((ValueError, TypeError), match=error):
         decoder.step(*change(torch.arange(4), written))

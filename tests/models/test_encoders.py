@@ -1,4 +1,4 @@
-"""From a recipe's `[model]` to layers: every encoder, direction and merge; sizes, dropout, what a key does."""
+"""From the tables of a recipe to layers: every encoder, direction and merge; sizes, dropout, and all keys."""
 
 import re
 from functools import cache
@@ -34,9 +34,9 @@ CELLS = {
 RECURRENT, STACKS = list(CELLS), ["depth-gated", "grid"]
 WITH_A_CELL = ["lstm", "peephole", "coupled", "layer-norm", "projected"]
 HELD = ["elman", "gru", *WITH_A_CELL]
-"""Those that take zoneout."""
+"""The encoders with zoneout."""
 DROPPED = [*HELD, "clockwork"]
-"""Those that take dropout on their recurrent weights."""
+"""The encoders with dropout of their recurrent weights."""
 
 
 def build(specification: dict[str, Any], d_in: int = D_IN) -> nn.SequenceLayer:
@@ -52,13 +52,13 @@ def modules_of(layers: torch.nn.Module, kind: type[torch.nn.Module]) -> list[Any
     return [module for module in layers.modules() if isinstance(module, kind)]
 
 
-def test_every_encoder_of_the_recipes_is_tried_here() -> None:
+def test_every_encoder_of_recipes_is_tested() -> None:
     assert {specification["kind"] for specification in ENCODERS.values()} == ENCODER_KINDS - {"origin"}
 
 
 @cache
 def words_of_the_core() -> dict[str, set[str]]:
-    """The names in each file."""
+    """Return the names in each file of the core."""
     paths = [path for path in (SOURCE / "ensue").rglob("*.py") if "extensions" not in path.parts]
     return {
         path.relative_to(SOURCE / "ensue").as_posix(): set(re.findall(r"\w+", path.read_text("utf-8")))
@@ -67,15 +67,14 @@ def words_of_the_core() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("cell", [cell for cell in CELLS.values() if cell not in (nn.LSTM, nn.GRU, nn.Elman)])
-def test_a_cell_with_its_keys_is_named_in_two_files(cell: type[nn.SequenceLayer]) -> None:
-    """Its file and the table of encoders, and a third one for the public name in `ensue.nn`."""
+def test_a_cell_is_named_in_its_file_the_table_of_encoders_and_the_package(cell: type[nn.SequenceLayer]) -> None:
     named = {path for path, words in words_of_the_core().items() if cell.__name__ in words}
     file = cell.__module__.removeprefix("ensue.").replace(".", "/") + ".py"
     assert named == {file, "models/specification.py", "nn/__init__.py"}
 
 
-def one_by_one(name: str, num_layers: int, merge: str) -> Any:
-    """By default one layer is concatenated, and several of those that represent others are merged otherwise."""
+def case_of(name: str, num_layers: int, merge: str) -> Any:
+    """Return a case; by default one layer is concatenated, and several layers of few encoders have another merge."""
     usual = "concatenate" if num_layers == 1 else MERGES[1 + READERS.index(name) % 3]
     is_quick = merge == usual and (num_layers == 1 or name in REPRESENTATIVE)
     return pytest.param(name, num_layers, merge, marks=[] if is_quick else [pytest.mark.slow])
@@ -84,10 +83,10 @@ def one_by_one(name: str, num_layers: int, merge: str) -> Any:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "num_layers", "merge"),
-    [one_by_one(name, num_layers, merge) for name in READERS for num_layers in (1, 3) for merge in MERGES],
+    [case_of(name, num_layers, merge) for name in READERS for num_layers in (1, 3) for merge in MERGES],
 )
-def test_both_directions(name: str, num_layers: int, merge: str) -> None:
-    """Every output depends on every input, of a window on its neighbors; two halves where they are concatenated."""
+def test_outputs_of_both_directions_depend_on_all_inputs(name: str, num_layers: int, merge: str) -> None:
+    """Outputs of windows depend on their neighbors. Concatenated outputs are twice as large."""
     specification = reader(name, num_layers=num_layers, merge=merge)
     layers, x = build(specification), inputs().requires_grad_()
     y, _ = layers(x)
@@ -103,7 +102,7 @@ def test_both_directions(name: str, num_layers: int, merge: str) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("num_layers", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", READERS)
-def test_one_direction(name: str, num_layers: int) -> None:
+def test_outputs_of_one_direction_depend_on_earlier_inputs(name: str, num_layers: int) -> None:
     specification = one_way(name, num_layers=num_layers)
     layers, x = build(specification), inputs().requires_grad_()
     y, _ = layers(x)
@@ -114,7 +113,7 @@ def test_one_direction(name: str, num_layers: int) -> None:
     assert [t for t in range(7) if dx[:, t].abs().sum() > 0] == [t for t in range(7) if 0 <= 3 - t <= reach]
 
 
-def test_no_encoder_gives_the_features_as_they_are() -> None:
+def test_no_encoder_returns_the_features() -> None:
     layers, x = build(reader("none")), inputs()
     assert (layers.d_in, layers.d_out, layers.is_causal) == (D_IN, D_IN, True)
     same(layers(x)[0], x, rtol=0, atol=0)
@@ -127,7 +126,7 @@ def test_no_encoder_gives_the_features_as_they_are() -> None:
     ("mean", lambda a, b: (a + b) / 2),
 ])  # fmt: skip
 @pytest.mark.parametrize("name", ["window", "elman", "gru"])
-def test_the_merge_is_the_recipes(name: str, merge: str, formula: Any) -> None:
+def test_outputs_are_merged_as_the_recipe_says(name: str, merge: str, formula: Any) -> None:
     layers, x = build(reader(name, merge=merge)), inputs()
     (both,) = modules_of(layers, nn.Bidirectional)
     rightward, leftward = both.rightward(x)[0], both.leftward(x.flip(1))[0].flip(1)
@@ -135,7 +134,7 @@ def test_the_merge_is_the_recipes(name: str, merge: str, formula: Any) -> None:
 
 
 def test_a_window_of_several_layers_is_a_feed_forward_network() -> None:
-    """The layers above the window see one position each."""
+    """The layers above the window read one position."""
     layers, x = build(one_way("windows")), inputs()
     assert isinstance(layers, nn.Stack)
     window, *above = layers
@@ -149,7 +148,7 @@ def test_a_window_of_several_layers_is_a_feed_forward_network() -> None:
     same(layers(x)[0], h)
 
 
-def test_keys_of_one_encoder_reach_it() -> None:
+def test_keys_of_encoders_reach_their_layers() -> None:
     assert [layer.reset for layer in modules_of(build(reader("gru", reset="after")), nn.GRU)] == ["after"] * 2
     assert [layer.reset for layer in modules_of(build(reader("gru", reset="before")), nn.GRU)] == ["before"] * 2
     assert [layer.activation for layer in modules_of(build(reader("elman", activation="relu")), nn.Elman)] == [
@@ -174,8 +173,8 @@ def test_keys_of_one_encoder_reach_it() -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("name", RECURRENT)
-def test_a_name_is_its_cell(name: str, bidirectional: bool) -> None:
-    """As many layers as are asked for in each direction; a stack is one layer that has them."""
+def test_each_name_builds_its_cell(name: str, bidirectional: bool) -> None:
+    """There are `num_layers` cells in each direction, or one stack of them."""
     layers = build(reader(name, num_layers=3, bidirectional=bidirectional))
     cells = [layer for layer in modules_of(layers, nn.SequenceLayer) if type(layer) is CELLS[name]]
     assert len(cells) == (1 if name in STACKS else 3) * (2 if bidirectional else 1)
@@ -184,8 +183,8 @@ def test_a_name_is_its_cell(name: str, bidirectional: bool) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", some_slow([[name] for name in READERS]))
-def test_a_language_model_learns_and_is_read_back(name: str) -> None:
-    """Two steps lower the loss; the specification as JSON and the weights give the same model."""
+def test_language_models_learn_and_are_restored(name: str) -> None:
+    """Two steps lower the loss. The specification in JSON and the weights give the same model."""
     specification = layers(d_embedding=5, **ENCODERS[name])
     torch.manual_seed(0)
     model = build_language_model(**specification, vocabulary_size=7)
@@ -209,8 +208,8 @@ def test_a_language_model_learns_and_is_read_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_a_transformer_with_a_window_and_blocks_that_start_as_the_identity(bidirectional: bool) -> None:
-    """Its output is the normalized `x + tanh(W [x_{t-1}; x_t] + b)`, and in both directions a sum of two such terms."""
+def test_zero_writes_make_a_new_transformer_its_window(bidirectional: bool) -> None:
+    """The output is the normalized `x + tanh(W [x_{t-1}; x_t] + b)`, with a second term for the other direction."""
     layers = build(reader("rotary", bidirectional=bidirectional, num_layers=2, window=2, zero_writes=True), 4).double()
     assert "zero_writes=True, window=2" in repr(modules_of(layers, nn.Transformer)[0])
     x = inputs(4).double()
@@ -238,7 +237,7 @@ def test_a_transformer_reads_features_of_any_size(d_in: int) -> None:
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("kind", ["plain", "variational"])
 @pytest.mark.parametrize("name", RECURRENT)
-def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str) -> None:
+def test_dropout_is_before_between_and_after_recurrent_layers(name: str, kind: str) -> None:
     recurrent = {"dropout_recurrent": 0.2} if name in DROPPED else {}
     layers = build(reader(name, num_layers=2, dropout=0.3, dropout_input=0.4, dropout_kind=kind, **recurrent))
     assert isinstance(layers, nn.Stack)
@@ -261,8 +260,8 @@ def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str)
     *((name, "dropout_recurrent") for name in DROPPED),
     *((name, "zoneout_hidden") for name in HELD), *((name, "zoneout_cell") for name in WITH_A_CELL),
 ]))  # fmt: skip
-def test_each_kind_of_dropout_alone_is_in_training_alone(name: str, key: str) -> None:
-    """At use, dropout is the identity; zoneout is its mean, and so not what the layer without it computes."""
+def test_each_kind_of_dropout_is_random_only_in_training(name: str, key: str) -> None:
+    """In eval mode dropout is the identity, but zoneout is its mean."""
     x, layers = inputs(), build(reader(name, **{key: 0.5}))
     assert not layers(x)[0].equal(layers(x)[0])
     layers.eval()
@@ -289,7 +288,7 @@ def test_zoneout_is_around_every_layer(name: str, cell: float) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", HELD)
-def test_zoneout_and_dropped_weights_go_together(name: str) -> None:
+def test_zoneout_and_weight_dropout_are_combined(name: str) -> None:
     layers, x = build(one_way(name, num_layers=1, zoneout_hidden=0.1, dropout_recurrent=0.5)), inputs()
     (dropped,) = modules_of(layers, nn.WeightDrop)
     assert isinstance(dropped.layer, nn.Zoneout)
@@ -300,7 +299,7 @@ def test_zoneout_and_dropped_weights_go_together(name: str) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("name", READERS)
-def test_nothing_to_read(name: str, bidirectional: bool) -> None:
+def test_inputs_may_be_empty(name: str, bidirectional: bool) -> None:
     layers = build(reader(name) if bidirectional else one_way(name))
     for shape in ((2, 0), (0, 3)):
         y, _ = layers(torch.zeros(*shape, D_IN), mask=torch.zeros(shape, dtype=torch.bool))

@@ -1,4 +1,4 @@
-"""The weights of a linear tagger are the minimum of the regularized loss, computed over all paths one by one."""
+"""The weights of a linear tagger are the minimum of the regularized loss, computed by enumeration of all paths."""
 
 from itertools import pairwise, product
 from pathlib import Path
@@ -25,7 +25,7 @@ TAGS = [[0, 1, 0], [0, 1], [2, 2, 1, 0], [1]]
 STRENGTH, ROWS = 2.0, ([0, 1, 2], [3])
 SHORT = {"<unk>": "<unk>", "xxx": "x", "Xx": "Xx", "Xxx": "Xx"}
 OWN_VARIANCES, SHORT_VARIANCES = (0, 0.5, 2, 0.5, 0), (0.5, 1, 4, 1, 0.5)
-"""The prior variances of the scores of a shape of its own, and of those of all shapes with the same short shape."""
+"""The prior variances, by position, of a shape's own scores, and of those that shapes with one short shape share."""
 
 
 def test_shapes_of_another_size_have_scores_in_three_blocks() -> None:
@@ -41,7 +41,7 @@ def trained_weights(model: Tagger) -> list[Tensor]:
 
 
 def built(kind: Any) -> tuple[Tagger, list[TaggedBatch]]:
-    """A tagger with random weights, and the sentences in two batches, one of them padded."""
+    """Return a tagger with random weights, and the sentences in two batches, one of them padded."""
     words = [word for sentence in SENTENCES for word in sentence]
     columns = {"shape": ["up", "down"]}
     features = SentenceFeatureSpecification(
@@ -74,7 +74,7 @@ def built(kind: Any) -> tuple[Tagger, list[TaggedBatch]]:
 
 
 def shape_covariances() -> Any:
-    """The prior covariances of the scores of shapes in each block, which are sums of two independent scores."""
+    """Return the prior covariances of shapes in each block; scores are sums of own and shared ones."""
     shared = np.array([[SHORT[a] == SHORT[b] for b in SHORT] for a in SHORT])
     return np.stack(
         [own * np.eye(4) + short * shared for own, short in zip(OWN_VARIANCES, SHORT_VARIANCES, strict=True)]
@@ -82,7 +82,7 @@ def shape_covariances() -> Any:
 
 
 def objective(model: Tagger, batches: list[TaggedBatch]) -> float:
-    """Σ loss + ½ wᵀ V⁻¹ w / C, by the definition of scores, over all paths."""
+    """Return Σ loss + ½ wᵀ V⁻¹ w / C, with losses over all paths."""
     tables = {name: table.detach().double().numpy() for name, table in model.named_parameters()}
     places, total = 2 * REACH + 1, 0.0
     wide = {name: tables[f"features.{name}.weight"] for name in ("words", "shapes", "affixes", "columns.0")}
@@ -128,8 +128,8 @@ def test_the_solution_is_the_minimum(kind: str) -> None:
     model, batches = built(kind)
 
     def slopes() -> list[float]:
-        """The slopes in four directions, of features with words: no other weight is in the problem."""
-        found, generator, weights = [], torch.Generator().manual_seed(1), trained_weights(model)
+        """Return the slopes in four random directions."""
+        slope_values, generator, weights = [], torch.Generator().manual_seed(1), trained_weights(model)
         for _ in range(4):
             direction = [torch.randn(weight.shape, generator=generator) for weight in weights]
             shapes = next(i for i, weight in enumerate(weights) if weight is model.features.shapes.weight)
@@ -142,9 +142,9 @@ def test_the_solution_is_the_minimum(kind: str) -> None:
                 values.append(objective(model, batches))
                 for weight, before in zip(weights, saved, strict=True):
                     weight.data.copy_(before)
-            found.append((values[0] - values[1]) / 2e-2)
+            slope_values.append((values[0] - values[1]) / 2e-2)
             assert values[0] + values[1] > 2 * values[2]
-        return found
+        return slope_values
 
     before = slopes()
     nats = LinearObjective(model, batches).solve(model, STRENGTH, tolerance=1e-9)
@@ -153,7 +153,7 @@ def test_the_solution_is_the_minimum(kind: str) -> None:
     assert nats == pytest.approx(objective(model, batches), rel=1e-5)
 
 
-def test_padding_adds_nothing_to_a_window() -> None:
+def test_padding_is_not_added_to_a_window() -> None:
     layer, x = WindowSum(3), torch.randn(2, 4, 15, generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([[True] * 4, [True, True, False, False]])
     x[1, 2:] = torch.nan
@@ -163,8 +163,8 @@ def test_padding_adds_nothing_to_a_window() -> None:
 
 
 @pytest.mark.parametrize(("names", "size"), [(["O", "B-X", "I-X"], 1), (["a", "b", "c"], 4)])
-def test_the_expected_score_and_its_standard_error(names: list[str], size: int) -> None:
-    """The standard error is that of the jackknife over groups of sentences, with the factor for five folds."""
+def test_expected_score_and_standard_error_equal_the_jackknife(names: list[str], size: int) -> None:
+    """The jackknife leaves out groups of sentences; five folds add a factor."""
     scheme: Any = "bio" if "O" in names else None
     labels, choose = Labels(names, scheme=scheme, tag_scheme=scheme), np.random.default_rng(0)
     gold = [choose.integers(0, 3, choose.integers(1, 15)) for _ in range(200 * size)]
@@ -193,8 +193,8 @@ def test_the_expected_score_and_its_standard_error(names: list[str], size: int) 
 
 @pytest.mark.parametrize("mark", ["# newdoc", "-DOCSTART- O"])
 @pytest.mark.parametrize("num_documents", [4, 5])
-def test_documents_are_left_out_as_wholes(num_documents: int, mark: str, tmp_path: Path) -> None:
-    """At least five documents are divided among the folds, and fewer are ignored."""
+def test_documents_are_not_divided_among_folds(num_documents: int, mark: str, tmp_path: Path) -> None:
+    """This needs at least five documents; fewer are ignored."""
     row = "{0}\t{1}\t_\t{2}" + "\t_" * 6 + "\n" if "#" in mark else "{1}\t{2}\n"
     sentence = "".join(row.format(*values) for values in ((1, "dogs", "N"), (2, "bark", "V")))
     document = mark + "\n" * (1 if "#" in mark else 2) + (sentence + "\n") * 6

@@ -1,4 +1,4 @@
-"""A masked language model against torch.nn and transformers with copied weights, and what it must not depend on."""
+"""Masked language models equal torch.nn and transformers with the same weights, and do not depend on the batch."""
 
 import math
 from typing import Any
@@ -37,12 +37,12 @@ def model_of(**changes: Any) -> MaskedLanguageModel:
 
 
 def in_torch(model: MaskedLanguageModel, norm: str, activation: str) -> list[Tensor]:
-    """The layers of the same model, of torch's own parts alone."""
+    """Return the outputs of all layers, computed by modules of torch."""
     gelu = {"gelu": F.gelu, "gelu-tanh": lambda x: F.gelu(x, approximate="tanh")}[activation]
     state = model.state_dict()
     x = state["features.weight"][IDS] + state["segments.weight"][SEGMENTS] + state["layers.layers.0.weight"][:T]
     x = F.layer_norm(x, (D,), *(state[f"layers.layers.1.module.{name}"] for name in KINDS), eps=1e-12)
-    found = [x]
+    outputs = [x]
     for place in range(3, 3 + LAYERS):
         layer = nn.TransformerEncoderLayer(
             D, HEADS, 12, 0.0, gelu, 1e-12, batch_first=True, norm_first=norm == "pre", dtype=torch.float64
@@ -56,62 +56,62 @@ def in_torch(model: MaskedLanguageModel, norm: str, activation: str) -> list[Ten
             (layer.norm2, "norm_feedforward"),
         ):  # fmt: skip
             theirs.load_state_dict({name: part[f"{ours}.{name}"] for name in KINDS})
-        layer.train()  # the fast path of evaluation asks other sizes; without dropout the result is the same
+        layer.train()  # eval mode has a fast path with other requirements; dropout is 0
         x = layer(x, src_key_padding_mask=~MASK)
-        found.append(x)
+        outputs.append(x)
     if norm == "pre":
         last = f"layers.layers.{3 + LAYERS}.module"
-        found[-1] = F.layer_norm(x, (D,), state[f"{last}.weight"], state[f"{last}.bias"], eps=1e-12)
-    return found
+        outputs[-1] = F.layer_norm(x, (D,), state[f"{last}.weight"], state[f"{last}.bias"], eps=1e-12)
+    return outputs
 
 
 @pytest.mark.parametrize(("norm", "activation"), [("post", "gelu"), ("post", "gelu-tanh"), ("pre", "gelu")])
-def test_layers_and_head_are_those_of_torch(norm: str, activation: str) -> None:
+def test_layers_and_head_equal_those_of_torch(norm: str, activation: str) -> None:
     model = model_of(norm=norm, activation=activation)
-    found = model.layers_of(IDS, MASK, SEGMENTS)
-    assert len(found) == LAYERS + 1 == model.num_layers + 1
-    for ours, theirs in zip(found, in_torch(model, norm, activation), strict=True):
+    outputs = model.layers_of(IDS, MASK, SEGMENTS)
+    assert len(outputs) == LAYERS + 1 == model.num_layers + 1
+    for ours, theirs in zip(outputs, in_torch(model, norm, activation), strict=True):
         torch.testing.assert_close(ours[MASK], theirs[MASK])
-    torch.testing.assert_close(model(IDS, MASK, SEGMENTS)[MASK], found[-1][MASK])
+    torch.testing.assert_close(model(IDS, MASK, SEGMENTS)[MASK], outputs[-1][MASK])
     state = model.state_dict()
-    z = F.linear(found[-1][MASK], state["head.projection.0.weight"], state["head.projection.0.bias"])
+    z = F.linear(outputs[-1][MASK], state["head.projection.0.weight"], state["head.projection.0.bias"])
     z = F.gelu(z, approximate="tanh" if activation == "gelu-tanh" else "none")
     z = F.layer_norm(z, (D,), state["head.projection.2.weight"], state["head.projection.2.bias"], eps=1e-12)
     logits = F.linear(z, state["features.weight"], state["head.bias"])
     torch.testing.assert_close(model.logits(IDS, MASK, MASK, SEGMENTS), logits)
-    pooled = torch.tanh(F.linear(found[-1][:, 0], state["pooler.0.weight"], state["pooler.0.bias"]))
+    pooled = torch.tanh(F.linear(outputs[-1][:, 0], state["pooler.0.weight"], state["pooler.0.bias"]))
     expected = F.linear(pooled, state["next_sentence.weight"], state["next_sentence.bias"])
-    torch.testing.assert_close(model.next_sentence_logits(found[-1]), expected)
+    torch.testing.assert_close(model.next_sentence_logits(outputs[-1]), expected)
 
 
-def test_the_loss_is_that_of_the_hidden_places_alone() -> None:
+def test_the_loss_is_that_of_masked_positions() -> None:
     model = model_of()
     targets = torch.full_like(IDS, NOT_HIDDEN)
     targets[0, 2], targets[1, 0] = 5, 7
     logits = model.logits(IDS, torch.ones_like(MASK), MASK).view(3, T, V).log_softmax(2)
     expected = -torch.stack((logits[0, 2, 5], logits[1, 0, 7]))
-    found = model.masked_nats(model(IDS, MASK), targets)
-    torch.testing.assert_close(found.nats, expected)
+    scores = model.masked_nats(model(IDS, MASK), targets)
+    torch.testing.assert_close(scores.nats, expected)
     torch.testing.assert_close(model.total_nats(model(IDS, MASK), targets), expected.sum())
-    assert found.is_best.tolist() == [int(logits[0, 2].argmax()) == 5, int(logits[1, 0].argmax()) == 7]
+    assert scores.is_best.tolist() == [int(logits[0, 2].argmax()) == 5, int(logits[1, 0].argmax()) == 7]
     nothing = torch.full_like(IDS, NOT_HIDDEN)
     assert float(model.total_nats(model(IDS, MASK), nothing).detach()) == 0
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal"])
-def test_padding_and_neighbors_change_nothing(positions: str) -> None:
+def test_layers_do_not_depend_on_padding_and_batch(positions: str) -> None:
     model = model_of(positions=positions, norm="pre")
     other = IDS.masked_fill(~MASK, 3)
-    whole = model.layers_of(IDS, MASK, SEGMENTS)
-    for layer, again in zip(whole, model.layers_of(other, MASK, SEGMENTS), strict=True):
+    expected = model.layers_of(IDS, MASK, SEGMENTS)
+    for layer, again in zip(expected, model.layers_of(other, MASK, SEGMENTS), strict=True):
         torch.testing.assert_close(layer[MASK], again[MASK])
     for row, length in enumerate(MASK.sum(1).tolist()):
         alone = model.layers_of(IDS[row : row + 1, :length], None, SEGMENTS[row : row + 1, :length])
-        for layer, of_one in zip(whole, alone, strict=True):
+        for layer, of_one in zip(expected, alone, strict=True):
             torch.testing.assert_close(layer[row, :length], of_one[0])
 
 
-def test_every_parameter_gets_a_gradient() -> None:
+def test_every_parameter_has_a_gradient() -> None:
     model = model_of()
     h = model(IDS, MASK, SEGMENTS)
     total = model.total_nats(h, IDS.masked_fill(~MASK, NOT_HIDDEN))
@@ -120,12 +120,12 @@ def test_every_parameter_gets_a_gradient() -> None:
     assert missing == []
 
 
-def test_without_segments_all_are_the_first() -> None:
+def test_missing_segments_are_the_first_segment() -> None:
     model = model_of()
     torch.testing.assert_close(model(IDS, MASK), model(IDS, MASK, torch.zeros_like(IDS)))
 
 
-def test_more_positions_than_learned_are_one_line() -> None:
+def test_more_positions_than_learned_are_refused() -> None:
     with pytest.raises(ContextError, match="found 10 positions; the model has 9"):
         model_of()(torch.zeros(1, 10, dtype=torch.int64))
 
@@ -137,8 +137,7 @@ def test_next_sentences_need_two_segments() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", ["gelu", "gelu-tanh"])
-def test_it_is_transformers_bert(activation: str) -> None:
-    """With copied weights: hidden states to 1e-5, logits to 1e-4, the loss, and the next sentence."""
+def test_the_model_equals_bert_of_transformers(activation: str) -> None:
     transformers = pytest.importorskip("transformers")
     size = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4}
     config = transformers.BertConfig(
@@ -158,18 +157,18 @@ def test_it_is_transformers_bert(activation: str) -> None:
     segments = (torch.arange(20) >= 6).long().expand(4, 20)
     with torch.no_grad():
         expected = theirs(ids, attention_mask=mask.long(), token_type_ids=segments, output_hidden_states=True)
-        found = ours.layers_of(ids, mask, segments)
+        hidden_states = ours.layers_of(ids, mask, segments)
         logits = ours.logits(ids, mask, mask, segments)
-    for layer, of_theirs in zip(found, expected.hidden_states, strict=True):
+    for layer, of_theirs in zip(hidden_states, expected.hidden_states, strict=True):
         assert (layer - of_theirs)[mask].abs().max() < 1e-5
     assert (logits - expected.prediction_logits[mask]).abs().max() < 1e-4
-    # theirs say 0 for a sentence that follows
-    assert (ours.next_sentence_logits(found[-1]).flip(1) - expected.seq_relationship_logits).abs().max() < 1e-4
-    assert math.isfinite(float(ours.total_nats(found[-1], ids).detach()))
+    # class 0 of transformers is a sentence that follows
+    assert (ours.next_sentence_logits(hidden_states[-1]).flip(1) - expected.seq_relationship_logits).abs().max() < 1e-4
+    assert math.isfinite(float(ours.total_nats(hidden_states[-1], ids).detach()))
 
 
 def from_transformers(state: dict[str, Tensor], *, num_layers: int) -> dict[str, Tensor]:
-    """The weights of a BertForPreTraining under the names of ours."""
+    """Return the weights of a BertForPreTraining under the names of the package."""
     names = {
         "features.weight": "bert.embeddings.word_embeddings.weight",
         "segments.weight": "bert.embeddings.token_type_embeddings.weight",
@@ -193,18 +192,18 @@ def from_transformers(state: dict[str, Tensor], *, num_layers: int) -> dict[str,
             f"{ours}.norm_feedforward": f"{theirs}.output.LayerNorm",
         }
     names |= {f"{ours}.{kind}": f"{theirs}.{kind}" for ours, theirs in modules.items() for kind in KINDS}
-    found = {ours: state[theirs] for ours, theirs in names.items()}
+    weights = {ours: state[theirs] for ours, theirs in names.items()}
     for number, kind in ((number, kind) for number in range(num_layers) for kind in KINDS):
         parts = [
             state[f"bert.encoder.layer.{number}.attention.self.{part}.{kind}"] for part in ("query", "key", "value")
         ]
-        found[f"layers.layers.{3 + number}.attention.project_in.{kind}"] = torch.cat(parts)
-    found |= {f"next_sentence.{kind}": state[f"cls.seq_relationship.{kind}"].flip(0) for kind in KINDS}
-    return found
+        weights[f"layers.layers.{3 + number}.attention.project_in.{kind}"] = torch.cat(parts)
+    weights |= {f"next_sentence.{kind}": state[f"cls.seq_relationship.{kind}"].flip(0) for kind in KINDS}
+    return weights
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_texts_one_after_another_are_read_as_each_alone(norm: str) -> None:
+def test_packed_texts_equal_single_texts(norm: str) -> None:
     encoder = TransformerEncoder(
         kind="transformer", d_model=8, num_layers=2, num_heads=2, positions="learned", norm=norm, norm_input=True,
         context=9,
@@ -216,6 +215,6 @@ def test_texts_one_after_another_are_read_as_each_alone(norm: str) -> None:
     ).can_read_packed
     lengths = [3, 3, 1, 9, 9, 4]
     ids = torch.randint(0, 20, (sum(lengths),))
-    for layer, found in enumerate(model.packed_layers(ids, lengths)):
+    for layer, output in enumerate(model.packed_layers(ids, lengths)):
         alone = [model.layers_of(text.unsqueeze(0))[layer][0] for text in ids.split(lengths)]
-        torch.testing.assert_close(found, torch.cat(alone), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(output, torch.cat(alone), atol=1e-5, rtol=1e-5)

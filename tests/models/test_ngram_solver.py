@@ -1,4 +1,4 @@
-"""The weights of n-grams are those of scikit-learn's logistic regression on the same features, calibrated."""
+"""Solved weights of n-grams equal those of scikit-learn's logistic regression on the same features, calibrated."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def solved(
 
 
 def known_features(bag: NgramBag, dense: Any, rows: Any) -> Any:
-    """Return the features without n-grams that none of the texts `rows` has, each kind with its norm of before."""
+    """Return the features without n-grams that no text of `rows` has, rescaled to the previous norm of each kind."""
     known = dense * (dense[rows] != 0).any(0)
     overlap = np.arange(dense.shape[1]) >= len(bag.weight)
     of_characters = np.zeros_like(overlap)
@@ -166,7 +166,7 @@ def test_the_memory_of_a_chunk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         torch.testing.assert_close(bag.weight, weight, rtol=0, atol=1e-5)
 
 
-def test_classes_have_weights_and_pairs_overlaps() -> None:
+def test_weights_of_classes_and_overlaps_of_pairs_are_solved() -> None:
     bag = PairBag(LABELS, buckets=1 << 12)
     batches, dense = draw(bag, texts=2)
     assert dense.shape[1] == len(bag.weight) + 4
@@ -177,7 +177,7 @@ def test_classes_have_weights_and_pairs_overlaps() -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("share", "norm"), [(1.0, 1.0), (0.0, 3.0), (0.5, 0.1)])
 def test_vectors_are_features_beside_ngrams(share: float, norm: float) -> None:
-    """They are centered, and have one of three norms."""
+    """Vectors are centered, and have one of three norms."""
     bag, values = NgramBag(LABELS, buckets=64), torch.randn(TEXTS, 5, generator=torch.Generator().manual_seed(2)) + 3
     batches, dense = draw(bag)
     x = (values - values.mean(0)).double().numpy()
@@ -203,8 +203,8 @@ def test_several_labels_are_independent() -> None:
         np.testing.assert_allclose(y, np.polyval(line, x), atol=2e-3)
 
 
-def test_ngrams_of_characters_have_the_weights_of_scikit_learn() -> None:
-    """TF-IDF of words, pairs of words and n-grams of characters at the borders of words and inside of them."""
+def test_ngrams_of_characters_equal_those_of_scikit_learn() -> None:
+    """Features are TF-IDF of words, pairs of words, and n-grams of characters within words and their borders."""
     draws = np.random.default_rng(0)
     words = ["".join(draws.choice([*"abcé"], size=size)) for size in (1, 1, 2, 3, 4, 5, 7, 9)] + ["long" * 8]
     texts = [list(draws.choice(words, size=size)) for size in draws.integers(1, 9, TEXTS)]
@@ -235,8 +235,8 @@ def ones_of(ids: Tensor) -> tuple[Tensor, Tensor]:
     return ids[ids > 0], torch.ones(int((ids > 0).sum()))
 
 
-def test_labels_whose_texts_are_all_equal() -> None:
-    """Texts of each label are in one fold, so nothing can be compared: the weights are scaled, and not shifted."""
+def test_labels_with_one_distinct_text_are_solved() -> None:
+    """All texts of a label are in one fold, so there is no calibration of shifts."""
     bag, keys = NgramBag(2, buckets=64), torch.tensor([[1, 2], [3, 4]] * 10)
     bag.weigh(torch.ones(bag.num_rows))
     gold = torch.tensor([0, 1] * 10)

@@ -1,4 +1,4 @@
-"""Heads of taggers, against every path written out with its own probability."""
+"""Heads of taggers equal the enumeration of all paths with their probabilities."""
 
 import itertools
 import math
@@ -22,13 +22,13 @@ MASK = torch.arange(4) < torch.tensor(LENGTHS).unsqueeze(1)
 LABELS = Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes")  # O B-X E-X I-X S-X
 SENTENCES = [[0, 1, 2, 0], [4], [], [4, 0, 0, 0, 0], [1, 3, 3, 3, 2], [0]]
 LEGAL_NEXT = {"<": [0, 1, 4], 0: [0, 1, 4, ">"], 1: [2, 3], 2: [0, 1, 4, ">"], 3: [2, 3], 4: [0, 1, 4, ">"]}
-"""What may follow what in iobes, by hand; < and > are the ends."""
+"""The tags that may follow each tag in iobes; < and > are the ends."""
 
 
 def legality() -> LegalTags:
-    found = LABELS.legal_transitions()
-    assert found is not None
-    return LegalTags(*map(torch.from_numpy, found))
+    transitions = LABELS.legal_transitions()
+    assert transitions is not None
+    return LegalTags(*map(torch.from_numpy, transitions))
 
 
 def softmax(**options: float) -> SoftmaxTagHead:
@@ -74,9 +74,9 @@ def gold() -> Tensor:
 
 
 def log_bigrams(legal: bool, weight: float) -> dict[tuple[object, object], float]:
-    """`weight · log P(next | before)` with 1 added to each count, from the sentences as they stand."""
+    """Return `weight · log P(next | before)` of all bigrams of the sentences, with 1 added to each count."""
     tags: list[object] = [0, 1, 2, 3, 4]
-    found = {}
+    logs = {}
     for before in ["<", *tags]:
         following = LEGAL_NEXT[before] if legal else tags + ([">"] if before != "<" else [])  # type: ignore[index]
         counts = dict.fromkeys(following, 1)
@@ -85,12 +85,12 @@ def log_bigrams(legal: bool, weight: float) -> dict[tuple[object, object], float
                 if left == before:
                     counts[right] += 1
         for after, count in counts.items():
-            found[before, after] = weight * math.log(count / sum(counts.values()))
-    return found
+            logs[before, after] = weight * math.log(count / sum(counts.values()))
+    return logs
 
 
 def score(name: str, head: TagHead, emissions: list[list[float]], path: tuple[int, ...]) -> float:
-    """Of a path through a sentence, by the head's own definition, -inf for one that it forbids."""
+    """Return the score of a path by the head's definition, -inf for a forbidden path."""
     steps = list(itertools.pairwise(["<", *path, ">"]))
     if name.endswith("goes") or name == "softmax" or all(b in LEGAL_NEXT[a] for a, b in steps):  # type: ignore[index]
         total = sum(emissions[t][tag] for t, tag in enumerate(path))
@@ -112,7 +112,7 @@ def enumerated(name: str, head: TagHead, emissions: Tensor) -> dict[tuple[int, .
 
 
 @EVERY_HEAD
-def test_best_path_and_marginals_of_all_paths(name: str) -> None:
+def test_best_path_and_marginals_equal_the_enumeration(name: str) -> None:
     head = built(name)
     emissions = head.emissions(features()).detach()
     best, shares = head.best(emissions, MASK), head.marginals(emissions, MASK)
@@ -134,8 +134,8 @@ def test_best_path_and_marginals_of_all_paths(name: str) -> None:
 
 @pytest.mark.sampled(2)
 @EVERY_HEAD
-def test_the_loss_of_a_teachers_probabilities(name: str) -> None:
-    """The expected surprisal of tags, or of the legal paths of a CRF that the teacher draws, written out."""
+def test_the_loss_of_teacher_probabilities_equals_its_definition(name: str) -> None:
+    """It is the expected surprisal of tags, or, in a CRF, of legal paths drawn by the teacher."""
     head = built(name)
     shares = torch.rand(*MASK.shape, K, generator=torch.Generator().manual_seed(3)).softmax(-1) * MASK.unsqueeze(-1)
     shares[0, 0] = torch.eye(K)[0]
@@ -143,38 +143,38 @@ def test_the_loss_of_a_teachers_probabilities(name: str) -> None:
     loss = head.nats(emissions, shares, MASK)
     expected = torch.zeros((), dtype=torch.float64)
     for b, length in enumerate(LENGTHS):
-        of_row, told = emissions[b, :length].double(), shares[b, :length].double()
+        row_emissions, teacher = emissions[b, :length].double(), shares[b, :length].double()
         if not isinstance(head, CRFTagHead):
-            expected = expected - (told * of_row.log_softmax(-1)).sum()
+            expected = expected - (teacher * row_emissions.log_softmax(-1)).sum()
         elif length:
-            chain = enumerated(name, head, of_row.detach())
+            chain = enumerated(name, head, row_emissions.detach())
             paths = torch.tensor([path for path, value in chain.items() if value > -math.inf])
             places = torch.arange(length)
             fixed = torch.tensor([value for value in chain.values() if value > -math.inf], dtype=torch.float64)
-            scores = of_row[places, paths].sum(1)
+            scores = row_emissions[places, paths].sum(1)
             scores = scores + (fixed - scores).detach()
-            drawn = told[places, paths].prod(1)
+            drawn = teacher[places, paths].prod(1)
             expected = expected - (drawn / drawn.sum() * scores.log_softmax(0)).sum()
     same(loss.double(), expected, rtol=1e-5, atol=1e-5)
     same(*(torch.autograd.grad(part, emissions)[0] for part in (loss, expected)), rtol=1e-4, atol=1e-6)
 
 
-def test_a_certain_teacher_of_a_crf_is_a_label() -> None:
-    """Of the scores of pairs and ends, too."""
+def test_a_certain_teacher_of_a_crf_gives_the_gradients_of_labels() -> None:
+    """This includes the scores of pairs and ends."""
     head = built("crf")
     certain = torch.nn.functional.one_hot(gold().clamp(min=0), K).float() * MASK.unsqueeze(-1)
-    found = []
+    gradients = []
     for tags in (gold(), certain):
         head.zero_grad()
         head.total_nats(features(), tags, MASK).backward()
-        found.append([parameter.grad for parameter in head.parameters()])
-    same(*found, rtol=1e-4, atol=1e-5)
+        gradients.append([parameter.grad for parameter in head.parameters()])
+    same(*gradients, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("kind", [SoftmaxTagHead, ViterbiTagHead])
-def test_the_loss_of_a_softmax(kind: type[SoftmaxTagHead], smoothing: float) -> None:
-    """`-log P(tag)`, of which a share is spread over all tags; the bigrams have no part in it."""
+def test_the_loss_of_a_softmax_equals_its_formula(kind: type[SoftmaxTagHead], smoothing: float) -> None:
+    """It is `-log P(tag)`, smoothed over all tags; bigrams do not matter."""
     torch.manual_seed(0)
     head, h, tags = kind(D, K, label_smoothing=smoothing), features(), gold()
     expected = 0.0
@@ -188,34 +188,34 @@ def test_the_loss_of_a_softmax(kind: type[SoftmaxTagHead], smoothing: float) -> 
 
 @EVERY_HEAD
 def test_padding_changes_neither_the_loss_nor_its_gradients(name: str) -> None:
-    head, found = built(name), []
+    head, results = built(name), []
     for seed in (2, 3):
         h = torch.where(MASK.unsqueeze(2), features(), 3 * features(seed)).requires_grad_()
         loss = head.total_nats(h, gold(), MASK)
         trained = [parameter for parameter in head.parameters() if parameter.requires_grad]
         gradients = torch.autograd.grad(loss, [h, *trained])
         assert not gradients[0][~MASK].any()
-        found.append((loss, gradients))
-    same(found[0], found[1])
+        results.append((loss, gradients))
+    same(results[0], results[1])
 
 
 @given(name=st.sampled_from(list(HEADS)), length=st.integers(0, 12), seed=st.integers(0, 2**32), scale=st.floats(0, 40))
-def test_a_single_sentence_goes_a_fast_way_to_the_same_path(name: str, length: int, seed: int, scale: float) -> None:
+def test_decode_sentence_returns_the_best_path(name: str, length: int, seed: int, scale: float) -> None:
     head, random = built(name), torch.Generator().manual_seed(seed)
     emissions = scale * torch.randn(1, length, K, generator=random) + torch.randn((), generator=random) * 100
-    found = head.decode_sentence(emissions[0].numpy()).tags
-    assert found.shape == (length,)
+    path = head.decode_sentence(emissions[0].numpy()).tags
+    assert path.shape == (length,)
     expected = head.best(emissions, None)[0].tolist()
-    if found.tolist() != expected:  # two paths whose scores differ by rounding alone
+    if path.tolist() != expected:  # the scores of the two paths differ only by rounding
         rows = emissions[0].double().tolist()
-        scores = [score(name, head, rows, tuple(path)) for path in (found.tolist(), expected)]
+        scores = [score(name, head, rows, tuple(tags)) for tags in (path.tolist(), expected)]
         assert scores[0] == pytest.approx(scores[1], rel=1e-5, abs=1e-4)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("legal", [False, True])
-def test_bigrams_are_counted(legal: bool, weight: float) -> None:
-    """Illegal ones have no probability, whatever the weight; a second count replaces the first."""
+def test_scores_of_bigrams_equal_their_counts(legal: bool, weight: float) -> None:
+    """Illegal bigrams have probability 0. A second count replaces the first."""
     head, expected = bigrams(legal, weight=weight), log_bigrams(legal, weight)
     for _ in range(2):
         for before, row in [("<", head.get_parameter("start")), *enumerate(head.get_parameter("transitions"))]:
@@ -236,8 +236,8 @@ def test_bigrams_are_saved_and_not_trained() -> None:
 
 
 @EVERY_HEAD
-def test_it_starts_from_the_tags_frequencies(name: str) -> None:
-    """At features of zero each tag has its share of the training data, with 1 added to each."""
+def test_heads_start_from_the_frequencies_of_tags(name: str) -> None:
+    """At features of zero each tag has its share of the training data, with 1 added to each count."""
     head = built(name)
     head.start_from_counts(np.array([7, 0, 2, 0, 1]))
     shares = head.emissions(torch.zeros(1, 1, D)).softmax(-1).flatten()
@@ -251,7 +251,7 @@ def test_it_starts_from_the_tags_frequencies(name: str) -> None:
         assert nats.item() == pytest.approx(-math.log(8 * 3 * 8 / 15**3), rel=1e-5)
 
 
-def test_before_training_no_tag_is_preferred() -> None:
+def test_a_new_head_prefers_no_tag() -> None:
     for head in (softmax(), CRFTagHead(D, K)):
         assert not head.emissions(torch.zeros(1, 1, D)).any()
         assert head.projection.weight.abs().max() <= math.sqrt(6 / (D + K))  # Glorot & Bengio 2010
@@ -259,19 +259,19 @@ def test_before_training_no_tag_is_preferred() -> None:
 
 @EVERY_HEAD
 @pytest.mark.parametrize("shape", [(2, 0), (0, 3), (0, 0)])
-def test_nothing_at_all(name: str, shape: tuple[int, int]) -> None:
+def test_inputs_may_be_empty(name: str, shape: tuple[int, int]) -> None:
     head, h = built(name), torch.zeros(*shape, D)
     mask = torch.zeros(shape, dtype=torch.bool)
-    for given_mask in (None, mask):
-        loss = head.total_nats(h, torch.full(shape, PADDING), given_mask)
+    for mask_or_none in (None, mask):
+        loss = head.total_nats(h, torch.full(shape, PADDING), mask_or_none)
         assert loss.item() == 0
         loss.backward()
-        assert head.best(head.emissions(h), given_mask).shape == shape
-        assert head.marginals(head.emissions(h), given_mask).shape == (*shape, K)
+        assert head.best(head.emissions(h), mask_or_none).shape == shape
+        assert head.marginals(head.emissions(h), mask_or_none).shape == (*shape, K)
     assert head.decode_sentence(np.zeros((0, K), np.float32)).tags.tolist() == []
 
 
-def test_heads_side_by_side_are_each_as_if_alone() -> None:
+def test_combined_heads_equal_single_heads() -> None:
     parts: list[TagHead] = [softmax(), CRFTagHead(D, K, legal=legality()), SoftmaxTagHead(D, 2)]
     heads = TagHeads(parts)
     h = torch.randn(4, 4, D)
@@ -281,13 +281,15 @@ def test_heads_side_by_side_are_each_as_if_alone() -> None:
     emissions = heads.emissions(h)
     assert emissions.shape == (4, 4, heads.num_tags)
     alone = [head.emissions(h) for head in parts]
-    best = torch.stack([head.best(own, MASK) for head, own in zip(parts, alone, strict=True)], -1)
+    best = torch.stack(
+        [head.best(emissions_alone, MASK) for head, emissions_alone in zip(parts, alone, strict=True)], -1
+    )
     same(heads.best(emissions, MASK), best)
-    shares = [head.marginals(own, MASK) for head, own in zip(parts, alone, strict=True)]
+    shares = [head.marginals(emissions_alone, MASK) for head, emissions_alone in zip(parts, alone, strict=True)]
     same(heads.marginals(emissions, MASK), torch.cat(shares, -1))
     path = heads.decode_sentence(emissions[0].detach().numpy(), with_posterior=True)
     assert path.tags.tolist() == best[0].tolist()
     expected = heads.marginals(emissions.detach(), MASK)[0]
-    for found in (path.posterior, heads.posteriors(emissions.detach(), LENGTHS)[0]):
-        assert found is not None
-        same(torch.from_numpy(found.marginals).float(), expected, atol=1e-5, rtol=0)
+    for posterior in (path.posterior, heads.posteriors(emissions.detach(), LENGTHS)[0]):
+        assert posterior is not None
+        same(torch.from_numpy(posterior.marginals).float(), expected, atol=1e-5, rtol=0)

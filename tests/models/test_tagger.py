@@ -1,4 +1,4 @@
-"""Taggers: losses and scores do not depend on the batch, for every encoder; what a recipe's head becomes."""
+"""Taggers: losses and scores do not depend on the batch, for every encoder, and recipes select the head."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead,
 from ensue.models.tagger import SentenceIndices, Tagger
 from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
 from ensue.text.labels import Labels
-from models import TEXTS, WAYS, lexicon_of, one_way, reader, words_of
+from models import ENCODER_DIRECTIONS, TEXTS, lexicon_of, one_way, reader, words_of
 
 same = torch.testing.assert_close
 FEATURES = SentenceFeatureSpecification(
@@ -35,7 +35,7 @@ def build(encoder: str, bidirectional: bool, kind: str = "crf", **head: Any) -> 
 
 
 def tags_of(texts: list[str]) -> Tensor:
-    """Some legal path through each."""
+    """Return a legal tag sequence for each text."""
     tags = torch.full((len(texts), max(len(text.split()) for text in texts)), PADDING)
     for row, text in enumerate(texts):
         labels = (["B-X", "I-X", "I-X", "O"] * 2)[: len(text.split())]
@@ -48,8 +48,8 @@ def alone(row: int) -> dict[str, list[str]]:
     return {"initial": INITIALS["initial"][start : start + LENGTHS[row]]}
 
 
-def test_repeats_by_hand() -> None:
-    """Maxima over the places of one row with the same word, whatever its case; padding is not a word."""
+def test_features_of_repeated_words_equal_their_maxima() -> None:
+    """Maxima are over the positions of a row with the same word, ignoring case; padding is not a word."""
     tagger = build("elman", True, "softmax", repeats=True)
     words = words_of(LEXICON, ["a Bird bird A", "xyz zyx xyz", "bird"], {"initial": list("aBbAxzxb")})
     h, _ = tagger.layers(tagger.features(words), mask=words.mask)
@@ -64,8 +64,8 @@ def test_repeats_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_sentences_of_a_row_are_scored_each_by_itself(kind: str) -> None:
-    """Without layers nothing crosses their borders: as if each were a row. No row's part depends on the others."""
+def test_the_sentences_of_a_row_are_scored_independently(kind: str) -> None:
+    """Without an encoder the loss equals that of one sentence in each row, and losses of rows add up."""
     tagger = build("none", True, kind)
     expected = tagger.loss(words_of(LEXICON, TEXTS, INITIALS), tags_of(TEXTS))
     rows = [" ".join(TEXTS[:2]), " ".join(TEXTS[2:])]
@@ -75,27 +75,29 @@ def test_the_sentences_of_a_row_are_scored_each_by_itself(kind: str) -> None:
     mask = torch.arange(longest) < torch.tensor(LENGTHS).unsqueeze(1)
     places = (begins.unsqueeze(1) + torch.arange(longest)) * mask
     sentences, tags = SentenceIndices(places, mask, torch.tensor([0, 0, 1, 1, 1])), tags_of(TEXTS)
-    whole = tagger.loss(words, tags, sentences)
+    full_loss = tagger.loss(words, tags, sentences)
     first = tagger.loss(
         words.slice_rows(slice(0, 1)), tags[:2], SentenceIndices(places[:2], mask[:2], sentences.rows[:2])
     )
-    there = SentenceIndices((places[2:] - width) * mask[2:], mask[2:], sentences.rows[2:] - 1)
-    second = tagger.loss(words.slice_rows(slice(1, 2)), tags[2:], there)
-    same(whole.total, expected.total)
+    second_indices = SentenceIndices((places[2:] - width) * mask[2:], mask[2:], sentences.rows[2:] - 1)
+    second = tagger.loss(words.slice_rows(slice(1, 2)), tags[2:], second_indices)
+    same(full_loss.total, expected.total)
     same((first + second).total, expected.total)
-    assert whole.count == (first + second).count == expected.count
+    assert full_loss.count == (first + second).count == expected.count
 
 
 VARIANTS: list[dict[str, Any]] = [{"kind": kind} for kind in KINDS[:2]] + [{"repeats": True}]
-WITH_HEADS = [pytest.param(*way.values, {}, marks=way.marks) for way in WAYS] + [
+WITH_HEADS = [pytest.param(*way.values, {}, marks=way.marks) for way in ENCODER_DIRECTIONS] + [
     ("gru", True, head) for head in VARIANTS
 ]
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("encoder", "bidirectional", "head"), WITH_HEADS)
-def test_a_batch_is_its_rows_alone(encoder: str, bidirectional: bool, head: dict[str, Any]) -> None:
-    """Scores, loss and gradients; one text has no words, and some have words that the model does not know."""
+def test_scores_losses_and_gradients_do_not_depend_on_the_batch(
+    encoder: str, bidirectional: bool, head: dict[str, Any]
+) -> None:
+    """One text has no words, and some have unknown words."""
     tagger = build(encoder, bidirectional, **head)
     together = words_of(LEXICON, TEXTS, INITIALS)
     emissions, loss = tagger(together), tagger.loss(together, tags_of(TEXTS))
@@ -112,22 +114,22 @@ def test_a_batch_is_its_rows_alone(encoder: str, bidirectional: bool, head: dict
     same((halves[0] + halves[1]).total, loss.total)
     assert (halves[0] + halves[1]).count == loss.count
     trained = [parameter for parameter in tagger.parameters() if parameter.requires_grad]
-    found, expected = (torch.autograd.grad(each, trained, materialize_grads=True) for each in (loss.total, total))
-    same(found, expected, rtol=1e-4, atol=1e-6)  # features are float32
+    gradients, expected = (torch.autograd.grad(each, trained, materialize_grads=True) for each in (loss.total, total))
+    same(gradients, expected, rtol=1e-4, atol=1e-6)  # features are float32
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
-def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
+@pytest.mark.parametrize(("encoder", "bidirectional"), ENCODER_DIRECTIONS)
+def test_every_parameter_has_a_gradient(encoder: str, bidirectional: bool) -> None:
     tagger = build(encoder, bidirectional)
     tagger.loss(words_of(LEXICON, TEXTS, INITIALS), tags_of(TEXTS)).total.backward()
     assert [name for name, p in tagger.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
-def test_scores_are_those_of_features_that_are_given(encoder: str, bidirectional: bool) -> None:
-    """As where the forms' vectors are remembered."""
+@pytest.mark.parametrize(("encoder", "bidirectional"), ENCODER_DIRECTIONS)
+def test_scores_of_assembled_features_equal_those_of_words(encoder: str, bidirectional: bool) -> None:
+    """Pipelines assemble features from cached vectors of forms."""
     tagger, words = build(encoder, bidirectional).float().eval(), words_of(LEXICON, TEXTS, INITIALS)
     vectors = tagger.features.form_vectors(words.forms)
     x = tagger.features.assemble(vectors, words.numbers, words.columns)
@@ -156,16 +158,16 @@ def test_texts_without_words_have_no_loss(encoder: str, bidirectional: bool, hea
     ],
 )
 @pytest.mark.parametrize("legal", [True, False])
-def test_the_head_is_the_recipes(head: dict[str, Any], expected: type[TagHead], legal: bool) -> None:
-    found = build("lstm", True, **head, legal=legal).head
-    assert type(found) is expected
-    assert found.num_tags == 5
-    if isinstance(found, SoftmaxTagHead):
-        assert found.label_smoothing == head["label_smoothing"]
-    if isinstance(found, ViterbiTagHead):
-        assert found.weight == 0.3
-    if isinstance(found, ViterbiTagHead | CRFTagHead):
-        rules = found.legal if isinstance(found, ViterbiTagHead) else found.crf.legal
+def test_the_recipe_selects_the_head(head: dict[str, Any], expected: type[TagHead], legal: bool) -> None:
+    built_head = build("lstm", True, **head, legal=legal).head
+    assert type(built_head) is expected
+    assert built_head.num_tags == 5
+    if isinstance(built_head, SoftmaxTagHead):
+        assert built_head.label_smoothing == head["label_smoothing"]
+    if isinstance(built_head, ViterbiTagHead):
+        assert built_head.weight == 0.3
+    if isinstance(built_head, ViterbiTagHead | CRFTagHead):
+        rules = built_head.legal if isinstance(built_head, ViterbiTagHead) else built_head.crf.legal
         assert (rules is not None) == legal
         if rules is not None:
             inside = LABELS.tags.ids["I-X"]

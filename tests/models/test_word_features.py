@@ -1,4 +1,4 @@
-"""Features of words: each part looked up word by word, side by side in order; dropout, gradients, given vectors."""
+"""Features of words: all parts are looked up and concatenated in order; dropout, gradients, pretrained vectors."""
 
 from typing import Any
 
@@ -54,8 +54,8 @@ def batch(lexicon: Lexicon) -> Words:
     return words_of(lexicon, TEXTS, {name: COLUMNS[name] for name in lexicon.columns})
 
 
-def by_hand(features: WordFeatures, lexicon: Lexicon, word: str, given: dict[str, str]) -> Tensor:
-    """What a word amounts to, part by part."""
+def by_hand(features: WordFeatures, lexicon: Lexicon, word: str, columns: dict[str, str]) -> Tensor:
+    """Return the features of a word, looked up part by part."""
     folded = "".join("0" if letter.isdecimal() else letter for letter in word.lower())
     parts = []
     if features.words is not None:
@@ -76,12 +76,12 @@ def by_hand(features: WordFeatures, lexicon: Lexicon, word: str, given: dict[str
         row = {"Bird": 1, "the": 2, "bird": 3}.get(word, 0)
         parts.append(features.vectors.weight[row])
     for table, (name, vocabulary) in zip(features.columns, lexicon.columns.items(), strict=True):
-        parts.append(table.weight[vocabulary.ids.get(given[name], 0)])  # type: ignore[index,union-attr]
+        parts.append(table.weight[vocabulary.ids.get(columns[name], 0)])  # type: ignore[index,union-attr]
     return torch.cat(parts)
 
 
 def expected(features: WordFeatures, lexicon: Lexicon) -> list[Tensor]:
-    """Of each text (T, d)."""
+    """Return the features (T, d) of each text."""
     rows, place = [], 0
     for text in TEXTS:
         row = []
@@ -94,13 +94,13 @@ def expected(features: WordFeatures, lexicon: Lexicon) -> list[Tensor]:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
-def test_each_word_is_its_parts_side_by_side(case: str) -> None:
+def test_features_of_a_word_are_its_concatenated_parts(case: str) -> None:
     features, lexicon, _ = build(**CASES[case])
-    found = features(batch(lexicon))
+    result = features(batch(lexicon))
     rows = expected(features, lexicon)
-    assert found.shape == (len(TEXTS), 8, features.d_out)
+    assert result.shape == (len(TEXTS), 8, features.d_out)
     for b, row in enumerate(rows):
-        same(found[b, : len(row)], row)
+        same(result[b, : len(row)], row)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_each_word_is_its_parts_side_by_side(case: str) -> None:
         ("vectors", 3), ("columns", 6), ("all", 34), ("all but words", 29), ("words and columns", 11),
     ],
 )  # fmt: skip
-def test_sizes(case: str, size: int) -> None:
+def test_sizes_are_sums_of_parts(case: str, size: int) -> None:
     features, _, specification = build(**CASES[case])
     assert features.d_out == size
     assert features.d_forms == size - 3 * len(specification.columns)
@@ -118,19 +118,19 @@ def test_sizes(case: str, size: int) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
-def test_padding_places_and_other_texts_change_nothing(case: str) -> None:
+def test_features_do_not_depend_on_position_and_batch(case: str) -> None:
     features, lexicon, _ = build(**CASES[case])
     together = features(batch(lexicon))
     place = 0
     for b, text in enumerate(TEXTS):
         length = len(text.split())
-        given = {name: COLUMNS[name][place : place + length] for name in lexicon.columns}
-        same(features(words_of(lexicon, [text], given))[0], together[b, :length])
+        columns = {name: COLUMNS[name][place : place + length] for name in lexicon.columns}
+        same(features(words_of(lexicon, [text], columns))[0], together[b, :length])
         place += length
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "columns"])
-def test_gradients_reach_every_table(case: str) -> None:
+def test_every_table_has_a_gradient(case: str) -> None:
     features, lexicon, _ = build(**CASES[case], train_vectors=True)
     features(batch(lexicon)).square().sum().backward()
     for name, parameter in features.named_parameters():
@@ -150,53 +150,53 @@ def test_pretrained_vectors_are_frozen_or_trained() -> None:
         assert "vectors.weight" in features.state_dict()
 
 
-def test_the_vectors_that_are_given_are_copied() -> None:
-    lexicon, given = lexicon_of(vectors=VECTORS), torch.randn(4, 3)
-    features = WordFeatures(SentenceFeatureSpecification(d_words=0), lexicon, pretrained=given)
-    given.zero_()
+def test_pretrained_vectors_are_copied() -> None:
+    lexicon, pretrained = lexicon_of(vectors=VECTORS), torch.randn(4, 3)
+    features = WordFeatures(SentenceFeatureSpecification(d_words=0), lexicon, pretrained=pretrained)
+    pretrained.zero_()
     assert features.vectors is not None
     assert features.vectors.weight.any()
 
 
-def test_words_are_dropped_in_training_alone_and_only_their_own_vectors() -> None:
+def test_dropout_of_words_replaces_their_vectors_only_in_training() -> None:
     features, lexicon, _ = build(**EVERYTHING, dropout_words=0.5)
     words = batch(lexicon)
-    whole = features.eval()(words)
-    same(features(words), whole, rtol=0, atol=0)
+    expected_features = features.eval()(words)
+    same(features(words), expected_features, rtol=0, atol=0)
     features.train()
     assert features.words is not None
     unknown, dropped, seen, steps = features.words.weight[0], 0, 0, set()
     for _ in range(16):
         before = dropped
-        found = features(words)
-        same(found[..., 5:], whole[..., 5:], rtol=0, atol=0)
-        own = features.words(words.forms.words)[words.numbers]
+        result = features(words)
+        same(result[..., 5:], expected_features[..., 5:], rtol=0, atol=0)
+        word_vectors = features.words(words.forms.words)[words.numbers]
         for form in range(len(words.forms.words)):
             places = words.numbers == form
-            vectors = found[places][:, :5]
-            same(vectors, vectors[:1].expand_as(vectors), rtol=0, atol=0)  # wherever the word stands
-            is_own, is_unknown = vectors[0].equal(own[places][0, :5]), vectors[0].equal(unknown)
-            assert is_own or is_unknown
-            dropped, seen = dropped + (is_unknown and not is_own), seen + 1
+            vectors = result[places][:, :5]
+            same(vectors, vectors[:1].expand_as(vectors), rtol=0, atol=0)  # at all positions of the word
+            is_kept, is_unknown = vectors[0].equal(word_vectors[places][0, :5]), vectors[0].equal(unknown)
+            assert is_kept or is_unknown
+            dropped, seen = dropped + (is_unknown and not is_kept), seen + 1
         steps.add(dropped - before)
-    assert len(steps) > 3  # each by itself
+    assert len(steps) > 3  # words are dropped independently
     assert seen == 16 * 9
-    assert 0.35 < dropped / (seen * 8 / 9) < 0.65  # one of the 9 is unknown anyway
+    assert 0.35 < dropped / (seen * 8 / 9) < 0.65  # one of the 9 words is unknown
 
 
-def test_dropout_of_features_is_plain() -> None:
+def test_dropout_of_features_drops_single_numbers() -> None:
     features, lexicon, _ = build(**EVERYTHING, dropout=0.5)
     words = batch(lexicon)
-    whole, found = features.eval()(words), features.train()(words)
-    zero = found == 0
-    same(found[~zero], 2 * whole[~zero])
+    full, dropped = features.eval()(words), features.train()(words)
+    zero = dropped == 0
+    same(dropped[~zero], 2 * full[~zero])
     assert 0.4 < zero.float().mean() < 0.6
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
-def test_a_table_of_many_forms_is_their_vectors(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In pieces, those of similar length together, and yet in their order."""
+def test_a_table_of_many_forms_has_their_vectors(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks group forms of similar length; the table keeps their order."""
     monkeypatch.setattr(word_features, "CHUNK_FORMS", 3)
     features, lexicon, _ = build(**CASES[case])
     forms = ["Anna", "a", "", "birdbirdbird", "the", "xyz", "1984", "old", "Bird", "the"] * 2
@@ -212,30 +212,30 @@ def test_a_table_of_many_forms_is_their_vectors(case: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_texts_without_words(case: str) -> None:
+def test_texts_without_words_have_no_features(case: str) -> None:
     features, lexicon, _ = build(**CASES[case])
-    given: dict[str, list[str]] = {name: [] for name in lexicon.columns}
-    found = features(words_of(lexicon, ["", ""], given))
-    assert found.shape == (2, 0, features.d_out)
+    columns: dict[str, list[str]] = {name: [] for name in lexicon.columns}
+    result = features(words_of(lexicon, ["", ""], columns))
+    assert result.shape == (2, 0, features.d_out)
     assert features.table(lexicon.encode([]), CPU).vectors.shape == (0, features.d_forms)
 
 
-def test_a_word_without_characters_is_finite() -> None:
+def test_a_word_without_characters_has_zeros() -> None:
     for case in ("characters by lstm", "characters by cnn"):
         features, lexicon, _ = build(**CASES[case])
-        found = features.form_vectors(EncodedForms.of(lexicon.encode(["", "bird"]), CPU))
-        assert not found[0].any()
-        assert found[1].any()
+        vectors = features.form_vectors(EncodedForms.of(lexicon.encode(["", "bird"]), CPU))
+        assert not vectors[0].any()
+        assert vectors[1].any()
 
 
-def test_without_any_feature_there_are_none() -> None:
-    """As a bag of n-grams alone has it."""
+def test_no_features_have_size_zero() -> None:
+    """A model of only n-grams has no features."""
     features, lexicon, _ = build()
     assert features.d_out == 0
     assert features(batch(lexicon)).shape == (len(TEXTS), 8, 0)
 
 
-def test_a_part_of_a_batch_and_its_words() -> None:
+def test_slices_of_a_batch_count_their_words() -> None:
     _, lexicon, _ = build(**EVERYTHING)
     words = batch(lexicon)
     assert words.num_real == len(WORDS)
@@ -248,7 +248,7 @@ def test_a_part_of_a_batch_and_its_words() -> None:
     assert alone.num_real == alone.slice_rows(slice(0, 1)).num_real == 4
 
 
-def test_tables_begin_small() -> None:
+def test_tables_are_initialized_with_deviation_0_1() -> None:
     lexicon = Lexicon.train({chr(0x4E00 + n): 1 for n in range(2000)})
     features = WordFeatures(SentenceFeatureSpecification(d_words=10), lexicon)
     assert features.words is not None

@@ -1,1 +1,1 @@
-"""Layers against oracles that know nothing of them: torch.nn, closed forms, plain arithmetic, finite differences."""
+"""Layers equal independent oracles: torch.nn, closed forms, plain arithmetic, finite differences."""

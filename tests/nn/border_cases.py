@@ -1,8 +1,8 @@
-"""What may come to a border, right and wrong, for `test_border_cases.py` to run by the thousand, in another process.
+"""Valid and invalid arguments of layers, which `test_border_cases.py` tries by the thousand in another process.
 
-For every layer of the laws' table, and for other objects, each argument comes in many forms. A case ends right, in
-values, state and gradients those of plain copies of the same numbers, or in one line of a `ValueError` or `TypeError`.
-The process says what it is about to do, so that whoever started it knows what it died of.
+For every layer of the laws' table and for other objects, each argument has many forms. A valid call must give the
+values, state and gradients of plain copies of the same numbers; an invalid one must raise `ValueError` or `TypeError`
+with a message of one line. The process prints each case before its call, so that a crash can be attributed.
 """
 
 import random
@@ -22,7 +22,7 @@ TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.int64, torch.bool, 
 
 
 class Form(NamedTuple):
-    """An argument in some form, and whether it may enter."""
+    """A form of an argument; `fits` says whether the layer must accept it."""
 
     name: str
     value: Any
@@ -34,27 +34,27 @@ def numbers(*sizes: int) -> Tensor:
 
 
 def spread(x: Tensor) -> Tensor:
-    """The same numbers with others between them."""
+    """Return the same numbers with other numbers between them in memory."""
     return torch.stack((x, ~x if x.dtype is torch.bool else x + 1), dim=-1)[..., 0]
 
 
 def turned(x: Tensor) -> Tensor:
-    """The same numbers, the last dimension first in memory."""
+    """Return the same numbers with the last dimension first in memory."""
     return x.movedim(-1, 0).contiguous().movedim(0, -1)
 
 
 def mirrored(x: Tensor) -> Tensor:
-    """The same numbers, their signs to be turned when they are read."""
+    """Return the same numbers in a tensor with the negative bit of torch."""
     return torch.view_as_complex(torch.stack((x, -x), dim=-1)).conj().imag
 
 
 def behind(x: Tensor) -> Tensor:
-    """The same numbers, from the second one of some memory on."""
+    """Return the same numbers at an offset of one number in memory."""
     return torch.cat((x.flatten()[:1], x.flatten()))[1:].view(x.shape)
 
 
 def forms(x: Tensor, *, of_any_type: bool = False, of_any_sizes: bool = False) -> Iterator[Form]:
-    """Of an argument of real numbers. What takes any type here has no numbers of its own, and so no device."""
+    """Yield forms of an argument of real numbers; with `of_any_type` the layer has no parameters and so no device."""
     for change in (torch.clone, spread, turned, mirrored, behind):
         yield Form(change.__name__, change(x), True)
     if x.numel():
@@ -149,7 +149,7 @@ def forms_of_mask(rows: int, positions: int) -> Iterator[Form]:
 
 
 class Case(NamedTuple):
-    """A call that gives tensors, or is to be refused; `naive` gives those that they have to be of plain arguments."""
+    """A call that returns tensors or must be refused; `naive`, or the call itself, gives the expected tensors."""
 
     name: str
     run: Callable[..., list[Tensor]]
@@ -159,12 +159,12 @@ class Case(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """The same numbers as if they had been made so."""
+    """Return contiguous copies of all tensors."""
     return map_state(lambda leaf: torch.tensor(leaf.tolist(), dtype=leaf.dtype).view(leaf.shape), value)
 
 
 def reading(function: Callable[..., Any]) -> Callable[..., list[Tensor]]:
-    """Of x, state and mask the outputs, the final state, and the gradient of all of them at x."""
+    """Return a function of x, state and mask to the outputs, the final state, and the gradient of their sum by x."""
 
     def read(x: Any, state: Any, *masks: Any) -> list[Tensor]:
         if isinstance(x, Tensor) and x.is_floating_point():
@@ -199,20 +199,20 @@ def cases_of_memories(share: float) -> Iterator[Case]:
         layer = subject.layer
         if layer.d_memory is None:
             continue
-        some = numbers(B, T, layer.d_memory)
-        fewer = [Form("a feature less", some[..., 1:], False), Form("a row less", some[1:], False)]
-        for value, mask in pairs([*forms(some), *fewer], list(forms_of_mask(B, T))):
+        values = numbers(B, T, layer.d_memory)
+        fewer = [Form("a feature less", values[..., 1:], False), Form("a row less", values[1:], False)]
+        for value, mask in pairs([*forms(values), *fewer], list(forms_of_mask(B, T))):
             if random.random() < share:
                 name = f"{subject.name}: memory {value.name}, mask {mask.name}"
-                yield Case(name, partial(remembered, layer), [value.value, mask.value], value.fits and mask.fits)
+                yield Case(name, partial(state_of_memory, layer), [value.value, mask.value], value.fits and mask.fits)
 
 
-def remembered(layer: layers.SequenceLayer, values: Any, mask: Any) -> list[Tensor]:
+def state_of_memory(layer: layers.SequenceLayer, values: Any, mask: Any) -> list[Tensor]:
     return tensors(layer.init_state(B, Memory(values, mask)))
 
 
 def pairs(first: list[Form], second: list[Form]) -> Iterator[tuple[Form, Form]]:
-    """Each form of one with a form of the other."""
+    """Yield each form of one list with a random valid form of the other."""
     for a in first:
         yield a, random.choice(second[:3])
     for b in second:
@@ -231,7 +231,7 @@ def triples(layer: layers.SequenceLayer, rows: int, positions: int) -> Iterator[
 
 
 def cases_of_others(share: float) -> Iterator[Case]:
-    """What is not a layer: each argument in many forms, the others as they should be."""
+    """Yield cases of objects other than layers, with many forms of each argument and valid other arguments."""
     K, D, V = 5, 6, 11
     crf, head, large = (
         layers.LinearChainCRF(K).double(),
@@ -272,11 +272,11 @@ def cases_of_others(share: float) -> Iterator[Case]:
                 of_any_features=name == "scalar mix",
             ):
                 if random.random() < share:
-                    given = [*args[:place], form.value, *args[place + 1 :]]
+                    values = [*args[:place], form.value, *args[place + 1 :]]
                     yield Case(
                         f"{name}: argument {place} {form.name}",
-                        lambda *given, function=function: tensors(function(*given)),
-                        given,
+                        lambda *values, function=function: tensors(function(*values)),
+                        values,
                         form.fits,
                     )
 
@@ -304,9 +304,9 @@ def tensors(result: Any) -> list[Tensor]:
 
 
 def outcome(case: Case) -> str | None:
-    """What is wrong with how a case ends."""
+    """Run a case and return the problem, or None."""
     try:
-        found = case.run(*case.arguments)
+        results = case.run(*case.arguments)
     except (ValueError, TypeError) as error:
         if case.fits:
             return f"refused: {error}"
@@ -317,14 +317,14 @@ def outcome(case: Case) -> str | None:
         return "not refused"
     expected = (case.naive or case.run)(*map(plain, case.arguments))
     try:
-        torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-7, equal_nan=True)
+        torch.testing.assert_close(results, expected, rtol=1e-7, atol=1e-7, equal_nan=True)
     except AssertionError as error:
         return f"not what plain copies give: {' '.join(str(error).split())}"
     return None
 
 
 def main(seed: int, share: float) -> None:
-    """A `share` of all cases, drawn by `seed`."""
+    """Run a random `share` of all cases."""
     random.seed(seed)
     torch.manual_seed(seed)
     count = 0

@@ -1,4 +1,4 @@
-"""Fixtures of more than one file here."""
+"""Fixtures that several files share."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from ensue.nn.heads import chain
 
 
 @pytest.fixture(params=["exponentials", "logarithms"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two ways to the sums over a chain, made the only one."""
+def sum_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two methods to compute sums over chains, as the only one."""
 
     def unwanted(*_: object) -> None:
-        raise AssertionError("the exponentials should have been enough")
+        raise AssertionError("the exponentials should suffice")
 
     if request.param == "exponentials":
         monkeypatch.setattr(chain, "_log_partition_in_logs", unwanted)

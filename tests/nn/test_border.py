@@ -1,4 +1,4 @@
-"""What may enter a layer, and what is refused, in one line that says what was expected and found."""
+"""Layers accept valid arguments and refuse others in one line that names what was expected and found."""
 
 import re
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from ensue.nn.recurrent.lstm import LSTMState
 from ensue.types import Memory, Shared, map_state
 
 B, T = 4, 10
-WHOLE = torch.ones(B, T, dtype=torch.bool)
+ALL_REAL = torch.ones(B, T, dtype=torch.bool)
 
 
 @pytest.fixture(autouse=True)
 def unchecked_types(unchecked_types: None) -> None:
-    """As at use: no checker of signatures stands before the checks."""
+    """Turn off the checks of signatures, which would precede the layers' own checks."""
 
 
 def x_of(d: int = 8, **options: Any) -> Tensor:
@@ -31,7 +31,7 @@ def x_of(d: int = 8, **options: Any) -> Tensor:
 
 
 def with_gaps(*places: tuple[int, int]) -> Tensor:
-    mask = WHOLE.clone()
+    mask = ALL_REAL.clone()
     for place in places:
         mask[place] = False
     return mask
@@ -50,8 +50,12 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
         "LSTM.forward expects state.h in torch.float32, found torch.float64",
         lambda: lstm(x_of(), map_state(Tensor.double, lstm.init_state(B))),
     ),
-    (ValueError, "LSTM.fold expects mask of (4, 10), found (4, 9)", lambda: lstm.fold(x_of(), mask=WHOLE[:, :9])),
-    (TypeError, "LSTM.forward expects mask in torch.bool, found torch.int64", lambda: lstm(x_of(), mask=WHOLE.long())),
+    (ValueError, "LSTM.fold expects mask of (4, 10), found (4, 9)", lambda: lstm.fold(x_of(), mask=ALL_REAL[:, :9])),
+    (
+        TypeError,
+        "LSTM.forward expects mask in torch.bool, found torch.int64",
+        lambda: lstm(x_of(), mask=ALL_REAL.long()),
+    ),
     (
         ValueError,
         "LSTM.forward expects mask whose real positions come first, found padding before a real position in row 2",
@@ -90,7 +94,7 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (
         ValueError,
         "AdditiveAttention.init_state expects memory.mask of (4, 5), found (4, 10)",
-        lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 6), WHOLE)),
+        lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 6), ALL_REAL)),
     ),
     (
         TypeError,
@@ -128,12 +132,12 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
 
 
 @pytest.mark.parametrize(("kind", "message", "call"), WRONG, ids=[message for _, message, _ in WRONG])
-def test_what_does_not_fit_is_named(kind: type[Exception], message: str, call: Callable[[], object]) -> None:
+def test_invalid_arguments_are_named(kind: type[Exception], message: str, call: Callable[[], object]) -> None:
     with pytest.raises(kind, match=f"^{re.escape(message)}$"):
         call()
 
 
-def test_a_layer_of_somebody_else_has_the_checks(unchecked_types: None) -> None:
+def test_a_user_defined_layer_has_the_checks(unchecked_types: None) -> None:
     class Sum(layers.Recurrent):
         d_in = d_out = 3
 
@@ -150,7 +154,7 @@ def test_a_layer_of_somebody_else_has_the_checks(unchecked_types: None) -> None:
         layer(x, layer.init_state(1))
 
 
-def test_a_layer_may_change_its_type_and_its_parts() -> None:
+def test_a_layer_may_change_its_type_and_its_layers() -> None:
     layer = layers.Stack([nn_layer := layers.LSTM(8, 4), layers.Elman(4, 4)])
     layer(x_of())
     layer.double()
@@ -164,7 +168,7 @@ def test_a_layer_may_change_its_type_and_its_parts() -> None:
     assert nn_layer.weight_input.dtype == torch.float32
 
 
-def test_what_autocast_makes_may_enter() -> None:
+def test_autocast_accepts_bfloat16_inputs_and_states() -> None:
     layer = layers.Elman(8, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         for run in (layer, layer.fold):
@@ -175,8 +179,8 @@ def test_what_autocast_makes_may_enter() -> None:
         layer(x_of().bfloat16())
 
 
-def test_a_checked_call_leaves_nothing_behind() -> None:
-    """After an error inside of a layer the next call is checked again."""
+def test_calls_are_checked_again_after_an_error() -> None:
+    """The first error is raised inside of the layer."""
     layer = layers.Bidirectional(lstm, layers.LSTM(8, 16))
     with pytest.raises(TypeError, match="looks ahead"):
         layer.step(x_of()[:, 0])
@@ -185,11 +189,11 @@ def test_a_checked_call_leaves_nothing_behind() -> None:
 
 
 class TestParametersThatChange:
-    """Compiled code is handed what fits, whatever became of a layer since it was traced."""
+    """Compiled code gets valid tensors even if parameters have changed since the layer was traced."""
 
     @pytest.mark.parametrize("name", ["weight_hidden", "weight_input", "bias"])
     @pytest.mark.parametrize("execution", ["compiled", "plain"])
-    def test_another_size(self, name: str, execution: Any) -> None:
+    def test_another_size_is_refused(self, name: str, execution: Any) -> None:
         layer = layers.PeepholeLSTM(8, 16)
         with executing(execution):
             layer(x_of())
@@ -197,14 +201,14 @@ class TestParametersThatChange:
             with pytest.raises((ValueError, RuntimeError), match=r"of the step was|size"):
                 layer(x_of())
 
-    def test_another_type(self) -> None:
+    def test_another_type_is_refused(self) -> None:
         layer = layers.PeepholeLSTM(8, 16)
         layer(x_of())
         layer.weight_hidden.data = layer.weight_hidden.data.double()
         with pytest.raises((TypeError, RuntimeError), match=r"torch\.float64|dtype|Double"):
             layer(x_of())
 
-    def test_other_strides(self) -> None:
+    def test_other_strides_give_the_same_outputs(self) -> None:
         layer, x = layers.PeepholeLSTM(8, 16), torch.randn(B, T, 8)
         expected = layer(x)[0]
         for name in ("weight_hidden", "bias", "weight_cell"):
@@ -213,7 +217,7 @@ class TestParametersThatChange:
                 getattr(layer, name).data = torch.stack((data, data), dim=-1)[..., 0]
         torch.testing.assert_close(layer(x)[0], expected)
 
-    def test_all_of_another_type(self) -> None:
+    def test_all_parameters_may_change_their_type(self) -> None:
         layer = layers.PeepholeLSTM(8, 16)
         layer(x_of())
         layer.to(torch.float64)
@@ -221,7 +225,7 @@ class TestParametersThatChange:
 
 
 def error_of(change: Callable[[Tensor], Tensor]) -> Tensor:
-    """The gradient at x, with the errors that arrive at the engine changed on their way."""
+    """Return the gradient at x if `change` is applied to the gradients that reach the engine."""
     layer, x = layers.PeepholeLSTM(8, 16), torch.randn(B, T, 8, requires_grad=True)
     y, _ = layer.double()(x.double())
     node = y.grad_fn
@@ -231,7 +235,7 @@ def error_of(change: Callable[[Tensor], Tensor]) -> Tensor:
     return torch.autograd.grad(y.sum(), x)[0]
 
 
-def test_errors_that_arrive_in_other_forms() -> None:
+def test_incoming_gradients_may_have_any_strides() -> None:
     torch.manual_seed(0)
     expected = error_of(lambda error: error)
     for change in (lambda e: e.t().contiguous().t(), lambda e: torch.stack((e, e), -1)[..., 0]):
@@ -250,8 +254,8 @@ def test_errors_that_arrive_in_other_forms() -> None:
         (lambda e: e.to("meta"), r"error output 0 of the step is expected in torch.float64 on cpu, found .* on meta"),
     ],
 )
-def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], message: str) -> None:
-    """Torch would refuse them, too, before they come so far."""
+def test_invalid_incoming_gradients_are_refused_before_c(change: Callable[[Tensor], Tensor], message: str) -> None:
+    """The test calls the runner directly, since torch itself refuses such gradients."""
     layer, x = layers.PeepholeLSTM(8, 16).double(), torch.randn(B, T, 8, dtype=torch.float64)
     rows, runner = Packing.of(x, None), _get_runner(layer)
     assert isinstance(runner, Runner)
@@ -264,8 +268,8 @@ def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], m
         runner.backward(values, rows, arrays, [change(torch.ones_like(output)), *finals], needed)
 
 
-def test_negative_views_are_what_they_show() -> None:
-    """The imaginary part of a conjugate is a view whose sign is turned when it is read."""
+def test_views_with_the_negative_bit_are_read_correctly() -> None:
+    """The imaginary part of a conjugate is such a view."""
     layer, z = layers.PeepholeLSTM(8, 16), torch.randn(B, T, 8, dtype=torch.complex64)
     x = z.conj().imag
     assert x.is_neg()

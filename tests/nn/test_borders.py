@@ -1,4 +1,4 @@
-"""What a layer says of itself, and to whoever builds it wrongly."""
+"""The repr of layers, and the errors of their constructors and limits."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ from source_imports import SOURCE
 
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("subject", CASES)
-def test_a_repr_is_one_line_that_makes_the_layer(subject: Subject) -> None:
+def test_a_repr_is_one_line_that_rebuilds_the_layer(subject: Subject) -> None:
     layer = subject.make()
     names = {**vars(torch.nn), **vars(ensue.nn), **{kind.__name__: kind for kind in concrete_layers()}}
     again = eval(repr(layer), {**names, "Dropout": torch.nn.Dropout})
@@ -27,7 +27,7 @@ def test_a_repr_is_one_line_that_makes_the_layer(subject: Subject) -> None:
     assert "\n" not in repr(layer)
 
 
-def test_a_repr_in_full() -> None:
+def test_reprs_have_the_arguments() -> None:
     assert repr(nn.LSTM(8, 16)) == "LSTM(d_in=8, d_out=16)"
     assert repr(nn.GRU(8, 16)) == "GRU(d_in=8, d_out=16, reset='after')"
     assert repr(nn.Stack([nn.LSTM(8, 8)])) == "Stack([LSTM(d_in=8, d_out=8)])"
@@ -118,7 +118,7 @@ def test_wrong_arguments_are_named(make: Callable[[], object], message: str) -> 
         make()
 
 
-def test_too_many_positions() -> None:
+def test_too_many_positions_are_refused() -> None:
     layer = nn.LearnedPositions(4, max_positions=3)
     with pytest.raises(ContextError, match="found 4 positions; the model has 3"):
         layer(torch.zeros(1, 4, 4))
@@ -127,7 +127,7 @@ def test_too_many_positions() -> None:
         layer.step(torch.zeros(1, 4), state)
 
 
-def test_padding_may_lie_beyond_the_last_position() -> None:
+def test_padding_may_exceed_the_positions() -> None:
     layer = nn.LearnedPositions(4, max_positions=3)
     mask = torch.tensor([[True, True, True, False]])
     y, _ = layer(torch.zeros(1, 4, 4), mask=mask)
@@ -139,7 +139,7 @@ def test_padding_may_lie_beyond_the_last_position() -> None:
     [nn.Bidirectional(nn.LSTM(4, 4), nn.LSTM(4, 4)), nn.MultiHeadAttention(4, num_heads=2, is_causal=False)],
     ids=["bidirectional", "attention"],
 )
-def test_what_looks_ahead_cannot_step(layer: ensue.nn.SequenceLayer) -> None:
+def test_layers_that_look_ahead_refuse_step_and_initial_states(layer: ensue.nn.SequenceLayer) -> None:
     with pytest.raises(TypeError, match="looks ahead"):
         layer.step(torch.zeros(2, 4), layer.init_state(2))
     _, state = layer(torch.zeros(2, 3, 4))
@@ -148,7 +148,7 @@ def test_what_looks_ahead_cannot_step(layer: ensue.nn.SequenceLayer) -> None:
 
 
 def test_a_constructor_has_at_most_eight_parameters() -> None:
-    """Further options are fields of one frozen object, which is passed through whole."""
+    """Further options are fields of one frozen object."""
     files = (path for folder in ("nn", "models") for path in (SOURCE / "ensue" / folder).rglob("*.py"))
     functions = (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     constructors = [node.args for node in functions if isinstance(node, ast.FunctionDef) and node.name == "__init__"]

@@ -1,4 +1,4 @@
-"""Words from characters: against the layers they are made of, torch's convolution, and each word alone."""
+"""Encoders of words from characters equal torch's LSTM and convolution, and do not depend on the batch."""
 
 from collections.abc import Callable
 
@@ -29,8 +29,8 @@ def words(filling: int = 0, lengths: list[int] = LENGTHS) -> tuple[Tensor, Tenso
 
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
-def test_a_word_alone_is_the_word_among_others(make: Callable[[], nn.Module]) -> None:
-    """One shorter than a filter and one without characters included."""
+def test_the_vector_of_a_word_does_not_depend_on_the_batch(make: Callable[[], nn.Module]) -> None:
+    """One word is shorter than a filter, and one has no characters."""
     encoder, (ids, mask) = built(make), words()
     together = encoder(ids, mask)
     assert together.shape == (len(LENGTHS), 6)
@@ -40,19 +40,19 @@ def test_a_word_alone_is_the_word_among_others(make: Callable[[], nn.Module]) ->
 
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
-def test_padding_changes_nothing(make: Callable[[], nn.Module]) -> None:
-    """Other characters there, more of it: the same vectors, the same gradients."""
-    encoder, found = built(make), []
+def test_padding_changes_no_vector_and_no_gradient(make: Callable[[], nn.Module]) -> None:
+    """The padding has other characters, or is longer."""
+    encoder, results = built(make), []
     for filling, more in ((0, 0), (3, 0), (0, 5)):
         ids, mask = words(filling)
         y = encoder(F.pad(ids, (0, more)), F.pad(mask, (0, more)))
-        found.append((y, torch.autograd.grad(y.square().sum(), list(encoder.parameters()))))
-    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
-    torch.testing.assert_close(found[2], found[0])
+        results.append((y, torch.autograd.grad(y.square().sum(), list(encoder.parameters()))))
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)
+    torch.testing.assert_close(results[2], results[0])
 
 
-def test_the_lstm_is_torchs() -> None:
-    """Final forward state ⊕ final backward state of a bidirectional LSTM with the same weights."""
+def test_the_lstm_equals_that_of_torch() -> None:
+    """The vector is the final forward state ⊕ the final backward state of a bidirectional LSTM."""
     ours, theirs = built(ENCODERS["lstm"]), nn.LSTM(3, 3, bidirectional=True, batch_first=True).double()
     assert isinstance(ours, CharacterLSTM)
     with torch.no_grad():
@@ -62,23 +62,23 @@ def test_the_lstm_is_torchs() -> None:
             getattr(theirs, f"bias_ih_l0{suffix}").copy_(layer.bias)
             getattr(theirs, f"bias_hh_l0{suffix}").zero_()
     ids, mask = words()
-    found = ours(ids, mask)
+    vectors = ours(ids, mask)
     for u, length in enumerate(LENGTHS):
         if length:
             _, (h, _) = theirs(ours.embedding.weight[ids[u : u + 1, :length]])
-            torch.testing.assert_close(found[u], torch.cat((h[0, 0], h[1, 0])))
+            torch.testing.assert_close(vectors[u], torch.cat((h[0, 0], h[1, 0])))
         else:
-            assert not found[u].any()
+            assert not vectors[u].any()
 
 
 @pytest.mark.parametrize("widths", [(3,), (1, 4), (5, 2)])
-def test_the_cnn_is_torchs(widths: tuple[int, ...]) -> None:
-    """conv1d over each word with its neighborhood of zeros, then the maximum."""
+def test_the_cnn_equals_convolutions_of_torch(widths: tuple[int, ...]) -> None:
+    """The vector is the maximum of conv1d over the word padded with zeros."""
     d_out = 4
     ours = built(lambda: CharacterCNN(NUM_CHARACTERS, d_character=3, d_out=d_out, widths=widths))
     assert isinstance(ours, CharacterCNN)
     ids, mask = words()
-    found = ours(ids, mask)
+    vectors = ours(ids, mask)
     for u, length in enumerate(LENGTHS):
         x = ours.embedding.weight[ids[u, :length]].T.unsqueeze(0)
         expected = []
@@ -88,11 +88,11 @@ def test_the_cnn_is_torchs(widths: tuple[int, ...]) -> None:
             padded = F.pad(x, ((width - 1) // 2, width // 2))
             if length:
                 expected.append(F.conv1d(padded, kernel, linear.bias)[0].amax(1))
-        torch.testing.assert_close(found[u], torch.cat(expected) if length else torch.zeros(d_out).double())
+        torch.testing.assert_close(vectors[u], torch.cat(expected) if length else torch.zeros(d_out).double())
 
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
-def test_finite_differences(make: Callable[[], nn.Module]) -> None:
+def test_gradients_equal_finite_differences(make: Callable[[], nn.Module]) -> None:
     encoder, (ids, mask) = built(make), words()
     names = [name for name, _ in encoder.named_parameters()]
 
@@ -104,9 +104,9 @@ def test_finite_differences(make: Callable[[], nn.Module]) -> None:
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
 @pytest.mark.parametrize(("rows", "length"), [(0, 3), (2, 0)])
-def test_no_words_and_no_characters(make: Callable[[], nn.Module], rows: int, length: int) -> None:
-    found = built(make)(torch.zeros(rows, length, dtype=torch.int64), torch.zeros(rows, length, dtype=torch.bool))
-    assert found.tolist() == [[0.0] * 6] * rows
+def test_batches_and_words_may_be_empty(make: Callable[[], nn.Module], rows: int, length: int) -> None:
+    vectors = built(make)(torch.zeros(rows, length, dtype=torch.int64), torch.zeros(rows, length, dtype=torch.bool))
+    assert vectors.tolist() == [[0.0] * 6] * rows
 
 
 def test_wrong_sizes_are_named() -> None:

@@ -1,4 +1,4 @@
-"""The random numbers of rows: their own, wherever they are drawn, and distributed as they should be."""
+"""The random numbers of a row do not depend on the slice of the batch, and have their distributions."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,16 +21,14 @@ DRAWS: dict[str, Callable[[Sequence[int]], Tensor]] = {
 
 @pytest.mark.parametrize("name", DRAWS)
 @pytest.mark.parametrize("others", [(), (3,), (4, 5), (0,)])
-def test_rows_draw_their_own_numbers_and_no_others(
-    name: str, others: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_draw_only_their_own_numbers(name: str, others: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
-    whole, words, counted = DRAWS[name]((7, *others)), draws._draw_words, list[int]()
+    all_rows, words, counted = DRAWS[name]((7, *others)), draws._draw_words, list[int]()
     after = torch.rand(())
     monkeypatch.setattr(draws, "_draw_words", lambda rows, each: counted.append(rows) or words(rows, each))
     for rows in (slice(0, 2), slice(2, 7), slice(3, 3), torch.tensor([6, 1])):
         torch.manual_seed(1)
-        expected = whole[rows]
+        expected = all_rows[rows]
         with drawing_rows(RowSlice(rows, 7)):
             assert torch.equal(DRAWS[name]((len(expected), *others)), expected)
         assert torch.rand(()) == after
@@ -38,7 +36,7 @@ def test_rows_draw_their_own_numbers_and_no_others(
     assert counted == in_torch  # C draws the others
 
 
-def test_how_numbers_are_distributed() -> None:
+def test_numbers_have_their_distributions() -> None:
     torch.manual_seed(0)
     u, z = uniform((200, 999)), normal((200, 999), dtype=torch.float64)
     assert (u.min() >= 0, u.max() < 1) == (True, True)

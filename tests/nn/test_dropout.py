@@ -1,4 +1,4 @@
-"""What each kind of dropout drops."""
+"""Each kind of dropout drops its units with its probability."""
 
 import pytest
 import torch
@@ -20,25 +20,25 @@ def test_plain_dropout_drops_single_numbers() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 5), (0, 4)])
-def test_any_shape_is_dropped(shape: tuple[int, ...]) -> None:
+def test_dropout_keeps_any_shape(shape: tuple[int, ...]) -> None:
     assert ElementDropout(0.5)(torch.ones(shape)).shape == shape
 
 
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.3, 0.9])
-def test_the_share_is_that_of_torch(p: float) -> None:
+def test_dropout_has_its_probability_scale_and_gradient(p: float) -> None:
     x = torch.ones(400, 1001, dtype=torch.float64, requires_grad=True)
     y = ElementDropout(p)(x)
     deviation = (p * (1 - p) / x.numel()) ** 0.5
     assert (y == 0).double().mean().item() == pytest.approx(p, abs=5 * deviation + 1 / 65_536)
     assert y.max().item() == pytest.approx(1 / (1 - p), rel=1 / 65_536 / (1 - p))
     y.sum().backward()
-    torch.testing.assert_close(x.grad, y.detach())  # what is dropped has no gradient
+    torch.testing.assert_close(x.grad, y.detach())  # dropped numbers have no gradient
     neighbors = ((y[:, :-1] == 0) & (y[:, 1:] == 0)).double().mean().item()
     assert neighbors == pytest.approx(p * p, abs=5 * deviation + 2 / 65_536)
     assert torch.equal(ElementDropout(p).eval()(x), x)
 
 
-def test_all_or_nothing_is_dropped() -> None:
+def test_probabilities_of_one_and_zero_drop_all_and_none() -> None:
     x = torch.ones(7, 3)
     assert not ElementDropout(1.0)(x).any()
     assert torch.equal(ElementDropout(0.0)(x), x)
@@ -52,12 +52,12 @@ def test_variational_dropout_has_one_mask_for_a_row() -> None:
     assert y.mean().item() == pytest.approx(1, abs=0.15)
 
 
-def test_variational_dropout_draws_anew_at_each_call() -> None:
+def test_variational_dropout_draws_a_new_mask_at_each_call() -> None:
     layer, x = VariationalDropout(0.5, d_in=50), torch.ones(1, 1, 50)
     assert not torch.equal(layer(x)[0], layer(x)[0])
 
 
-def test_embedding_dropout_zeroes_tokens_wherever_they_occur() -> None:
+def test_embedding_dropout_zeroes_a_token_at_all_its_positions() -> None:
     embedding = TokenEmbedding(200, 3, dropout=0.25)
     ids = torch.arange(200).repeat(2, 1)
     scale = embedding(ids) / embedding.weight
@@ -72,14 +72,14 @@ def test_embeddings_are_scaled_in_training_as_in_eval(share: float) -> None:
     embedding = TokenEmbedding(400, 3, dropout=share, scale=5.0)
     expected = 5 * embedding.weight
     y = embedding(torch.arange(400))
-    kept = y.abs().sum(1) > 0
-    torch.testing.assert_close(y[kept], (expected / (1 - share))[kept])
+    is_kept = y.abs().sum(1) > 0
+    torch.testing.assert_close(y[is_kept], (expected / (1 - share))[is_kept])
     torch.testing.assert_close(embedding.eval()(torch.arange(400)), expected)
     assert expected.std().item() == pytest.approx(1, abs=0.15)
 
 
-def test_weight_drop_is_the_layer_with_one_dropped_weight_per_call() -> None:
-    """With x = 0, h_0 = 1 and relu, outputs show the weights: first a row of them, then the same mask again."""
+def test_weight_drop_has_one_mask_for_all_positions_of_a_call() -> None:
+    """With x = 0, h_0 = 1 and relu, outputs are powers of the dropped weight."""
     layer = WeightDrop(Elman(1, 1, activation="relu"), 0.5)
     layer.layer.load_state_dict(
         {"weight_input": torch.zeros(1, 1), "weight_hidden": torch.ones(1, 1), "bias": torch.zeros(1)}
@@ -92,22 +92,22 @@ def test_weight_drop_is_the_layer_with_one_dropped_weight_per_call() -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [lambda: LSTM(3, 4), lambda: GRU(3, 4), lambda: GRU(3, 4, reset="before")])
-def test_weight_drop_trains_the_true_weight(make) -> None:  # type: ignore[no-untyped-def]
+def test_weight_drop_trains_the_undropped_weight(make) -> None:  # type: ignore[no-untyped-def]
     layer = WeightDrop(make(), 0.5)
     before = layer.layer.weight_hidden.detach().clone()
     layer(torch.randn(2, 5, 3))[0].sum().backward()
     gradient = layer.layer.weight_hidden.grad
-    assert 0 < (gradient == 0).float().mean() < 1  # dropped weights get none, the others do
+    assert 0 < (gradient == 0).float().mean() < 1  # only the other weights have gradients
     assert torch.equal(layer.layer.weight_hidden, before)
 
 
-def test_weight_drop_is_the_layer_itself_in_eval() -> None:
+def test_weight_drop_equals_the_layer_in_eval_mode() -> None:
     layer = WeightDrop(LSTM(3, 4), 0.5).eval()
     x = torch.randn(2, 5, 3)
     assert torch.equal(layer(x)[0], layer.layer(x)[0])
 
 
-def test_weight_drop_of_a_weight_that_is_pruned_is_one_line() -> None:
+def test_weight_drop_of_a_pruned_weight_is_refused() -> None:
     layer = WeightDrop(LSTM(3, 4), 0.5)
     prune.random_unstructured(layer.layer, "weight_hidden", 0.5)
     with pytest.raises(

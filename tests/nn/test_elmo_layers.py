@@ -1,4 +1,4 @@
-"""ELMo's layers against its equations in numpy, written position by position: characters, highways, clipped LSTMs."""
+"""ELMo's layers equal its equations in numpy: characters, highways, clipped LSTMs."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from ensue.text.character_ngrams import (
     word_characters,
 )
 
-FILTERS, LONGEST = [(1, 2), (3, 4), (5, 3)], 12
+FILTERS, MAX_CHARACTERS = [(1, 2), (3, 4), (5, 3)], 12
 WORDS = ["a", "naïve", "", "internationalization", "\ud800b", "日本"]
 
 
@@ -31,7 +31,7 @@ def sigmoid(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def far(module: torch.nn.Module, scale: float = 0.7) -> torch.nn.Module:
-    """With weights far from those that training begins with, in float64."""
+    """Return the module in float64 with random weights far from their initialization."""
     generator = torch.Generator().manual_seed(1)
     module = module.double()
     with torch.no_grad():
@@ -41,18 +41,20 @@ def far(module: torch.nn.Module, scale: float = 0.7) -> torch.nn.Module:
 
 
 def spelled(word: str) -> list[int]:
-    """The characters of a word in 12 places, written by hand."""
-    found = [WORD_BEGIN, *list(word.encode("utf-8", "ignore"))[: LONGEST - 2], WORD_END]
-    return found + [PADDING] * (LONGEST - len(found))
+    """Return the ids of a word in 12 positions."""
+    ids = [WORD_BEGIN, *list(word.encode("utf-8", "ignore"))[: MAX_CHARACTERS - 2], WORD_END]
+    return ids + [PADDING] * (MAX_CHARACTERS - len(ids))
 
 
 def vector(weights: dict[str, NDArray[Any]], characters: list[int], activation: str) -> NDArray[Any]:
-    """The vector of a word by Peters et al. 2018: every window of all 12 places, filter by filter."""
+    """Return the vector of a word by Peters et al. 2018, with every window of all 12 positions."""
     x = weights["embedding.weight"][characters]
     responses = []
     for number, (width, _) in enumerate(FILTERS):
         w, b = weights[f"convolutions.{number}.weight"], weights[f"convolutions.{number}.bias"]
-        windows = [np.einsum("okd,kd->o", w.transpose(0, 2, 1), x[t : t + width]) for t in range(LONGEST - width + 1)]
+        windows = [
+            np.einsum("okd,kd->o", w.transpose(0, 2, 1), x[t : t + width]) for t in range(MAX_CHARACTERS - width + 1)
+        ]
         responses.append(np.max(windows, axis=0) + b)
     y = np.concatenate(responses)
     y = np.maximum(y, 0) if activation == "relu" else np.tanh(y)
@@ -66,31 +68,37 @@ def vector(weights: dict[str, NDArray[Any]], characters: list[int], activation: 
 
 def encoder(activation: Any = "relu") -> HighwayCharacterCNN:
     return HighwayCharacterCNN(
-        NUM_CHARACTERS, d_character=3, d_out=4, filters=FILTERS, activation=activation, longest=LONGEST, padding=PADDING
+        NUM_CHARACTERS,
+        d_character=3,
+        d_out=4,
+        filters=FILTERS,
+        activation=activation,
+        longest=MAX_CHARACTERS,
+        padding=PADDING,
     )
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_vectors_of_words_are_those_of_the_equations(activation: str) -> None:
-    """A word without characters, one that is cut, and bytes that are not text included."""
+def test_vectors_of_words_equal_the_equations(activation: str) -> None:
+    """One word is empty, one is cut, and one is not valid text."""
     model = far(encoder(activation))
-    found = model(torch.from_numpy(word_characters(WORDS, max_length=LONGEST))).detach().numpy()
+    vectors = model(torch.from_numpy(word_characters(WORDS, max_length=MAX_CHARACTERS))).detach().numpy()
     expected = [vector(arrays(model), spelled(word), activation) for word in WORDS]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-12)
 
 
-def test_a_word_is_the_same_in_any_batch_with_any_padding() -> None:
+def test_the_vector_of_a_word_does_not_depend_on_batch_and_padding() -> None:
     model = far(encoder())
-    ids = torch.from_numpy(word_characters(WORDS, max_length=LONGEST))
+    ids = torch.from_numpy(word_characters(WORDS, max_length=MAX_CHARACTERS))
     together = model(ids)
     for number, word in enumerate(WORDS):
-        alone = torch.from_numpy(word_characters([word], max_length=LONGEST))
-        for columns in {alone.shape[1], LONGEST}:
+        alone = torch.from_numpy(word_characters([word], max_length=MAX_CHARACTERS))
+        for columns in {alone.shape[1], MAX_CHARACTERS}:
             padded = torch.nn.functional.pad(alone, (0, columns - alone.shape[1]), value=PADDING)
             torch.testing.assert_close(model(padded), together[number : number + 1])
 
 
-def test_characters_of_words() -> None:
+def test_words_become_ids_of_bytes_and_boundaries() -> None:
     assert word_characters(["ab", "é"], max_length=50).tolist() == [[258, 97, 98, 259], [258, 0xC3, 0xA9, 259]]
     assert word_characters(["abcd", ""], max_length=5).tolist() == [
         [258, 97, 98, 99, 259],
@@ -100,18 +108,18 @@ def test_characters_of_words() -> None:
     assert BOUNDARIES[0].tolist() == [WORD_BEGIN, SENTENCE_BEGIN, WORD_END]
 
 
-def test_wrong_filters_and_words_are_told() -> None:
-    def made(**options: Any) -> HighwayCharacterCNN:
+def test_invalid_filters_and_words_are_refused() -> None:
+    def build(**options: Any) -> HighwayCharacterCNN:
         keys = {"d_character": 3, "d_out": 4, "filters": FILTERS, "longest": 4, "padding": 0} | options
         return HighwayCharacterCNN(9, **keys)
 
     with pytest.raises(ValueError, match="must not be wider than `longest` = 4"):
-        made()
+        build()
     for filters in ([], [(0, 3)], [(3, 0)]):
         with pytest.raises(ValueError, match="both at least 1"):
-            made(filters=filters)
+            build(filters=filters)
     with pytest.raises(ValueError, match="expects up to 5 characters, found 6"):
-        made(longest=5)(torch.zeros(1, 6, dtype=torch.int64))
+        build(longest=5)(torch.zeros(1, 6, dtype=torch.int64))
     with pytest.raises(ValueError, match="Highway expects x"):
         Highway(3)(torch.zeros(2, 4))
     for clip in (0.0, -1.0, float("nan")):
@@ -127,7 +135,7 @@ def stack(clip: float | None) -> Stack:
 
 
 def stepped(weights: dict[str, NDArray[Any]], x: NDArray[Any], state: Any, clip: float) -> tuple[NDArray[Any], Any]:
-    """One position of a clipped LSTM with projection."""
+    """Compute one position of a clipped LSTM with projection."""
     h, c = state
     z = weights["weight_input"] @ x + weights["weight_hidden"] @ h + weights["bias"]
     i, f, g, o = np.split(z, 4)
@@ -137,8 +145,8 @@ def stepped(weights: dict[str, NDArray[Any]], x: NDArray[Any], state: Any, clip:
 
 
 @pytest.mark.parametrize("clip", [0.3, np.inf])
-def test_clipped_lstms_with_a_bypass_are_those_of_the_equations(clip: float) -> None:
-    """With the state carried from one sentence to the next."""
+def test_clipped_lstms_with_a_bypass_equal_the_equations(clip: float) -> None:
+    """The state is carried from one sentence to the next."""
     layers = far(stack(clip if np.isfinite(clip) else None))
     x = torch.randn(1, 9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     first, state = layers(x[:, :4])

@@ -1,4 +1,4 @@
-"""Windows of images: filters, reading and writing against direct sums, and their gradients."""
+"""Windows of images: filters, reading and writing equal direct sums, and gradients equal finite differences."""
 
 import math
 
@@ -11,13 +11,13 @@ from ensue.nn.filters import ImageWindow, filters
 
 
 def direct(center: float, stride: float, variance: float, size: int, length: int) -> Tensor:
-    """The filters as the paper writes them: filters and pixels count from 1."""
-    found = torch.zeros(size, length, dtype=torch.float64)
+    """Return the filters by the paper's equations, where indices of filters and pixels start at 1."""
+    rows = torch.zeros(size, length, dtype=torch.float64)
     for i in range(1, size + 1):
         mean = (center + 1) + (i - size / 2 - 0.5) * stride
         row = [math.exp(-((a - mean) ** 2) / (2 * variance)) for a in range(1, length + 1)]
-        found[i - 1] = torch.tensor(row, dtype=torch.float64) / sum(row)
-    return found
+        rows[i - 1] = torch.tensor(row, dtype=torch.float64) / sum(row)
+    return rows
 
 
 def placer(size: int, rows: int, columns: int) -> WindowPlacer:
@@ -26,20 +26,20 @@ def placer(size: int, rows: int, columns: int) -> WindowPlacer:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_filters_are_the_direct_sums(size: int) -> None:
+def test_filters_equal_the_direct_sums(size: int) -> None:
     center, stride, variance = torch.tensor([[2.5, 9.0], [1.5, 0.4], [0.7, 4.0]], dtype=torch.float64)
-    found = filters(center, stride, variance, size=size, length=7)
+    result = filters(center, stride, variance, size=size, length=7)
     for row in range(2):
         expected = direct(float(center[row]), float(stride[row]), float(variance[row]), size, 7)
-        torch.testing.assert_close(found[row], expected)
+        torch.testing.assert_close(result[row], expected)
 
 
 def test_a_window_far_outside_has_filters_that_sum_to_one() -> None:
-    found = filters(torch.tensor([-500.0]), torch.tensor([1.0]), torch.tensor([0.01]), size=2, length=4)
-    torch.testing.assert_close(found.sum(2), torch.ones(1, 2))
+    result = filters(torch.tensor([-500.0]), torch.tensor([1.0]), torch.tensor([0.01]), size=2, length=4)
+    torch.testing.assert_close(result.sum(2), torch.ones(1, 2))
 
 
-def test_the_window_is_where_the_five_numbers_place_it() -> None:
+def test_the_window_has_the_position_and_size_of_its_five_parameters() -> None:
     layer = placer(3, 6, 8)
     h = torch.randn(2, 3, dtype=torch.float64)
     window = layer(h)
@@ -54,7 +54,7 @@ def test_the_window_is_where_the_five_numbers_place_it() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("planes", [1, 3])
-def test_reading_and_writing_are_the_direct_sums(planes: int) -> None:
+def test_reading_and_writing_equal_the_direct_sums(planes: int) -> None:
     window: ImageWindow = placer(2, 4, 5)(torch.randn(3, 3, dtype=torch.float64))
     images = torch.rand(3, 4, planes, 5, dtype=torch.float64)
     patches = torch.rand(3, 2, planes, 2, dtype=torch.float64)
@@ -70,11 +70,11 @@ def test_reading_and_writing_are_the_direct_sums(planes: int) -> None:
         summed = sum(
             float(f_y[row, i, a] * patches[row, i, plane, j] * f_x[row, j, b]) for i in range(2) for j in range(2)
         )
-        found = float(written.view(3, 4, planes, 5)[row, a, plane, b])
-        assert found == pytest.approx(summed / float(intensity[row]))
+        pixel = float(written.view(3, 4, planes, 5)[row, a, plane, b])
+        assert pixel == pytest.approx(summed / float(intensity[row]))
 
 
-def test_gradients_are_those_of_differences() -> None:
+def test_gradients_equal_finite_differences() -> None:
     layer = placer(2, 4, 5)
     h = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     images, patches = torch.rand(2, 4, 5, dtype=torch.float64), torch.rand(2, 2, 2, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Normal distributions, against those of torch."""
+"""Normal distributions equal those of torch."""
 
 import torch
 from torch.distributions import Normal, kl_divergence
@@ -8,7 +8,7 @@ from ensue.nn.gaussian import Gaussian
 
 
 def gaussian(seed: int) -> Gaussian:
-    """One for each of four rows and three places, of two features."""
+    """Return distributions for four rows and three positions, of two features."""
     numbers = torch.Generator().manual_seed(seed)
     return Gaussian(*torch.randn(2, 4, 3, 2, generator=numbers, dtype=torch.float64))
 
@@ -17,7 +17,7 @@ def of_torch(one: Gaussian) -> Normal:
     return Normal(one.mean, one.log_deviation.exp())
 
 
-def test_surprisals_and_divergences_are_those_of_torch() -> None:
+def test_surprisals_and_divergences_equal_those_of_torch() -> None:
     one, other, x = gaussian(0), gaussian(1), gaussian(2).mean
     torch.testing.assert_close(one.nats(x), -of_torch(one).log_prob(x).sum(-1))
     torch.testing.assert_close(one.divergence(other), kl_divergence(of_torch(one), of_torch(other)).sum(-1))
@@ -28,7 +28,7 @@ def test_surprisals_and_divergences_are_those_of_torch() -> None:
     torch.testing.assert_close(one.ratio(x), logp - standard.log_prob(x).sum(-1))
 
 
-def test_draws_have_the_mean_and_the_deviation_and_let_gradients_through() -> None:
+def test_draws_have_mean_and_deviation_and_are_differentiable() -> None:
     torch.manual_seed(0)
     mean, log_deviation = torch.tensor([3.0, -1.0]), torch.tensor([0.5, -2.0], requires_grad=True)
     drawn = Gaussian(mean.expand(20_000, 2), log_deviation.expand(20_000, 2)).draw()
@@ -39,19 +39,23 @@ def test_draws_have_the_mean_and_the_deviation_and_let_gradients_through() -> No
     torch.testing.assert_close(log_deviation.grad, (drawn[0] - mean).detach())
 
 
-def test_a_row_has_the_same_draws_wherever_it_is_worked_on() -> None:
-    whole = gaussian(0)
+def test_draws_of_a_row_do_not_depend_on_the_slice_of_the_batch() -> None:
+    full = gaussian(0)
     torch.manual_seed(3)
-    of_all = whole.draw()
+    draws = full.draw()
     torch.manual_seed(3)
     with drawing_rows(RowSlice(slice(1, 3), 4)):
-        of_some = Gaussian(*(part[1:3] for part in whole)).draw()
-    assert torch.equal(of_some, of_all[1:3])
+        sliced_draws = Gaussian(*(part[1:3] for part in full)).draw()
+    assert torch.equal(sliced_draws, draws[1:3])
 
 
-def test_parameters_in_sixteen_bits_are_widened() -> None:
+def test_parameters_in_bfloat16_are_converted_to_float32() -> None:
     parameters = torch.tensor([[1.0, -3.0]], dtype=torch.bfloat16)
-    found = Gaussian.of(parameters, least=0.5)
-    assert found.mean.dtype == found.log_deviation.dtype == torch.float32
-    torch.testing.assert_close(found.log_deviation.exp(), 0.5 + torch.log1p(torch.tensor([[-3.0]]).exp()))
-    torch.testing.assert_close(found.reparameterize(torch.ones(1, 1)), 1 + found.log_deviation.exp())
+    gaussian_of_parameters = Gaussian.of(parameters, least=0.5)
+    assert gaussian_of_parameters.mean.dtype == gaussian_of_parameters.log_deviation.dtype == torch.float32
+    torch.testing.assert_close(
+        gaussian_of_parameters.log_deviation.exp(), 0.5 + torch.log1p(torch.tensor([[-3.0]]).exp())
+    )
+    torch.testing.assert_close(
+        gaussian_of_parameters.reparameterize(torch.ones(1, 1)), 1 + gaussian_of_parameters.log_deviation.exp()
+    )

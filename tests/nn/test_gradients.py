@@ -1,4 +1,4 @@
-"""Derivatives against finite differences, for every layer of the law table."""
+"""Derivatives equal finite differences, for every layer of the table of laws."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ MASK = torch.tensor([[True, True, True], [True, False, False]])
 
 
 class FromMemory(nn.Module):
-    """A layer from a memory on, if it attends to one."""
+    """A layer as a function of its input and of the memory, if it attends to one."""
 
     def __init__(self, layer: SequenceLayer) -> None:
         super().__init__()
@@ -32,9 +32,9 @@ OF_PARTS = {
     "stack of lstms", "transformer both ways", "transformer decoder sinusoidal pre", "transformer rotary post",
     "transformer sinusoidal post", "zoneout lstm",
 }  # fmt: skip
-"""Layers whose parts are tried by themselves; that their gradients agree however they are run, the laws say."""
+"""Layers whose parts are tested alone; the laws compare the gradients of their executions."""
 ESTIMATED = {"hard attention", "hard attention before the cell"}
-"""Their outputs jump from place to place; tests/models/test_captioner.py has what their gradients estimate."""
+"""Layers with discontinuous outputs; tests/models/test_captioner.py tests their gradient estimates."""
 CASES = [
     pytest.param(
         subject,
@@ -48,19 +48,19 @@ CASES = [
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("subject", CASES)
-def test_inputs_and_parameters(subject: Subject) -> None:
+def test_gradients_of_inputs_and_parameters_equal_finite_differences(subject: Subject) -> None:
     layer = subject.layer
     x = torch.randn(2, 3, layer.d_in, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    whole = FromMemory(layer)
-    names = [name for name, _ in whole.named_parameters()]
+    module = FromMemory(layer)
+    names = [name for name, _ in module.named_parameters()]
     memory = [] if layer.d_memory is None else [torch.randn(2, 2, layer.d_memory, dtype=torch.float64)]
     features = layer.zoneout.d_in if isinstance(layer, ZoneoutWithMasks) else layer.d_in
     x, masks = x.split((features, layer.d_in - features), dim=-1)
 
     def function(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        given = dict(zip(names, others[len(memory) :], strict=True))
+        parameters = dict(zip(names, others[len(memory) :], strict=True))
         x = torch.cat((x, masks), dim=-1)
-        y, state = torch.func.functional_call(whole, given, (x, *others[: len(memory)]))
+        y, state = torch.func.functional_call(module, parameters, (x, *others[: len(memory)]))
         return y[MASK], *(leaf for leaf in leaves(state) if leaf.is_floating_point())
 
     sources = [x.requires_grad_(), *(part.requires_grad_() for part in memory), *layer.parameters()]

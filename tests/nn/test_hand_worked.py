@@ -1,4 +1,4 @@
-"""One unit, two positions, plain Python: the equations of the docstrings, worked by hand."""
+"""Layers equal the equations of their docstrings, computed by hand in plain Python."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from ensue.nn import GRU, LSTM, Rotary, SinusoidalPositions
 
 pytestmark = pytest.mark.usefixtures("in_torch_operations")
-"""What is compiled is held against these operations elsewhere."""
+"""Other tests compare compiled code with operations of torch."""
 X = [0.5, -1.5]
 
 
@@ -25,7 +25,7 @@ def sequence() -> Tensor:
     return column(*X).unsqueeze(0)
 
 
-def test_gru_with_the_reset_before() -> None:
+def test_a_gru_with_the_reset_gate_before_equals_its_equations() -> None:
     layer = GRU(1, 1, reset="before").double()
     w, u, b = [0.4, -0.3, 0.8], [0.1, 0.5, -0.2], [0.05, 1.0, -0.1]  # r, z, n
     layer.load_state_dict({"weight_input": column(*w), "weight_hidden": column(*u), "bias": column(*b).flatten()})
@@ -46,7 +46,7 @@ def test_the_forget_bias_starts_at_one() -> None:
     assert not torch.cat((i, g, o)).any()
 
 
-def test_sinusoidal_entries() -> None:
+def test_sinusoidal_positions_equal_their_formula() -> None:
     d = 6
     y, _ = SinusoidalPositions(d)(torch.zeros(1, 12, d))
     for t in (0, 1, 11):
@@ -56,7 +56,7 @@ def test_sinusoidal_entries() -> None:
             assert y[0, t, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
 
-def test_rotary_turns_pairs_by_the_position() -> None:
+def test_rotary_positions_rotate_pairs_of_features() -> None:
     x = torch.tensor([1.0, 0.0, 0.0, 2.0]).view(1, 1, 1, 4)
     y = Rotary(4)(x, torch.tensor([[3]])).flatten()
     slow = 3 / 10_000**0.5
@@ -64,7 +64,7 @@ def test_rotary_turns_pairs_by_the_position() -> None:
     torch.testing.assert_close(y, torch.tensor(expected))
 
 
-def test_rotary_products_depend_on_distance_alone() -> None:
+def test_products_of_rotated_vectors_depend_only_on_the_distance() -> None:
     torch.manual_seed(0)
     rotary = Rotary(8).double()
     q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The grid of an image against sums that are written out."""
+"""The grid of an image equals direct sums."""
 
 import pytest
 import torch
@@ -6,13 +6,13 @@ import torch
 from ensue.nn import ImageGrid
 
 
-def test_a_grid_is_a_convolution_a_maximum_and_a_place() -> None:
+def test_a_grid_equals_convolution_maximum_and_position_embedding() -> None:
     torch.manual_seed(0)
     grid = ImageGrid(5, 3 * 2, colors=2, channels=(3,), halvings=1).double()
     images = torch.randn(2, 5, 6).double()
-    found = grid(images)
+    cells = grid(images)
     assert grid.grid == (3, 2)
-    assert found.shape == (2, 6, 3)
+    assert cells.shape == (2, 6, 3)
 
     convolution = grid.convolutions[0]
     pixels = images.view(2, 5, 3, 2)  # rows, columns, colors
@@ -32,10 +32,10 @@ def test_a_grid_is_a_convolution_a_maximum_and_a_place() -> None:
                         inside.append(total.relu())
                 vector = torch.stack(inside).max(0).values
                 expected = grid.norm(vector) + grid.of_row[row, 0] + grid.of_column[column]
-                torch.testing.assert_close(found[n, 2 * row + column], expected)
+                torch.testing.assert_close(cells[n, 2 * row + column], expected)
 
 
-def test_sizes_that_do_not_fit() -> None:
+def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="rows of 7 numbers cannot be divided into pixels of 3 colors"):
         ImageGrid(5, 7, colors=3)
     with pytest.raises(ValueError, match="expected at least 1 channel, and 0 to 2 halvings; found 2 and 4"):

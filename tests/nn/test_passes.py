@@ -1,4 +1,4 @@
-"""Passes in C: masks and turns have the bits of torch's operations; losses round otherwise; torch in their place."""
+"""Passes in C: dropout and rotations are bit-identical to torch, losses are close, and torch is the fallback."""
 
 import importlib
 from collections.abc import Callable
@@ -20,19 +20,19 @@ pytestmark = needs_compiler
 DTYPES = [torch.float32, torch.bfloat16]
 
 
-def both(function: Callable[[], tuple[Tensor, ...]]) -> None:
-    """The same bits compiled as in torch, and the same random numbers behind."""
-    found = []
+def assert_bit_identical(function: Callable[[], tuple[Tensor, ...]]) -> None:
+    """Assert that compiled code and torch give the same bits and leave the generator in the same state."""
+    results = []
     for execution in ("compiled", "plain"):
         torch.manual_seed(3)
         with executing(execution):  # type: ignore[arg-type]
-            found.append((*function(), torch.rand(())))
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+            results.append((*function(), torch.rand(())))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (5,), (1, 1), (7, 33), (3, 2, 259), (0, 4)])
-def test_masks(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_dropout_masks_are_bit_identical_to_those_of_torch(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = torch.randn(shape).to(dtype).requires_grad_()
     rows = (shape or (1,))[0]
     for part in (None, RowSlice(slice(2, 2 + rows), 20), RowSlice(torch.arange(rows).flip(0) * 2, 20)):
@@ -43,18 +43,18 @@ def test_masks(shape: tuple[int, ...], dtype: torch.dtype) -> None:
                     y = apply_dropout(x, p)
                 return y, *torch.autograd.grad(y, x, 3 * torch.ones_like(x))
 
-            both(function)
+            assert_bit_identical(function)
 
 
 def random_heads(dtype: torch.dtype, d: int) -> Tensor:
-    """Queries, keys and values, (2, 5, 3, 2, d), with gradients."""
+    """Return queries, keys and values (2, 5, 3, 2, d) that require gradients."""
     return torch.randn(2, 5, 3, 2, d, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", [2, 6, 32, 34])
 @pytest.mark.parametrize("rows", [1, 2])
-def test_turns_with_first_and_second_gradients(rows: int, d: int, dtype: torch.dtype) -> None:
+def test_rotations_with_first_and_second_gradients_are_bit_identical(rows: int, d: int, dtype: torch.dtype) -> None:
     heads = random_heads(dtype, d)
     table = Rotary(d).table(torch.arange(5) + torch.arange(rows).unsqueeze(1) * 300, dtype)
 
@@ -64,13 +64,13 @@ def test_turns_with_first_and_second_gradients(rows: int, d: int, dtype: torch.d
         (first,) = torch.autograd.grad(loss, heads, create_graph=True)
         return queries, keys, first, *torch.autograd.grad(first.pow(3).sum(), heads)
 
-    both(function)
-    strided = heads.expand(2, 5, 3, 2, d).repeat_interleave(2, 4)[..., ::2]  # features are not side by side
+    assert_bit_identical(function)
+    strided = heads.expand(2, 5, 3, 2, d).repeat_interleave(2, 4)[..., ::2]  # features are not contiguous
     for back in (False, True):
-        both(lambda back=back: rotate(table, strided[:, :, 0].transpose(1, 2), back=back))
+        assert_bit_identical(lambda back=back: rotate(table, strided[:, :, 0].transpose(1, 2), back=back))
 
 
-def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     x, heads = torch.randn(70, 1001), random_heads(torch.float32, 8)[:, :, 0].transpose(1, 2)
     table = Rotary(8).table(torch.arange(5).unsqueeze(0), torch.float32)
 
@@ -78,14 +78,16 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.manual_seed(3)
         return apply_dropout(x, 0.1), *rotate(table, heads)
 
-    one = results()
+    expected = results()
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    assert all(torch.equal(a, b) for a, b in zip(one, results(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(expected, results(), strict=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.25])
-def test_scores_replace_by_gradients(smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replace_by_gradient_gives_the_nats_and_gradients_of_torch(
+    smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
     scores = (20 * torch.randn(7, 1003)).to(dtype)
     scores[3, 5:900] = -torch.inf if smoothing == 0 else -90.0
@@ -93,21 +95,21 @@ def test_scores_replace_by_gradients(smoothing: float, dtype: torch.dtype, monke
     exact = scores.double().requires_grad_()
     nats = F.cross_entropy(exact, targets, reduction="sum", label_smoothing=smoothing)
     (gradient,) = torch.autograd.grad(nats, exact)
-    found = []
+    results = []
     for threads in (1, 3):
         monkeypatch.setattr(linear, "worth_threads", lambda x, threads=threads: threads)
-        given = scores.clone()
-        found.append((linear._replace_by_gradient(given, targets, smoothing), given))
-        torch.testing.assert_close(found[-1][0], nats.float())
-        torch.testing.assert_close(given, gradient.to(dtype))
-    assert torch.equal(found[0][1], found[1][1])
+        replaced = scores.clone()
+        results.append((linear._replace_by_gradient(replaced, targets, smoothing), replaced))
+        torch.testing.assert_close(results[-1][0], nats.float())
+        torch.testing.assert_close(replaced, gradient.to(dtype))
+    assert torch.equal(results[0][1], results[1][1])
     scores[2, 2] = torch.nan
     assert linear._replace_by_gradient(scores, targets, smoothing).isnan()
     assert scores.isnan().any(1).tolist() == [row == 2 for row in range(7)]
 
 
 @pytest.mark.parametrize("target", [-1, 5])
-def test_targets_that_are_no_words_are_refused(target: int) -> None:
+def test_targets_outside_the_vocabulary_are_refused(target: int) -> None:
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
         linear._replace_by_gradient(torch.zeros(2, 5), torch.tensor([0, target]), 0.0)
 
@@ -117,7 +119,7 @@ class Watching(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_where_torch_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_is_used_where_c_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(3, 4)
     assert c_functions(x) is not None
     with executing("plain"):
@@ -132,7 +134,7 @@ def test_where_torch_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (y == 0).any()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_tables_and_rows_that_do_not_fit_are_refused() -> None:
     x = torch.randn(2, 1, 5, 4)
     cos, sin = Rotary(4).table(torch.arange(5).unsqueeze(0), torch.float32)
     for tables in ((cos, sin[:, :4]), (cos[:, :4], sin[:, :4]), (cos.repeat(3, 1, 1), sin), (cos[..., :1], sin)):
@@ -144,7 +146,6 @@ def test_what_does_not_fit_is_refused() -> None:
         apply_dropout(x, 0.1)
 
 
-def test_a_generator_that_is_left_alone() -> None:
-    """C begins where numpy's generator would, however far it has gone."""
+def test_c_continues_the_generator_where_torch_would() -> None:
     draws.uniform((3, 3))
-    both(lambda: (apply_dropout(torch.ones(4, 4), 0.5),))
+    assert_bit_identical(lambda: (apply_dropout(torch.ones(4, 4), 0.5),))

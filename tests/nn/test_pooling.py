@@ -1,4 +1,4 @@
-"""Poolings against their formulas, row by row; whole and in segments."""
+"""Poolings equal their formulas for each row, for full sequences and in segments."""
 
 import itertools
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def several() -> layers.Poolings:
 
 
 Formula = Callable[[layers.Pooling, Tensor], Tensor]
-"""What a pooling makes of the real positions (T, d) of one row, of which there is at least one."""
+"""The result of a pooling for the real positions (T, d) of one row, with T > 0."""
 
 FORMULAS: dict[str, tuple[Callable[[], layers.Pooling], Formula]] = {
     "first": (lambda: layers.FirstPooling(D), lambda _, h: h[0]),
@@ -59,16 +59,16 @@ def rows(lengths: list[int], filling: float = torch.nan) -> tuple[Tensor, Tensor
 
 
 @POOLINGS
-def test_the_formula(make: Callable[[], layers.Pooling], formula: Formula) -> None:
-    """Values and gradients; NaN at padding reaches nothing; a row without real positions gives zeros."""
+def test_values_and_gradients_equal_the_formula(make: Callable[[], layers.Pooling], formula: Formula) -> None:
+    """Padding is NaN. A row without real positions gives zeros."""
     pooling, lengths = built(make), [5, 2, 0, 3, 1]
     h, mask = rows(lengths)
-    found = pooling(h, mask)
+    result = pooling(h, mask)
     zeros = torch.zeros(pooling.d_out, dtype=torch.float64)
     expected = torch.stack([formula(pooling, h[b, :n]) if n else zeros for b, n in enumerate(lengths)])
-    torch.testing.assert_close(found, expected)
-    weights, sources = torch.randn_like(found), [h, *pooling.parameters()]
-    gradients = torch.autograd.grad((found * weights).sum(), sources)
+    torch.testing.assert_close(result, expected)
+    weights, sources = torch.randn_like(result), [h, *pooling.parameters()]
+    gradients = torch.autograd.grad((result * weights).sum(), sources)
     torch.testing.assert_close(gradients, torch.autograd.grad((expected * weights).sum(), sources))
     assert gradients[0].isfinite().all()
     dense = h[:2, :2].detach()
@@ -79,27 +79,27 @@ def test_the_formula(make: Callable[[], layers.Pooling], formula: Formula) -> No
 @POOLINGS
 @settings(max_examples=15)
 @given(lengths=st.lists(st.integers(0, 8), min_size=1, max_size=4), cuts=st.lists(st.integers(0, 8), max_size=3))
-def test_segments_are_the_whole(
+def test_segments_give_the_result_of_the_full_sequence(
     make: Callable[[], layers.Pooling], formula: Formula, lengths: list[int], cuts: list[int]
 ) -> None:
-    """Cut anywhere, also where nothing stands and where some rows have ended; values and gradients."""
+    """Some segments are empty or begin after the end of some rows."""
     pooling, (h, mask) = built(make), rows([*lengths, 1])
     state, borders = pooling.init_state(len(h)), sorted({0, *cuts, mask.shape[1]})
     for begin, end in [*itertools.pairwise(borders), (0, 0)]:
         state = pooling.update(state, h[:, begin:end], mask[:, begin:end])
-    whole, parts = pooling(h, mask), pooling.result(state)
-    torch.testing.assert_close(parts, whole)
+    expected_gradients, result = pooling(h, mask), pooling.result(state)
+    torch.testing.assert_close(result, expected_gradients)
     sources = [h, *pooling.parameters()]
-    found, expected = (
+    gradients, expected_gradients = (
         torch.autograd.grad(y.square().sum(), sources, allow_unused=True, materialize_grads=True)
-        for y in (parts, whole)
+        for y in (result, expected_gradients)
     )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients, expected_gradients)
 
 
 @POOLINGS
-def test_a_state_is_a_value(make: Callable[[], layers.Pooling], formula: Formula) -> None:
-    """Rows may be chosen from it and its history dropped; an update leaves it as it was."""
+def test_updates_do_not_change_earlier_states(make: Callable[[], layers.Pooling], formula: Formula) -> None:
+    """Rows of a state can be selected, and the state can be detached."""
     pooling, (h, mask) = built(make), rows([5, 2, 4])
     state = pooling.update(pooling.init_state(3), h[:, :2], mask[:, :2])
     before = pooling.result(state)
@@ -111,14 +111,14 @@ def test_a_state_is_a_value(make: Callable[[], layers.Pooling], formula: Formula
 
 
 @POOLINGS
-def test_no_state_is_the_initial_one(make: Callable[[], layers.Pooling], formula: Formula) -> None:
-    """Also for a segment without positions, which changes no state."""
+def test_a_state_of_none_is_the_initial_state(make: Callable[[], layers.Pooling], formula: Formula) -> None:
+    """A segment without positions changes no state."""
     pooling, (h, mask) = built(make), rows([3, 2, 0])
     for length in (3, 0):
         segment = h[:, :length], mask[:, :length]
-        found, expected = (pooling.update(state, *segment) for state in (None, pooling.init_state(3)))
-        torch.testing.assert_close(pooling.result(found), pooling.result(expected), rtol=0, atol=0)
-    assert pooling.update(found, h[:, :0]) is found
+        state, initial = (pooling.update(state, *segment) for state in (None, pooling.init_state(3)))
+        torch.testing.assert_close(pooling.result(state), pooling.result(initial), rtol=0, atol=0)
+    assert pooling.update(state, h[:, :0]) is state
 
 
 @POOLINGS
@@ -143,7 +143,7 @@ def test_among_equal_maxima_the_first_has_the_gradient(cut: int) -> None:
     assert gradient[0, :, 0].tolist() == [0, 1, 0, 0]
 
 
-def test_last_of_both_directions_is_where_they_end() -> None:
+def test_last_pooling_of_both_directions_reads_their_final_states() -> None:
     torch.manual_seed(0)
     layer, (h, mask) = layers.Bidirectional(layers.LSTM(D, 3), layers.LSTM(D, 3)), rows([5, 2, 1])
     y, (rightward, leftward) = layer(h.float(), mask=mask)
@@ -163,14 +163,16 @@ def test_large_scores_do_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_half_precision_features_are_summed_in_full(name: str) -> None:
+def test_half_precision_features_are_summed_in_float32(name: str) -> None:
     torch.manual_seed(0)
     pooling = FORMULAS[name][0]()
     h = torch.randn(2, 300, D).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
-        found = pooling(h)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, pooling(h.float()), rtol=0, atol=1e-2 if "att" in name or "sev" in name else 1e-6)
+        result = pooling(h)
+    assert result.dtype == torch.float32
+    torch.testing.assert_close(
+        result, pooling(h.float()), rtol=0, atol=1e-2 if "att" in name or "sev" in name else 1e-6
+    )
 
 
 def test_wrong_sizes_are_named() -> None:

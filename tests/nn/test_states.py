@@ -1,4 +1,4 @@
-"""States as values: trees that are selected from, held, detached and joined; and losses, which add."""
+"""Trees of states are selected, held, detached and concatenated by row, and losses are added."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ def nested(offset: float = 0.0) -> tuple[State, ...]:
     return Pair(h, (None, h.view(3, 1, 1) * torch.ones(3, 2, 0))), None, (h.view(3, 1).repeat(1, 2),)
 
 
-def test_map_keeps_the_tree() -> None:
+def test_map_state_keeps_the_tree() -> None:
     first, nothing, (last,) = map_state(lambda a, b: a + b, nested(), nested(10.0))
     assert nothing is None
     assert isinstance(first, Pair)
@@ -39,7 +39,7 @@ def test_select_rows_reorders_repeats_and_drops() -> None:
     assert select_rows(nested(), torch.tensor([False, True, False]))[0].h.tolist() == [1]
 
 
-def test_concatenate_rows_puts_together_what_select_rows_took_apart() -> None:
+def test_concatenate_rows_inverts_select_rows() -> None:
     state = nested()
     parts = [select_rows(state, torch.tensor(rows)) for rows in ([0], [1, 2])]
     torch.testing.assert_close(list(leaves(concatenate_rows(parts))), list(leaves(state)))
@@ -66,20 +66,20 @@ def test_losses_add_and_are_divided_last() -> None:
     assert Loss(torch.tensor(0.0), 0).mean.item() == 0
 
 
-def texts(*lengths: int, longest: int = 4) -> Shared:
-    """A text of each length; a position holds a number of its own, and whether it is real."""
-    number = torch.arange(1.0, len(lengths) * longest + 1).view(len(lengths), longest)
-    real = torch.arange(longest) < torch.tensor(lengths).unsqueeze(1)
+def texts(*lengths: int, max_length: int = 4) -> Shared:
+    """Return a shared text of each length; a position has a unique number, and whether it is real."""
+    number = torch.arange(1.0, len(lengths) * max_length + 1).view(len(lengths), max_length)
+    real = torch.arange(max_length) < torch.tensor(lengths).unsqueeze(1)
     return Shared.of((number * real, real))
 
 
 def read(state: State) -> list[list[float]]:
-    """What each row reads of the shared texts."""
+    """Return the numbers that each row reads of the shared texts."""
     number, real = state.content
     return [number[row][real[row]].tolist() for row in state.rows]
 
 
-def test_selecting_rows_copies_nothing_that_they_share() -> None:
+def test_selecting_rows_does_not_copy_shared_texts() -> None:
     state = texts(2, 3)
     (selected,) = select_rows((state,), torch.tensor([1, 0, 1]))
     assert selected.content is state.content
@@ -87,30 +87,30 @@ def test_selecting_rows_copies_nothing_that_they_share() -> None:
     assert read(select_rows(selected, torch.tensor([False, True, True]))) == [[1, 2], [5, 6, 7]]
 
 
-def test_rows_of_a_beam_are_known() -> None:
+def test_repeated_rows_of_a_beam_are_detected() -> None:
     state = texts(2, 3)
-    known = [([0, 0, 1, 1], 2), ([0, 1], 1), ([1, 0], None), ([0, 1, 1], None), ([0, 1, 0, 1], None), ([], None)]
-    for rows, repeats in known:
+    cases = [([0, 0, 1, 1], 2), ([0, 1], 1), ([1, 0], None), ([0, 1, 1], None), ([0, 1, 0, 1], None), ([], None)]
+    for rows, repeats in cases:
         assert select_rows(state, torch.tensor(rows, dtype=torch.long)).repeats == repeats
     assert Shared.of(torch.zeros(0, 3)).repeats == 1
 
 
-def test_texts_that_no_row_reads_go() -> None:
+def test_compacting_removes_texts_that_no_row_reads() -> None:
     state = select_rows(texts(1, 2, 3, 4), torch.tensor([3, 1, 1]))
-    (kept,) = compacted((state,))
-    assert read(kept) == read(state)
-    assert kept.num_texts == 2
-    assert compacted(kept) is kept
+    (compact,) = compacted((state,))
+    assert read(compact) == read(state)
+    assert compact.num_texts == 2
+    assert compacted(compact) is compact
 
 
-def test_shared_texts_of_different_lengths_are_put_together() -> None:
-    first, second = texts(2, 3), select_rows(texts(5, 1, longest=6), torch.tensor([1, 0, 0]))
+def test_shared_texts_of_different_lengths_are_concatenated() -> None:
+    first, second = texts(2, 3), select_rows(texts(5, 1, max_length=6), torch.tensor([1, 0, 0]))
     joined = concatenate_rows([first, second])
     assert read(joined) == read(first) + read(second)
     assert joined.content[0].shape == (4, 6)
 
 
-def test_pieces_of_one_batch_go_on_sharing() -> None:
+def test_concatenated_rows_of_one_batch_still_share_texts() -> None:
     state = texts(2, 3)
     pieces = [select_rows(state, torch.tensor(rows)) for rows in ([1], [0, 0])]
     assert concatenate_rows(pieces).content is state.content
@@ -118,7 +118,7 @@ def test_pieces_of_one_batch_go_on_sharing() -> None:
 
 
 def test_hold_chooses_among_shared_texts() -> None:
-    state, other = texts(2, 3), texts(1, 4, longest=5)
+    state, other = texts(2, 3), texts(1, 4, max_length=5)
     swapped = select_rows(state, torch.tensor([1, 0]))
     mask = torch.tensor([True, False])
     assert read(hold(mask, swapped, state)) == [[5, 6, 7], [5, 6, 7]]
@@ -126,6 +126,6 @@ def test_hold_chooses_among_shared_texts() -> None:
     assert read(hold(mask, other, state)) == [[1], [5, 6, 7]]
 
 
-def test_what_is_shared_is_detached_too() -> None:
+def test_shared_texts_are_detached() -> None:
     source = torch.ones(2, 3, requires_grad=True)
     assert not any(leaf.requires_grad for leaf in leaves(detach((Shared.of(source * 2),))))

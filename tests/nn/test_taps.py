@@ -1,4 +1,4 @@
-"""Looking inside: what `watch` sees, and that nothing changes because somebody looks."""
+"""Taps: `watch` records intermediate values without changing results, and `replace` changes them."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -31,7 +31,7 @@ def seeded() -> None:
 
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("mask", [None, torch.tensor([[True] * 5, [True] * 2 + [False] * 3])], ids=["dense", "ragged"])
-def test_a_watched_layer_gives_what_it_gives(make, mask) -> None:  # type: ignore[no-untyped-def]
+def test_watching_does_not_change_outputs(make, mask) -> None:  # type: ignore[no-untyped-def]
     layer, x = make(), torch.randn(B, T, D)
     real = torch.ones(B, T, dtype=torch.bool) if mask is None else mask
     y, _ = layer(x, mask=mask)
@@ -42,8 +42,7 @@ def test_a_watched_layer_gives_what_it_gives(make, mask) -> None:  # type: ignor
     assert all(seen.values())
 
 
-def test_gates_of_an_lstm() -> None:
-    """Seen once a position; together they are the cell's equation."""
+def test_gates_of_an_lstm_satisfy_the_equations_of_the_cell() -> None:
     layer, x = layers.LSTM(D, 3), torch.randn(B, T, D)
     with layers.watch(layer) as seen:
         y, state = layer(x)
@@ -63,7 +62,7 @@ def stack() -> layers.SequenceLayer:
     return layers.Stack([layers.LSTM(D, D), layers.GRU(D, D)])
 
 
-def test_patterns_choose() -> None:
+def test_patterns_select_taps() -> None:
     layer = stack()
     with layers.watch(layer, "*.gates.forget", "layers.1.hidden") as seen:
         layer(torch.randn(B, T, D))
@@ -82,7 +81,7 @@ def test_an_unknown_pattern_names_its_nearest() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_nobody_watches_afterwards(fails: bool) -> None:
+def test_watching_ends_with_the_context(fails: bool) -> None:
     layer = stack()
     try:
         with layers.watch(layer) as seen:
@@ -94,7 +93,7 @@ def test_nobody_watches_afterwards(fails: bool) -> None:
     assert not is_watched(layer)
 
 
-def test_gradients_reach_what_was_seen() -> None:
+def test_recorded_values_have_gradients() -> None:
     layer = layers.LSTM(D, D)
     with layers.watch(layer, "hidden") as seen:
         y, _ = layer(torch.randn(B, T, D))
@@ -102,8 +101,8 @@ def test_gradients_reach_what_was_seen() -> None:
     assert all(gradient.any() for gradient in gradients)
 
 
-def test_who_watches_sees_what_passes_in_its_own_thread() -> None:
-    """Others that use the same layer meanwhile run as ever, and nothing of theirs is seen."""
+def test_watching_is_limited_to_its_thread() -> None:
+    """Calls of the same layer in other threads are not recorded."""
     layer, x = layers.LSTM(D, D), torch.randn(B, T, D)
     with ThreadPoolExecutor(1) as other, layers.watch(layer) as seen:
         assert is_watched(layer)
@@ -111,9 +110,9 @@ def test_who_watches_sees_what_passes_in_its_own_thread() -> None:
         expected = other.submit(layer, x).result()[0]
         assert not any(seen.values())
         with layers.watch(layer, "hidden") as again:
-            found = layer(x)[0]
+            y = layer(x)[0]
     assert len(seen["hidden"]) == len(again["hidden"]) == T
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(y, expected)
 
 
 REPLACED = {subject.name: subject for subject in SUBJECTS if layers.tap_names(subject.make())}
@@ -121,28 +120,26 @@ BY_DEFAULT = ("lstm", "gru after", "qrnn", "clockwork", "attention", "scaled-dot
 
 
 @pytest.mark.parametrize("name", some_slow(REPLACED, *BY_DEFAULT))
-def test_what_is_put_in_place_of_a_value_goes_on_in_its_place(name: str) -> None:
-    """Nothing of the value itself is left in the outputs, and all that is put there is. It is not the same for all
-    features: a layer normalization takes their mean away.
-    """
+def test_outputs_depend_on_the_replacement_and_not_on_the_value(name: str) -> None:
+    """The replacement differs between features, since layer normalization would subtract a common value."""
     layer = REPLACED[name].layer
     x = inputs(layer)
     for tap in layers.tap_names(layer):
-        stands = torch.zeros((), dtype=x.dtype, requires_grad=True)
+        offset = torch.zeros((), dtype=x.dtype, requires_grad=True)
 
-        def put(value: Tensor, by: Tensor = stands) -> Tensor:
+        def replacement(value: Tensor, by: Tensor = offset) -> Tensor:
             return by * torch.linspace(1, 2, value.shape[-1], dtype=by.dtype) + 0.3 * value.detach()
 
-        with layers.watch(layer, tap) as was, layers.replace(layer, {tap: put}):
+        with layers.watch(layer, tap) as recorded, layers.replace(layer, {tap: replacement}):
             y, _ = layer(x, start(layer))
-        of_stand, *left = torch.autograd.grad(y.sin().sum(), [stands, *was[tap]], allow_unused=True)
-        assert of_stand is not None, tap
-        assert of_stand != 0, tap
-        assert all(gradient is None for gradient in left), tap
+        of_offset, *of_values = torch.autograd.grad(y.sin().sum(), [offset, *recorded[tap]], allow_unused=True)
+        assert of_offset is not None, tap
+        assert of_offset != 0, tap
+        assert all(gradient is None for gradient in of_values), tap
 
 
-def test_a_copying_head_that_only_copies_one_word() -> None:
-    """No more than one word of the source is looked at, and nothing is generated: it has the probability 1."""
+def test_replaced_weights_make_a_head_copy_one_word() -> None:
+    """All attention is on one word of the source, and nothing is generated, so its probability is 1."""
     head, ids = layers.CopyingHead(D, layers.SoftmaxHead(D, 6), d_memory=3), torch.tensor([[0, 7, 2, 6]] * B)
     state = head.init_state(B, Memory(torch.randn(B, 4, 3)), ids)
     second = torch.tensor([0.0, 1, 0, 0])
@@ -152,7 +149,7 @@ def test_a_copying_head_that_only_copies_one_word() -> None:
     torch.testing.assert_close(log_p.exp(), torch.eye(10)[7].expand(B, T, 10), atol=1e-6, rtol=0)
 
 
-def test_several_changes_of_a_tap_come_in_order_and_contexts_from_outside_in() -> None:
+def test_several_replacements_of_a_tap_are_applied_in_order() -> None:
     layer, x = layers.Elman(D, D), torch.randn(1, 1, D)
     with layers.replace(layer, {"hid*": lambda h: h + 1, "*den": lambda h: 2 * h}), layers.watch(layer) as seen:
         y, _ = layer(x)
@@ -160,7 +157,7 @@ def test_several_changes_of_a_tap_come_in_order_and_contexts_from_outside_in() -
     torch.testing.assert_close(seen["hidden"][0], y[:, 0])
 
 
-def test_changes_that_are_refused() -> None:
+def test_unknown_taps_and_replacements_of_other_sizes_are_refused() -> None:
     layer = layers.Elman(D, D)
     with (
         pytest.raises(EnsueError, match=r'no tap matches "hiden"; did you mean "hidden"'),

@@ -1,1 +1,1 @@
-"""Training: schedules, the loop, checkpoints, resuming, the run directory."""
+"""Tests of training: schedules, the loop, checkpoints, resuming, the run directory."""

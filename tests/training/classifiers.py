@@ -1,4 +1,4 @@
-"""What tests of classifiers share: texts of three topics, the trained model, and its scores compared."""
+"""Texts of three topics, and functions to load classifiers and compare their scores."""
 
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ def load(run: Path, **options: Any) -> ClassificationPipeline:
     return ensue.load(run, device="cpu", **options, kind=ClassificationPipeline)
 
 
-def assert_same_scores(found: dict[str, Any], expected: dict[str, Any] | None) -> None:
-    """All counts; the calibration error sums probabilities, which are rounded as their batch is."""
+def assert_same_scores(scores: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    """Assert equal scores; only the calibration error may differ by the rounding of other batches."""
     assert expected is not None
-    assert found.pop("calibration_error") == pytest.approx(expected["calibration_error"], abs=1e-6)
-    assert found == {name: value for name, value in expected.items() if name != "calibration_error"}
+    assert scores.pop("calibration_error") == pytest.approx(expected["calibration_error"], abs=1e-6)
+    assert scores == {name: value for name, value in expected.items() if name != "calibration_error"}

@@ -1,4 +1,4 @@
-"""A text of some 4,000 characters, texts of three topics, names in columns."""
+"""Fixtures: a text of about 4,000 characters, texts of three topics, sentences with names, and a masked model."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def topics(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def names(tmp_path: Path) -> Path:
-    """Sentences in three columns; the last one has names in bio."""
+    """Sentences in three columns; the last column has names in bio."""
     return written(tmp_path / "names.txt", columns(TAGGED))
 
 

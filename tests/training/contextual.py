@@ -1,4 +1,4 @@
-"""Sentences as texts, and recipes' features that are the layers of a run."""
+"""Sentences as texts, and recipes whose features are layers of another run."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 WORDS = [["the", "old", "bird"], [], ["\x00", "house", ""], ["the", "old", "bird"], ["Anna", "sees"] * 20]
 
 
-def silent(what: str, share: float) -> None:
+def ignore_progress(what: str, share: float) -> None:
     pass
 
 
@@ -25,7 +25,7 @@ def features(recipe: WordsRecipe, run: Path | None = None) -> ContextualFeatures
     return ContextualFeatures.of(recipe.features, origins, CPU)
 
 
-def of(origin: Path, **changes: Any) -> dict[str, Any]:
+def features_of(origin: Path, **changes: Any) -> dict[str, Any]:
     return {"contextual": [str(origin)], "dropout_words": 0.0} | {f"contextual_{k}": v for k, v in changes.items()}
 
 

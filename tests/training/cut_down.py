@@ -1,4 +1,4 @@
-"""Recipes of ensue, cut down to a few steps of few features, and data for each."""
+"""All recipes with few steps and features, and data for each."""
 
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from training.tiny_pairs import pairs
 from training.tiny_texts import columns, conllu, sentences, tsv
 
 TRAINED = [name for name in recipe_names() if name != "vectors-static"]
-"""All recipes but one, which is not trained."""
+"""All recipes except one, which is not trained."""
 LINEAR = ("classify-linear", "classify-minirocket", "tag-linear")
-"""Those that are solved in one step."""
+"""Recipes that are solved in one step."""
 IMAGES: dict[str, tuple[int, int, list[str]]] = {
     "read-glimpses": (5, 8, ["a", "b a", "c"] * 4),
     "draw": (5, 4, []),
@@ -70,11 +70,11 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "vrnn": {"latent.size": 3, "latent.d_hidden": 5},
     "storn": {"latent.size": 3},
 }  # fmt: skip
-"""By the parts of a recipe's name."""
+"""Settings by parts of recipe names."""
 
 
 def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
-    """The recipe of that name with a few steps of few features."""
+    """Return a recipe with few steps and features."""
     settings = {"data.train": str(data)} | SHORT
     for part in name.split("-"):
         settings |= OF_THE_KIND.get(part, {})
@@ -86,7 +86,7 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
         del settings["encoder.d_model"]
     if name in LINEAR:
         return read_recipe(name, {"data.train": str(data), "train.precision": "float32"})
-    if name.startswith("vectors"):  # an update of their own, in one precision
+    if name.startswith("vectors"):  # their own optimizer, in one precision
         del settings["train.precision"]
         settings |= {"tokenizer.min_count": 1, "vectors.d_words": 8, "train.batch_size": 200}
     if name == "summarize-lm":
@@ -105,7 +105,7 @@ def reads_frames(name: str) -> bool:
 
 
 def cut_down_in(folder: Path, name: str) -> Recipe:
-    """The recipe with data of its own in the folder, where also is the run that it begins from, if it does."""
+    """Return a small recipe after writing its data and, if it starts from a run, this run to the folder."""
     if name.endswith("-pretrained"):
         (folder / "origin.txt").write_text(words(200))
         run_tiny(cut_down("bert-tiny", folder / "origin.txt"), folder / "origin")
@@ -121,11 +121,11 @@ def cut_down_in(folder: Path, name: str) -> Recipe:
 
 
 def text_for(name: str) -> tuple[str, str]:
-    """The name of a file that the recipe can read, and its content."""
+    """Return the name and content of a data file for the recipe."""
     if name in ("cut-lstm", "tag-columns"):
         return "treebank.conllu", conllu(sentences(60))
     if reads_frames(name):
-        return "frames.csv", sensors(a_label_each=name.startswith("tag"))
+        return "frames.csv", sensors(label_frames=name.startswith("tag"))
     if name == "sentence-vectors" or "decoder" in read_recipe(name).model_dump():
         return "pairs.tsv", pairs(60)
     if name.startswith("tag-"):
@@ -135,10 +135,10 @@ def text_for(name: str) -> tuple[str, str]:
     return "text.txt", words(200)
 
 
-def sensors(*, a_label_each: bool) -> str:
-    """Two features of twelve series; with `a_label_each` each frame has a label, and else each series."""
+def sensors(*, label_frames: bool) -> str:
+    """Return twelve series of two features, with a label for each frame, or for each series."""
     rows = [
-        f"{series},{time / 9},{series % 3},{'ab'[(time if a_label_each else series) % 2]}"
+        f"{series},{time / 9},{series % 3},{'ab'[(time if label_frames else series) % 2]}"
         for series in range(12)
         for time in range(2 + series % 4)
     ]

@@ -1,4 +1,4 @@
-"""Data that are divided into parts, and checks of the parts."""
+"""Jobs whose data are divided into training and validation data, and a check of shared examples."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +9,8 @@ from ensue.training.run import begin_job
 
 
 def job(name: str, train: Path, settings: dict[str, Any] | None = None, **data: Any) -> Any:
-    given = {"data.train": str(train)} | {f"data.{key}": data[key] for key in data} | (settings or {})
-    return begin_job(read_recipe(name, given), None)
+    settings_of_job = {"data.train": str(train)} | {f"data.{key}": data[key] for key in data} | (settings or {})
+    return begin_job(read_recipe(name, settings_of_job), None)
 
 
 def written(path: Path, rows: Sequence[Sequence[str]], separator: str = "\t") -> Path:
@@ -19,10 +19,10 @@ def written(path: Path, rows: Sequence[Sequence[str]], separator: str = "\t") ->
 
 
 def check_counts_of_both_parts(name: str, examples: str, rows: Sequence[Sequence[str]], folder: Path) -> None:
-    whole = written(folder / f"{name}.csv", rows, ",")
+    all_rows = written(folder / f"{name}.csv", rows, ",")
     new = ("new.npy", *rows[1][1:])
     part = written(folder / f"{name}-part.csv", [rows[0], *rows[5:8], new], ",")
-    notes = job(name, whole, valid=str(part), test=str(part)).notes
+    notes = job(name, all_rows, valid=str(part), test=str(part)).notes
     for what in ("validation", "test"):
         assert f"3 of 4 {examples} of the {what} data are in the training data, too" in notes, (name, notes)
-    assert not [note for note in job(name, whole).notes if "too" in note]
+    assert not [note for note in job(name, all_rows).notes if "too" in note]

@@ -1,4 +1,4 @@
-"""Data whose labels stand in names, and a check that a run notices their change."""
+"""Data whose labels are file names, and a check that a run notices changed labels."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ from ensue.training.run import begin_job
 
 
 class Named(NamedTuple):
-    """Data, a change of their labels alone, and the recipe that reads them."""
+    """Functions that write data, change only their labels, and make a recipe that reads them."""
 
     write: Callable[[Path], Path]
     relabel: Callable[[Path], object]
@@ -19,7 +19,7 @@ class Named(NamedTuple):
 
 
 def check_notices_labels(named: Named, key: str, tmp_path: Path) -> None:
-    """Of one location, and of the first of two."""
+    """Assert that fingerprints change with the labels of a single location, and of the first of two."""
     paths = {other: named.write(tmp_path / other) for other in ("train", "valid", "test")}
     second = named.write(tmp_path / "second")
 

@@ -1,4 +1,4 @@
-"""What tests of taggers share: tagged sentences, the trained model, and what it answers."""
+"""Tagged sentences, and functions to load taggers and predict."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Language models that begin from the weights of another run."""
+"""Language models that start from the weights of another run."""
 
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from training.tiny_masked import masked_recipe, paragraphs
 LSTM = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
 
 
-class Noted(Reporter):
-    """Keeps the remarks at the beginning."""
+class NotesReporter(Reporter):
+    """Records the notes at the beginning."""
 
     def started(self, facts: Facts) -> None:
         self.notes = facts.notes
@@ -49,7 +49,7 @@ def origins(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 def second_recipe(origin: Path, texts: Path, **settings: Any) -> Recipe:
-    """The origin's own recipe for another text, from its weights."""
+    """Return the recipe of a run for another text, starting from its weights."""
     name = "documents" if origin.name == "masked" else "second"
     changes = {"encoder.from": str(origin), "data.train": str(texts / f"{name}.txt")}
     return read_recipe(str(origin / "recipe.toml"), changes | settings)
@@ -57,10 +57,10 @@ def second_recipe(origin: Path, texts: Path, **settings: Any) -> Recipe:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["causal", "masked"])
-def test_a_run_begins_with_the_weights_of_another(
+def test_a_run_starts_with_the_weights_of_another(
     kind: str, origins: dict[str, Path], texts: Path, tmp_path: Path
 ) -> None:
-    origin, noted = origins[kind], Noted()
+    origin, noted = origins[kind], NotesReporter()
     recipe = second_recipe(origin, texts, **{"train.steps": 1, "train.learning_rate": 1e-30})
     run_tiny(recipe, tmp_path / "run", reporter=noted)
     before, after = (read_tensors(run / "model.safetensors") for run in (origin, tmp_path / "run"))
@@ -72,7 +72,7 @@ def test_a_run_begins_with_the_weights_of_another(
     assert note == f"begins from {origin}: {size:,} of {size:,} symbols have vectors of that run"
 
 
-def test_symbols_keep_their_rows_and_new_ones_begin_at_the_mean(
+def test_symbols_keep_their_rows_and_new_symbols_get_the_mean(
     origins: dict[str, Path], texts: Path, tmp_path: Path
 ) -> None:
     recipe = second_recipe(origins["causal"], texts, **{"tuning.vocabulary": "own"})
@@ -92,7 +92,7 @@ def test_symbols_keep_their_rows_and_new_ones_begin_at_the_mean(
     assert f"{shared} of {len(ours)} symbols have vectors of that run, other symbols" in " ".join(job.notes)
 
 
-def test_dropout_may_differ(origins: dict[str, Path], texts: Path) -> None:
+def test_dropout_may_differ_from_the_origin(origins: dict[str, Path], texts: Path) -> None:
     settings = {"encoder.dropout": 0.2, "encoder.dropout_recurrent": 0.5, "encoder.dropout_input": 0.1}
     job = begin_job(second_recipe(origins["causal"], texts, **settings), None)
     model: Any = job.build_model()
@@ -113,7 +113,7 @@ def test_dropout_may_differ(origins: dict[str, Path], texts: Path) -> None:
         ({"encoder.from": "missing"}, RunError, "missing: no such run directory"),
     ],
 )
-def test_what_does_not_fit_is_one_line(
+def test_settings_that_do_not_match_the_origin_are_errors_of_one_line(
     settings: dict[str, Any], error: type[Exception], message: str, origins: dict[str, Path], texts: Path,
     tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_symbols_are_added_to_those_of_the_same_kind(origins: dict[str, Path], texts: Path) -> None:
+def test_vocabularies_of_different_kinds_are_not_merged(origins: dict[str, Path], texts: Path) -> None:
     recipe = second_recipe(origins["causal"], texts, **{"tuning.vocabulary": "both", "tokenizer.kind": "words"})
     with pytest.raises(RecipeError, match="both is for tokens of one kind; found characters and words "):
         begin_job(recipe, None)
@@ -144,7 +144,7 @@ def test_a_masked_model_gets_pieces_for_unknown_words(origins: dict[str, Path], 
     assert torch.equal(job.build_model().features.weight[: len(old)], table)
 
 
-def test_a_run_is_not_its_own_origin(texts: Path, tmp_path: Path) -> None:
+def test_a_run_cannot_overwrite_its_origin(texts: Path, tmp_path: Path) -> None:
     recipe = first_recipe(texts, "causal")
     run_tiny(recipe, tmp_path / "run")
     again = read_recipe(recipe, {"encoder.from": str(tmp_path / "run")})
@@ -152,6 +152,6 @@ def test_a_run_is_not_its_own_origin(texts: Path, tmp_path: Path) -> None:
         run_tiny(again, tmp_path / "run", overwrite=True)
 
 
-def test_other_tasks_have_no_use_for_it(tmp_path: Path) -> None:
+def test_other_tasks_refuse_encoder_from(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"\S: has encoder\.from, which a .* does not support"):
         read_recipe("translate-transformer", {"encoder.from": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""Training classifiers on what data are like: several labels, rare ones, empty and long texts, files of no use."""
+"""Training classifiers on various data: several labels, rare labels, empty texts, useless files."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from training.tiny import assert_refused, run_tiny, some_slow
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", some_slow([tiny_texts.fasttext, tiny_texts.json_lines], tiny_texts.json_lines))
-def test_several_labels_and_the_threshold_of_the_validation_data(
+def test_the_threshold_of_several_labels_maximizes_validation_micro_f1(
     write: Callable[[list[tiny_texts.Topical]], str], tmp_path: Path
 ) -> None:
     suffix = "txt" if write is tiny_texts.fasttext else "jsonl"
@@ -30,9 +30,9 @@ def test_several_labels_and_the_threshold_of_the_validation_data(
     answers = pipeline.predict([document.text for document in texts])
 
     def micro_f1(threshold: float) -> float:
-        said = [{label for label, p in a.probabilities.items() if p >= threshold} for a in answers]
-        right = sum(len(s & set(d.labels)) for s, d in zip(said, texts, strict=True))
-        return 2 * right / (sum(map(len, said)) + sum(len(d.labels) for d in texts))
+        predicted = [{label for label, p in a.probabilities.items() if p >= threshold} for a in answers]
+        right = sum(len(s & set(d.labels)) for s, d in zip(predicted, texts, strict=True))
+        return 2 * right / (sum(map(len, predicted)) + sum(len(d.labels) for d in texts))
 
     for answer in answers:
         assert set(answer.labels) == {label for label, p in answer.probabilities.items() if p >= threshold}
@@ -42,24 +42,24 @@ def test_several_labels_and_the_threshold_of_the_validation_data(
     assert best > micro_f1(0.5) or abs(threshold - 0.5) < 0.2
     assert outcome.valid is not None
     assert outcome.valid["micro_f1"] == pytest.approx(best)
-    before = {"calibration_error": outcome.valid["calibration_error"]}  # the temperature comes after training
+    before = {"calibration_error": outcome.valid["calibration_error"]}  # the temperature is fitted after training
     assert_same_scores(pipeline.evaluate(valid).as_json() | before, outcome.valid)
     assert outcome.valid["confusion"] is None
 
 
 RARE = [["rare"], *[["usual"]] * 9]
 BOTH = [["rare"], ["usual", "rare"], *[["usual"]] * 18]
-"""Of texts that may have several labels, ten in twenty would make "yes" count as much as "no"."""
+"""With several labels possible, balanced weights correspond to ten of twenty texts with the label."""
 
 
 @pytest.mark.parametrize(
     ("labels", "weights", "rare", "usual"),
     [(RARE, "balanced", 0.5, 0.5), (BOTH, "balanced", 0.5, 0.5)],
 )
-def test_balanced_weights_make_a_rare_label_count_as_much(
+def test_balanced_weights_give_rare_and_usual_labels_equal_probability(
     labels: list[list[str]], weights: str, rare: float, usual: float, tmp_path: Path
 ) -> None:
-    """The texts are all the same, so that the probabilities are the weighted shares of labels."""
+    """All texts are equal, so the probabilities are the weighted frequencies of labels."""
     lines = [json.dumps({"text": "the same", "label": names}) for names in labels]
     (tmp_path / "a.jsonl").write_text("\n".join(lines * (100 // len(lines))) + "\n")
     recipe = tiny_texts.classifying(
@@ -71,11 +71,11 @@ def test_balanced_weights_make_a_rare_label_count_as_much(
     assert [answer.probabilities[name] for name in ("rare", "usual")] == pytest.approx([rare, usual], abs=0.07)
 
 
-def test_validation_texts_are_drawn_at_random_and_the_same_for_every_seed(tmp_path: Path) -> None:
-    """Files are often sorted by label, so that their last part has one label alone."""
+def test_validation_texts_are_random_but_independent_of_the_seed(tmp_path: Path) -> None:
+    """Files are often sorted by label, so their end has only one label."""
     path = tmp_path / "sorted.tsv"
     path.write_text("label\ttext\n" + "".join(f"{'AB'[n // 20]}\tword{n} end\n" for n in range(40)))
-    found = []
+    parts_by_seed = []
     for seed in (0, 1):
         job = ClassificationJob(tiny_texts.classifying(path, seed=seed, data={"valid_fraction": 0.25}))
         assert job.split.valid is not None
@@ -90,11 +90,11 @@ def test_validation_texts_are_drawn_at_random_and_the_same_for_every_seed(tmp_pa
         for part in both:
             words = [part.texts[0].words.values[id] for id in part.texts[0].words.ids[::2]]
             assert [("AB"[int(word[4:]) // 20],) for word in words] == [*part.labels]
-        found.append(parts)
-    assert found[0] == found[1]
+        parts_by_seed.append(parts)
+    assert parts_by_seed[0] == parts_by_seed[1]
 
 
-def test_a_label_that_training_never_had_is_wrong_and_reported(topics: Path, tmp_path: Path) -> None:
+def test_a_label_unknown_to_training_is_scored_as_wrong_and_reported(topics: Path, tmp_path: Path) -> None:
     texts = tiny_texts.documents(30, seed=3)
     other = tmp_path / "other.tsv"
     other.write_text(tiny_texts.tsv([d._replace(labels=["history"]) if n % 3 == 0 else d for n, d in enumerate(texts)]))
@@ -123,8 +123,8 @@ def test_a_label_with_one_text_is_noted(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoder", some_slow(tiny_texts.ENCODERS, "lstm", "none"))
-def test_texts_without_words_are_learned_and_answered(encoder: str, tmp_path: Path) -> None:
-    """They come in batches of their own and among others."""
+def test_texts_without_words_are_trained_on_and_classified(encoder: str, tmp_path: Path) -> None:
+    """Batches have only empty texts, or empty and other texts."""
     path = tmp_path / "a.csv"
     path.write_text(
         "label,text\n" + "".join(f"{d.labels[0]},{d.text if n % 4 else ' '}\n" for n, d in enumerate(TEXTS))
@@ -161,7 +161,7 @@ USELESS: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", list(USELESS))
-def test_data_of_no_use_are_one_line_with_their_place(name: str, tmp_path: Path) -> None:
+def test_useless_data_are_errors_of_one_line_with_their_place(name: str, tmp_path: Path) -> None:
     file, content, data, expected = USELESS[name]
     (tmp_path / file).write_bytes(content)
     assert_refused(tiny_texts.classifying(tmp_path / file, data=data), tmp_path / "run", expected)
@@ -183,11 +183,11 @@ def test_validation_and_test_data_must_be_of_the_same_kind(part: str, topics: Pa
         assert_refused(tiny_texts.classifying(train, data={part: str(other)}), tmp_path / "run", expected)
 
 
-def test_several_labels_in_the_part_for_validation_alone(tmp_path: Path) -> None:
-    """Wherever they are drawn to, the file's texts may have several labels."""
+def test_a_text_of_several_labels_makes_the_model_one_of_several_labels(tmp_path: Path) -> None:
+    """The text may be a validation text."""
     for place in range(10):
         labels = [["x"], ["y"]] * 5
         labels[place] = ["x", "y"]
         path = tmp_path / f"{place}.txt"
-        path.write_text(tiny_texts.fasttext([tiny_texts.Topical(f"text {n}", found) for n, found in enumerate(labels)]))
+        path.write_text(tiny_texts.fasttext([tiny_texts.Topical(f"text {n}", names) for n, names in enumerate(labels)]))
         assert ClassificationJob(tiny_texts.classifying(path, data={"valid_fraction": 0.5})).parts.labels.multiple

@@ -1,4 +1,4 @@
-"""Training classifiers: heads, long texts, pretrained vectors, and the files of a run."""
+"""Training classifiers: heads, long texts, pretrained vectors, and files of the run."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,10 @@ from ensue.tasks.contract.data_set import draw_confusion
 from training import tiny_texts
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, die
-from training.tiny import kept, run_tiny
+from training.tiny import reproducible_state, run_tiny
 
 
-def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_path: Path) -> None:
+def test_heads_without_features_or_with_contradictions_are_refused(topics: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a classifier needs a pooling or n-grams"):
         run_tiny(tiny_texts.classifying(topics, head={"pooling": []}), tmp_path / "run")
     with pytest.raises(RecipeError, match="all features are switched off"):
@@ -28,7 +28,7 @@ def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_directory_has_all_that_a_classifier_is(
+def test_a_run_directory_has_all_files_and_scores_of_a_classifier(
     topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.tasks.contract.data_set.draw_confusion", draw_confusion)
@@ -68,16 +68,14 @@ LONG = "salt the and we had a very good today choir again with goal"
         ("both", "salt the again with goal"),
     ],
 )
-def test_of_longer_texts_the_part_is_read_that_the_recipe_says(
-    keep: str, read: str, topics: Path, tmp_path: Path
-) -> None:
+def test_longer_texts_are_truncated_as_the_recipe_says(keep: str, read: str, topics: Path, tmp_path: Path) -> None:
     listener = tiny_texts.Listener()
     recipe = tiny_texts.classifying(topics, data={"max_tokens": 5, "keep": keep}, steps=4)
     run_tiny(recipe, tmp_path / "run", reporter=listener)
     words = {"start": "the first 5", "end": "the last 5", "both": "the first 2 and last 3"}[keep]
     assert listener.facts is not None
-    longer, some = listener.facts.protocol.split(" of ")[0], listener.facts.protocol.partition("longer: ")[2]
-    assert some == f"{words} words are read"
+    longer, remainder = listener.facts.protocol.split(" of ")[0], listener.facts.protocol.partition("longer: ")[2]
+    assert remainder == f"{words} words are read"
     assert 0 < int(longer) < 96
     pipeline = load(tmp_path / "run")
     long, cut = pipeline.predict([LONG, read])
@@ -86,7 +84,7 @@ def test_of_longer_texts_the_part_is_read_that_the_recipe_says(
 
 
 def write_topics(folder: Path) -> tuple[Path, Path, list[str]]:
-    """Write texts, and vectors that say the topic of a word. Return both files, and texts of words that are new."""
+    """Write texts, and word vectors that encode topics. Return both files, and texts of new words with vectors."""
     number = {topic: place for place, topic in enumerate(tiny_texts.TOPICS)}
     rows = [(word, number[topic]) for topic, words in tiny_texts.TOPICS.items() for word in words]
     rows += [(f"{topic}-word", place) for topic, place in number.items()]
@@ -97,8 +95,8 @@ def write_topics(folder: Path) -> tuple[Path, Path, list[str]]:
     return folder / "a.tsv", folder / "vectors.txt", [f"the {topic}-word" for topic in tiny_texts.TOPICS]
 
 
-def test_one_key_adds_vectors_of_a_run_to_a_linear_model(tmp_path: Path) -> None:
-    """The run has the vectors of words that no training text has. A file with the same vectors gives the same model."""
+def test_features_vectors_adds_vectors_of_a_run_or_file_to_a_linear_model(tmp_path: Path) -> None:
+    """Words that no training text has get vectors, too. A run and a file with the same vectors give the same model."""
     path, vectors, new = write_topics(tmp_path)
     ensue.import_run(vectors, tmp_path / "words")
 
@@ -119,8 +117,8 @@ def test_one_key_adds_vectors_of_a_run_to_a_linear_model(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:
-    """Here the vectors say the topic, so that words that training had not are understood with the file alone."""
+def test_words_unknown_to_training_are_looked_up_in_the_file_of_vectors(tmp_path: Path) -> None:
+    """The vectors encode the topic; without the file the model does not know these words."""
     path, vectors, new = write_topics(tmp_path)
     features = {"vectors": str(vectors), "d_words": 0, "kept_vectors": 0}
     recipe = tiny_texts.classifying(path, encoder="none", features=features, steps=40, learning_rate=0.3)
@@ -133,4 +131,4 @@ def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
     run_tiny(None, tmp_path / "parts", resume=True)
-    assert kept(tmp_path / "parts") == kept(tmp_path / "run")
+    assert reproducible_state(tmp_path / "parts") == reproducible_state(tmp_path / "run")

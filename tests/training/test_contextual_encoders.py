@@ -1,4 +1,4 @@
-"""The layers of other runs as features of an encoder that a decoder attends to."""
+"""Encoders of translators that read layers of other runs as features."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ from training.tiny_pairs import pairs as source_and_target
 
 
 def writes_with(origin: Path, pairs: Path, **tables: Any) -> Any:
-    """A recipe of a translator whose encoder also reads the layers of a run."""
+    """Return a recipe of a translator whose encoder also reads the layers of a run."""
     table = {"features": {"contextual": [str(origin)]}, "search": {"beams": 1, "max_tokens": 6}}
     return pair_recipe(pairs, train={"steps": 2, "validations": 1}, **table | tables)
 
@@ -32,8 +32,8 @@ WRITERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(WRITERS, "words"))
-def test_the_encoder_of_a_translator_has_them_too(kind: str, origin: Path, tmp_path: Path) -> None:
-    """Kept in training and worked out afterwards, alone and together, they are the same; the origin is not needed."""
+def test_a_translator_with_contextual_features_needs_no_origin(kind: str, origin: Path, tmp_path: Path) -> None:
+    """Scores equal those of training, whose features are cached, and outputs do not depend on the batch."""
     tables, columns = WRITERS[kind], 2 if kind == "names" else 1
     run = Path(shutil.copytree(origin, tmp_path / "origin"))
     rows = source_and_target(9).splitlines()
@@ -48,17 +48,17 @@ def test_the_encoder_of_a_translator_has_them_too(kind: str, origin: Path, tmp_p
     assert outcome.valid is not None
     assert scores["nats_per_token"] == pytest.approx(outcome.valid["nats_per_token"], abs=1e-5)
     sources = [row.split("\t")[0] if columns == 1 else ("NOUN;X", row.split("\t")[0]) for row in rows[:3]]
-    together = [found.text for found in model.predict(sources)]
+    together = [output.text for output in model.predict(sources)]
     assert [model.predict([source])[0].text for source in sources] == together
     assert "nan" not in model.inspect(sources[0]).page
     assert "contextual" in "".join(name for name, _ in model.model.named_parameters())
     both = model.with_others(ensue.load(tmp_path / "run", device="cpu"))
-    assert [found.text for found in both.predict(sources)] == together
+    assert [output.text for output in both.predict(sources)] == together
     with pytest.raises(EnsueError, match=r"models with features\.contextual cannot be contextual features"):
         model.embed_words([["the", "cat"]])
 
 
-def test_words_stand_where_their_ids_do(origin: Path, tmp_path: Path) -> None:
+def test_words_are_aligned_with_their_ids(origin: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("NOUN;X\tThe  Cat sees\tder\n" * 5)
     data = {"names": [1], "source_tokens": 5, "sources": ["1", "2"], "targets": ["3"]}
     words = {"kind": "words", "lowercase": True}
@@ -77,7 +77,7 @@ def test_words_stand_where_their_ids_do(origin: Path, tmp_path: Path) -> None:
         ({"features": {"contextual": ["nowhere"]}}, "nowhere: no such run directory"),
     ],
 )
-def test_what_no_encoder_can_read_is_one_line(
+def test_invalid_contextual_features_are_errors_of_one_line(
     tables: dict[str, Any], message: str, origin: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "pairs.tsv").write_text(source_and_target(9))

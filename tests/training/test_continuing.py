@@ -1,4 +1,4 @@
-"""`ensue train --from RUN`: training that begins from all weights of a run, with more words and labels."""
+"""`ensue train --from RUN`: training starts from all weights of a run, with new words and labels."""
 
 import json
 import shutil
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::ensue.notices.Notice")
 
 @pytest.fixture
 def command_line(ensue: Ensue) -> Ensue:
-    """The fixture `ensue`, under a name that the package does not have."""
+    """Rename the fixture `ensue`, since the module imports the package."""
     return ensue
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier by n-grams, and data with new words and labels."""
+    """A folder with a classifier of n-grams, and data with new words and labels."""
     folder = tmp_path_factory.mktemp("continuing")
     (folder / "old.tsv").write_text(tsv(documents(60)))
     (folder / "new.tsv").write_text(NEW)
@@ -48,7 +48,7 @@ def job_of(recipe: Any) -> Any:
     return job, job.build_model()
 
 
-def test_the_old_answers_of_ngrams_are_kept(folder: Path) -> None:
+def test_new_labels_do_not_change_scores_of_old_labels(folder: Path) -> None:
     old = ensue.load(folder / "old", device="cpu")
     recipe = continuing_recipe(folder / "old", None, ["tuning.rehearse=false"], train=folder / "new.tsv")
     job, model = job_of(recipe)
@@ -98,7 +98,7 @@ def test_a_run_is_continued_with_its_own_recipe(runs: Path, tmp_path: Path, run:
         (["train.steps=7"], ["old.tsv", "new.tsv"], ["old.tsv", "new.tsv"]),
     ],
 )
-def test_old_data_are_read_again_if_they_are_at_hand(
+def test_old_data_are_read_again_if_they_exist(
     folder: Path, settings: list[str], train: str | list[str], reads: list[str]
 ) -> None:
     (folder / "new.csv").write_text(NEW.replace("\t", ","))
@@ -108,10 +108,10 @@ def test_old_data_are_read_again_if_they_are_at_hand(
     assert recipe.data.train == (expected[0] if len(expected) == 1 else json.dumps(expected))
 
 
-def test_other_data_of_the_same_name_are_not_read(
+def test_old_data_that_have_changed_are_not_read(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """As when the run comes from another machine."""
+    """Another machine may have other data of the same name."""
     shutil.copytree(folder, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
     run_tiny(classifying(Path("old.tsv"), encoder="none", steps=1), tmp_path / "relative")
@@ -123,7 +123,7 @@ def test_other_data_of_the_same_name_are_not_read(
     assert "may be forgotten (the content of the file has changed)" in str(recwarn.list[-1].message)
 
 
-def test_one_command_and_one_function(command_line: Ensue, folder: Path, tmp_path: Path) -> None:
+def test_command_and_function_give_the_same_labels(command_line: Ensue, folder: Path, tmp_path: Path) -> None:
     command = (
         "train", "--from", folder / "old", "--train", folder / "new.tsv", "--threads", 1, "--set", "train.steps=9",
     )  # fmt: skip
@@ -134,7 +134,7 @@ def test_one_command_and_one_function(command_line: Ensue, folder: Path, tmp_pat
     assert len(more.labels.names) == len(ensue.load(folder / "old").labels.names) + 2
 
 
-def test_runs_that_cannot_be_continued(
+def test_runs_that_cannot_be_continued_are_refused(
     refused: Refused, folder: Path, vectors: Path, translators: Path, trained: Path, tmp_path: Path
 ) -> None:
     wrong = refused("train", "--from", vectors, "--train", folder / "new.tsv", "--out", tmp_path / "x")
@@ -182,7 +182,7 @@ def test_a_translator_is_continued(translators: Path, trained: Path, tmp_path: P
     assert job.inherited.keys() == dict(model.named_parameters()).keys()
     run_tiny(read_recipe(recipe, {"train.steps": 1}), tmp_path / "more")
     run_tiny(read_recipe(recipe, {"train.steps": 2}), tmp_path / "more", resume=True)
-    for changes in ({"decoder.d_model": 12}, {"decoder.num_heads": 1}):  # with other and with the same sizes
+    for changes in ({"decoder.d_model": 12}, {"decoder.num_heads": 1}):  # the second change keeps all sizes of weights
         with pytest.raises(EnsueError, match=r"\(decoder\.from\); a recipe that fits is .*one/recipe\.toml"):
             job_of(read_recipe(recipe, changes))
     with pytest.raises(EnsueError, match=r"has another head\..*; expected the sizes in its recipe"):
@@ -202,7 +202,7 @@ def test_aligned_files_are_read_again(in_tmp_path: None) -> None:
     assert continuing_recipe("run", train="b.en,b.fr").data.train == "b.en,b.fr"
 
 
-def test_new_characters_of_a_language_model_come_behind_the_old_ones(trained: Path, tmp_path: Path) -> None:
+def test_new_characters_of_a_language_model_follow_the_old_ones(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("Äß Öß " * 60 + (trained / "text.txt").read_text())
     recipe: Any = continuing_recipe(trained / "lstm", train=tmp_path / "new.txt")
     assert recipe.data.train == json.dumps([str(trained / "text.txt"), str(tmp_path / "new.txt")])
@@ -217,7 +217,7 @@ def test_new_characters_of_a_language_model_come_behind_the_old_ones(trained: Pa
 
 
 def test_a_linear_tagger_learns_from_the_old_and_the_new_data(tmp_path: Path) -> None:
-    """Its weights do not depend on initial weights. Without the old data it learns from the new data alone."""
+    """Its weights do not depend on initial weights, so without the old data old labels are forgotten."""
     for name, city in (("old", "LOC"), ("new", "CITY")):
         rows = "".join(f"Anna B-PER\nsees O\nOslo B-{city}\n{name}{number} O\n\n" for number in range(8))
         (tmp_path / f"{name}.conll").write_text(rows)

@@ -1,4 +1,4 @@
-"""A cutter learns where words and sentences end, and with a tagger makes CoNLL-U of raw text."""
+"""Cutters learn the ends of words and sentences, and with a tagger convert raw text to CoNLL-U."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_raw_text_becomes_conllu(tmp_path: Path) -> None:
         cutter.with_search(n_best=2)
 
 
-def test_a_paragraph_that_is_too_long_is_one_line() -> None:
+def test_a_paragraph_that_is_too_long_is_refused() -> None:
     refused = (
         "a paragraph of 100,001 characters; this model .* reads up to 100,000: end paragraphs with a blank line, or"
     )
@@ -54,7 +54,7 @@ def test_a_paragraph_that_is_too_long_is_one_line() -> None:
         cutting(Path("x")).check_length(100_001, "x.txt", 3)
 
 
-def test_a_run_behind_a_cutter_is_told_from_texts(tmp_path: Path) -> None:
+def test_a_run_after_a_cutter_is_distinguished_from_texts(tmp_path: Path) -> None:
     run, text = tmp_path / "tagger", tmp_path / "text.txt"
     run.mkdir()
     (run / "config.json").write_text("{}")

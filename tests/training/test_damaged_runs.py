@@ -1,4 +1,4 @@
-"""Runs that were altered with care, so that the checksums agree: each file's schema finds it, in one line."""
+"""Damaged runs, also with correct checksums, are errors of one line."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_whole(run: Path) -> str:
-    """All that is read of a run besides its weights; "" for an error."""
+    """Return all that is read of a run except its weights; "" for an error."""
     try:
         directory = RunDirectory(run)
         assert directory.recipe
@@ -54,29 +54,29 @@ def read_whole(run: Path) -> str:
         return ""
 
 
-@pytest.mark.parametrize("thing", ["link", "pipe", "huge"])
-def test_files_of_a_foreign_run_are_plain_inside_of_it_and_not_huge(runs: Path, tmp_path: Path, thing: str) -> None:
-    """Any other file would be a secret on a page, a reader that waits for ever, or more than memory holds."""
+@pytest.mark.parametrize("kind", ["link", "pipe", "huge"])
+def test_links_pipes_and_huge_files_of_a_run_are_refused(runs: Path, tmp_path: Path, kind: str) -> None:
+    """A run of someone else could otherwise reveal a secret file, block the reader, or exhaust memory."""
     (tmp_path / "secret").write_text("a key")
     for name in sorted(path.name for path in (runs / "tagger").iterdir() if path.suffix and path.name != ".lock"):
         path = shutil.copytree(runs / "tagger", tmp_path / name) / name
         content = path.read_bytes()
         path.unlink()
-        if thing == "link":
+        if kind == "link":
             path.symlink_to("../secret")
-        elif thing == "pipe":
+        elif kind == "pipe":
             os.mkfifo(path)
         else:
             path.write_bytes(content)
             os.truncate(path, MAX_FILE_BYTES + 1)
         answer = read_whole(path.parent)
         assert "a key" not in answer
-        assert thing == "link" or not answer or name in ("README.md", "model.safetensors"), name
+        assert kind == "link" or not answer or name in ("README.md", "model.safetensors"), name
     assert read_whole(runs / "tagger")
 
 
 def altered(content: Any) -> Iterator[Any]:
-    """The document with each of its values gone, or another one; of lists and tables inside the first few."""
+    """Yield copies of a document in which one value is missing or another one, also in nested lists and tables."""
     if isinstance(content, dict):
         for key, value in list(content.items())[:8]:
             yield {name: part for name, part in content.items() if name != key}
@@ -88,8 +88,8 @@ def altered(content: Any) -> Iterator[Any]:
             yield [*content, content[place]]
 
 
-def said(run: Path) -> str:
-    """What loading the run complains of, in one line; "" for nothing."""
+def error_of_loading(run: Path) -> str:
+    """Return the error of loading the run, which must be one line; "" for none."""
     try:
         ensue.load(run, device="cpu")
     except EnsueError as error:
@@ -116,16 +116,16 @@ DAMAGES: list[tuple[str, Callable[[bytes], bytes], str]] = [
 ]
 
 
-def test_a_file_that_is_missing_cut_or_altered_is_one_line(runs: Path, tmp_path: Path) -> None:
+def test_a_missing_truncated_or_altered_file_is_an_error_of_one_line(runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs / "tagger", tmp_path / "run"))
     for name, alter, expected in DAMAGES:
         good = (run / name).read_bytes()
         (run / name).unlink()
-        assert name in said(run)
+        assert name in error_of_loading(run)
         (run / name).write_bytes(alter(good))
-        assert expected in said(run)
+        assert expected in error_of_loading(run)
         (run / name).write_bytes(good)
-    assert said(run) == ""
+    assert error_of_loading(run) == ""
 
 
 CONTRADICTIONS = [
@@ -147,7 +147,7 @@ CONTRADICTIONS = [
 
 
 @pytest.mark.parametrize(("name", "file", "old", "new", "expected"), CONTRADICTIONS, ids=["tokenizer", "origin"])
-def test_files_that_contradict_each_other_are_one_line(
+def test_contradicting_files_are_an_error_of_one_line(
     name: str, file: str, old: str, new: str, expected: str, runs: Path, tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(runs / name, tmp_path / "run"))
@@ -155,14 +155,15 @@ def test_files_that_contradict_each_other_are_one_line(
     assert old in text
     (run / file).write_text(text.replace(old, new))
     seal(run)
-    assert re.search(expected, said(run))
+    assert re.search(expected, error_of_loading(run))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "labels.json", "manifest.json"])
 @pytest.mark.parametrize("name", ["language", "tagger", "classifier", "translator"])
-def test_any_value_of_a_file_may_be_another(name: str, file: str, runs: Path, tmp_path: Path) -> None:
-    """It loads, or it is one line."""
+def test_runs_with_any_changed_value_load_or_are_errors_of_one_line(
+    name: str, file: str, runs: Path, tmp_path: Path
+) -> None:
     if not (runs / name / file).exists():
         return
     run = Path(shutil.copytree(runs / name, tmp_path / "run"))
@@ -174,7 +175,7 @@ def test_any_value_of_a_file_may_be_another(name: str, file: str, runs: Path, tm
         (run / file).write_text(json.dumps(content))
         if file != "manifest.json":
             manifest.write(ManifestContent(files={**files, file: entry_of(run / file)}))
-        refused += said(run) != ""
+        refused += error_of_loading(run) != ""
     assert refused > 20
 
 
@@ -187,7 +188,7 @@ def test_any_value_of_a_file_may_be_another(name: str, file: str, runs: Path, tm
     ],
     ids=["deep", "a key twice"],
 )
-def test_odd_documents_are_one_line(content: str, fault: str, runs: Path, tmp_path: Path) -> None:
+def test_odd_documents_are_errors_of_one_line(content: str, fault: str, runs: Path, tmp_path: Path) -> None:
     for file in ("labels.json", "tokenizer.json", "config.json", "manifest.json"):
         run = Path(shutil.copytree(runs / "tagger", tmp_path / file))
         (run / file).write_text(content)
@@ -251,7 +252,7 @@ CHECKPOINTS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", list(CHECKPOINTS))
-def test_a_checkpoint_of_another_run_is_one_line(damage: str, runs: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_an_error_of_one_line(damage: str, runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs / "language", tmp_path / "run"))
     checkpoint = complete_checkpoints(run / "checkpoints")[-1]
     change, expected = CHECKPOINTS[damage]
@@ -267,7 +268,7 @@ def test_a_checkpoint_of_another_run_is_one_line(damage: str, runs: Path, tmp_pa
     "line",
     ["{", "[]", '{"kind": "train"}', '{"kind": "valid", "step": "x"}', "[" * 400, "\udc80", '{"step": 1, "step": 2}'],
 )
-def test_metrics_that_are_none_are_one_line(line: str, runs: Path, tmp_path: Path) -> None:
+def test_invalid_metrics_are_an_error_of_one_line(line: str, runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs / "language", tmp_path / "run"))
     with (run / "metrics.jsonl").open("r+", errors="surrogateescape") as file:
         lines = file.read().splitlines()
@@ -283,10 +284,10 @@ def test_metrics_that_are_none_are_one_line(line: str, runs: Path, tmp_path: Pat
     assert "\n" not in str(caught.value)
 
 
-def test_weights_that_cannot_be_read_are_not_missing(
+def test_weights_without_permission_are_not_reported_as_missing(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As root may read everything, a refusal stands in for missing permissions."""
+    """The error is simulated, since root may read everything."""
     run = Path(shutil.copytree(runs / "language", tmp_path / "run"))
     original = Path.open
 
@@ -302,13 +303,13 @@ def test_weights_that_cannot_be_read_are_not_missing(
         run_tiny(None, run, resume=True)
 
 
-def test_weights_have_the_mode_of_other_files(runs: Path) -> None:
+def test_weights_have_the_permissions_of_other_files(runs: Path) -> None:
     modes = {(runs / "language" / name).stat().st_mode for name in ("model.safetensors", "config.json")}
     assert len(modes) == 1
 
 
-def test_a_lexicon_with_other_columns_is_one_line(runs: Path, tmp_path: Path) -> None:
-    """Whoever loads the run, and whoever takes it up again."""
+def test_a_lexicon_with_other_columns_is_an_error_of_one_line(runs: Path, tmp_path: Path) -> None:
+    """Loading and resuming the run give the error."""
     run = Path(shutil.copytree(runs / "tagger", tmp_path / "run"))
     content = json.loads((run / "tokenizer.json").read_text())
     (run / "tokenizer.json").write_text(json.dumps(content | {"columns": {"2": ["<unk>", "a"]}}))

@@ -1,4 +1,4 @@
-"""What stops a run: a loss that is not finite, a full disk. What was good before is still there, and loadable."""
+"""A loss that is not finite or a full disk stops a run, and the last good checkpoint stays loadable."""
 
 import errno
 import os
@@ -21,12 +21,12 @@ from ensue.runs.weights import read_tensors
 from ensue.tasks.language_modeling.job import LanguageModeling
 from ensue.training.loop import Trainer
 from training.resuming import At
-from training.tiny import kept, run_tiny, some_slow, tiny_recipe
+from training.tiny import reproducible_state, run_tiny, some_slow, tiny_recipe
 from training.tiny_texts import classifying, tagging
 
 
 def poison_after(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One number of the recurrent weights is not finite before the step after that one."""
+    """Set a recurrent weight to NaN after this step."""
     original = Trainer.step
 
     def poisoned(self: Trainer) -> None:
@@ -61,11 +61,11 @@ def test_the_last_good_checkpoint_survives_and_loads(
             run_tiny(recipe, tmp_path / "run")
     assert "".join(ensue.load(tmp_path / "run", device="cpu").generate("the", max_tokens=5))
     run_tiny(None, tmp_path / "run", resume=True)
-    assert kept(tmp_path / "run") == kept(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "whole")
 
 
-def test_weights_that_overflow_are_not_kept(text: Path, tmp_path: Path) -> None:
-    """The step that breaks them has a finite loss itself, and its checkpoint would be due at once."""
+def test_weights_that_overflow_are_not_saved(text: Path, tmp_path: Path) -> None:
+    """The first step has a finite loss, but infinite weights after it, and a checkpoint is due."""
     recipe = tiny_recipe(text, learning_rate=1e39, warmup=0.0, checkpoint_every=1, clip=0.0)
     with pytest.raises(TrainingError, match=r"not finite.* at step 1 .*no checkpoint had been written"):
         run_tiny(recipe, tmp_path / "run")
@@ -79,10 +79,10 @@ def test_a_huge_learning_rate_ends_in_one_clear_line(text: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_scores_that_are_not_finite_are_one_line(
+def test_scores_that_are_not_finite_are_an_error_of_one_line(
     optimizer: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The weights are finite, but what they give is not; a sample of it cannot be drawn."""
+    """The weights are finite, but their outputs are not."""
     recipe = tiny_recipe(text, learning_rate=1e37, warmup=0.0, validations=12, clip=0.0, optimizer=optimizer)
     with pytest.raises(TrainingError, match=r"(loss is|scores are|weights are) not finite") as caught:
         run_tiny(recipe, tmp_path / "run")
@@ -93,7 +93,7 @@ def test_scores_that_are_not_finite_are_one_line(
 
 
 @pytest.mark.parametrize("task", ["labeling", "classification"])
-def test_labels_of_a_model_that_diverged_are_not_kept(task: str, names: Path, topics: Path, tmp_path: Path) -> None:
+def test_a_model_that_diverged_is_not_saved(task: str, names: Path, topics: Path, tmp_path: Path) -> None:
     make = {"labeling": lambda **t: tagging(names, **t), "classification": lambda **t: classifying(topics, **t)}[task]
     recipe = make(learning_rate=1e37, warmup=0.0, steps=4, validations=4, optimizer="adamw")
     with pytest.raises(TrainingError, match=r"the loss is not finite \(\w+\) at step [12] .*try a smaller"):
@@ -106,16 +106,16 @@ def full_disk(*args: Any, **kwargs: Any) -> None:
 
 
 class FullAt:
-    """`serialize` that works `times` times; then the disk is full, and a part of the file is there."""
+    """`serialize` that works `times` times and then writes only a part of the file to a full disk."""
 
     def __init__(self, times: int) -> None:
-        self.original, self.left = weights.serialize, times
+        self.original, self.remaining = weights.serialize, times
 
     def __call__(self, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> Iterator[Any]:
-        self.left -= 1
+        self.remaining -= 1
         pieces = self.original(tensors, metadata)
         yield next(pieces)
-        if self.left < 0:
+        if self.remaining < 0:
             full_disk()
         yield from pieces
 
@@ -140,21 +140,23 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
     assert not list((tmp_path / "run").rglob("*.partial"))
     assert read_tensors(tmp_path / "run" / "model.safetensors")
     run_tiny(None, tmp_path / "run", resume=True)
-    assert kept(tmp_path / "run") == kept(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "whole")
 
 
 @pytest.mark.slow
-def test_a_full_disk_at_the_beginning(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_after_a_full_disk_at_the_beginning_can_be_resumed(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("ensue.runs.manifest.write_text", full_disk)
         with pytest.raises(TrainingError, match="the disk is full; free some space and try again"):
             run_tiny(tiny_recipe(text), tmp_path / "run")
     run_tiny(tiny_recipe(text), tmp_path / "run", resume=True)
     run_tiny(tiny_recipe(text), tmp_path / "whole")
-    assert kept(tmp_path / "run") == kept(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "whole")
 
 
-def test_another_error_of_the_file_system_is_not_called_a_full_disk(
+def test_other_errors_of_the_file_system_are_not_reported_as_a_full_disk(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any, **kwargs: Any) -> None:
@@ -167,8 +169,8 @@ def test_another_error_of_the_file_system_is_not_called_a_full_disk(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["recipe.toml.partial", "metrics.jsonl", "checkpoints/.step-16.partial"])
-def test_what_may_not_be_written_is_one_line(name: str, text: Path, tmp_path: Path) -> None:
-    """A folder in the place of a file stands in for missing permissions, which root always has."""
+def test_files_that_cannot_be_written_are_an_error_of_one_line(name: str, text: Path, tmp_path: Path) -> None:
+    """A folder in place of a file simulates missing permissions, which root always has."""
     run = tmp_path / "run"
     run_tiny(tiny_recipe(text), run)
     if name.startswith("checkpoints"):
@@ -182,7 +184,7 @@ def test_what_may_not_be_written_is_one_line(name: str, text: Path, tmp_path: Pa
     assert "\n" not in str(caught.value)
 
 
-def test_an_interrupt_before_the_first_validation_leaves_a_run_to_go_on_with(text: Path, tmp_path: Path) -> None:
+def test_a_run_interrupted_before_its_first_validation_can_be_resumed(text: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(text)
     outcome = run_tiny(recipe, tmp_path / "run", reporter=At(1, lambda: signal.raise_signal(signal.SIGTERM)))
     assert (outcome.reason, outcome.step, outcome.valid) == ("interrupted", 1, None)

@@ -1,7 +1,7 @@
-"""The losses of a run's first steps, as they were when they were last looked at. They change only with the arithmetic.
+"""The losses of the first steps of every recipe equal recorded ones.
 
-A change that means to keep them (a refactoring, a faster kernel) has to. After one that means to change them, record
-them anew and say so: ENSUE_RECORD=1 python -m pytest -m "slow or not slow" tests/training/test_golden.py
+A refactoring or a faster kernel must not change them. After an intended change of the arithmetic, record them again:
+ENSUE_RECORD=1 python -m pytest -m "slow or not slow" tests/training/test_golden.py
 """
 
 import json
@@ -15,7 +15,7 @@ from training.tiny import Recorder, run_tiny
 
 GOLDEN = Path(__file__).parent / "golden"
 
-# the recorded pairs have sources that come twice, which were then divided by rows
+# some sources of the recorded pairs occur twice, so their recipes divide by rows
 REPRESENTATIVE = {
     "bert-tiny", "char-lstm", "char-lstm-large", "char-transformer", "char-zoneout", "word-lstm-awd", "word-window",
     "classify-bag", "classify-lstm", "classify-pretrained", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
@@ -26,7 +26,7 @@ RECIPES = [pytest.param(name, marks=[] if name in REPRESENTATIVE else pytest.mar
 @pytest.mark.sampled(3)
 @pytest.mark.usefixtures("in_torch_operations")
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_begins_as_on_record(name: str, tmp_path: Path) -> None:
+def test_the_first_losses_of_every_recipe_equal_recorded_ones(name: str, tmp_path: Path) -> None:
     recorder = Recorder()
     run_tiny(cut_down_in(tmp_path, name), tmp_path / "run", reporter=recorder)
     losses = [report.loss for report in recorder.steps]

@@ -1,6 +1,6 @@
-"""Every recipe on a CUDA device learns, goes on and answers as on a CPU: python -m pytest -m gpu tests
+"""Every recipe trains, resumes and scores on a CUDA device as on a CPU: python -m pytest -m gpu tests
 
-Without a CUDA device they are skipped. No machine of CI has one.
+The tests are skipped without a CUDA device, which CI does not have.
 """
 
 import math
@@ -19,27 +19,27 @@ from training.tiny import Recorder, run_tiny
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-    pytest.mark.filterwarnings("default"),  # drivers and CUDA's libraries have some of their own
+    pytest.mark.filterwarnings("default"),  # drivers and CUDA's libraries warn
 ]
 DEVICE = "cuda"
 DRAWING = {"draw", "storn", "vrnn"}
-"""Their losses are of latent variables, which each device draws by itself."""
+"""Recipes whose losses depend on latent variables, which devices draw differently."""
 
 
-def certain(table: Any) -> Any:
-    """The recipe's tables with nothing that is drawn while it trains."""
+def remove_randomness(table: Any) -> Any:
+    """Return a recipe's tables without randomness during training."""
     if isinstance(table, dict):
-        return {key: 0.0 if is_chance(key, value) else certain(value) for key, value in table.items()}
+        return {key: 0.0 if is_random(key, value) else remove_randomness(value) for key, value in table.items()}
     return table
 
 
-def is_chance(key: str, value: Any) -> bool:
+def is_random(key: str, value: Any) -> bool:
     names = ("dropout", "zoneout", "weight_drop", "noise", "shift", "stretch", "filter", "reset_state")
     return isinstance(value, float) and key.startswith(names)
 
 
-def without_chance(recipe: Recipe) -> Recipe:
-    return validate_recipe(certain(recipe.model_dump(by_alias=True)), where="certain")
+def without_randomness(recipe: Recipe) -> Recipe:
+    return validate_recipe(remove_randomness(recipe.model_dump(by_alias=True)), where="certain")
 
 
 def losses_of(recipe: Recipe, run: Path, device: str) -> list[float]:
@@ -49,20 +49,20 @@ def losses_of(recipe: Recipe, run: Path, device: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_every_recipe_trains_as_on_a_cpu(name: str, tmp_path: Path) -> None:
-    recipe = without_chance(cut_down_in(tmp_path, name))
-    expected, found = losses_of(recipe, tmp_path / "cpu", "cpu"), losses_of(recipe, tmp_path / "gpu", DEVICE)
-    assert len(found) == len(expected)
+def test_losses_of_every_recipe_equal_those_on_a_cpu(name: str, tmp_path: Path) -> None:
+    recipe = without_randomness(cut_down_in(tmp_path, name))
+    expected, losses = losses_of(recipe, tmp_path / "cpu", "cpu"), losses_of(recipe, tmp_path / "gpu", DEVICE)
+    assert len(losses) == len(expected)
     if name in DRAWING:
-        assert all(map(math.isfinite, found))
+        assert all(map(math.isfinite, losses))
     else:
-        assert found == pytest.approx(expected, rel=2e-3)  # TF32 in cuDNN's layers
+        assert losses == pytest.approx(expected, rel=2e-3)  # TF32 in cuDNN's layers
 
 
 @pytest.mark.parametrize("name", [name for name in TRAINED if "vectors" not in name])
-def test_every_model_scores_as_on_a_cpu(name: str, tmp_path: Path) -> None:
+def test_scores_of_every_model_equal_those_on_a_cpu(name: str, tmp_path: Path) -> None:
     recipe = cut_down_in(tmp_path, name)
-    run_tiny(recipe, tmp_path / "run", device=DEVICE)  # with all that is drawn
+    run_tiny(recipe, tmp_path / "run", device=DEVICE)  # with randomness
     path = recipe.data.train
     cpu, gpu = (
         numbers_of(ensue.load(tmp_path / "run", device=device).evaluate(path).as_json()) for device in ("cpu", DEVICE)
@@ -77,9 +77,9 @@ def numbers_of(scores: dict[str, Any]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", ["char-lstm", "translate-transformer"])
-def test_a_run_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
-    recipe, rest = without_chance(cut_down_in(tmp_path, name)), Recorder()
-    whole = losses_of(recipe, tmp_path / "whole", DEVICE)
+def test_losses_after_resuming_equal_those_of_an_undisturbed_run(name: str, tmp_path: Path) -> None:
+    recipe, recorder = without_randomness(cut_down_in(tmp_path, name)), Recorder()
+    losses = losses_of(recipe, tmp_path / "whole", DEVICE)
     run_tiny(recipe, tmp_path / "run", device=DEVICE, reporter=At(2, interrupt))
-    run_tiny(None, tmp_path / "run", device=DEVICE, resume=True, reporter=rest)
-    assert [report.loss for report in rest.steps] == pytest.approx(whole[2:], rel=1e-4)
+    run_tiny(None, tmp_path / "run", device=DEVICE, resume=True, reporter=recorder)
+    assert [report.loss for report in recorder.steps] == pytest.approx(losses[2:], rel=1e-4)

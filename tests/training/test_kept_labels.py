@@ -1,4 +1,4 @@
-"""A tagger or classifier that begins from the whole of another one, with more labels."""
+"""Taggers and classifiers that start from all weights of another one, with new labels."""
 
 import shutil
 from pathlib import Path
@@ -20,25 +20,27 @@ from training.tiny_texts import Tagged, classifying, columns, documents, sentenc
 
 
 def only(tagged: list[Tagged], label: str) -> str:
-    """Sentences with the spans of one class."""
+    """Return sentences with only the spans of one class."""
     return columns([one._replace(spans=[span for span in one.spans if span.label == label]) for one in tagged])
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tagger of persons, and data in which places are marked and persons are not."""
-    found = tmp_path_factory.mktemp("kept")
-    (found / "persons.txt").write_text(only(sentences(60), "PER"))
+    """A tagger of persons, and data in which only places are annotated."""
+    path = tmp_path_factory.mktemp("kept")
+    (path / "persons.txt").write_text(only(sentences(60), "PER"))
     places = sentences(60, seed=1)
     places[0] = Tagged(["Unseen", "Lima"], ["X", "X"], [Span("LOC", 1, 2)])
-    places[1] = Tagged(["Anna", "Novak", "sees"], ["X", "X", "X"], [Span("LOC", 0, 2)])  # persons for the tagger
-    (found / "places.txt").write_text(only(places, "LOC"))
-    run_tiny(tagging(found / "persons.txt", head={"kind": "crf"}, steps=30), found / "persons")
-    return found
+    places[1] = Tagged(
+        ["Anna", "Novak", "sees"], ["X", "X", "X"], [Span("LOC", 0, 2)]
+    )  # a person according to the tagger
+    (path / "places.txt").write_text(only(places, "LOC"))
+    run_tiny(tagging(path / "persons.txt", head={"kind": "crf"}, steps=30), path / "persons")
+    return path
 
 
 def more(folder: Path, **changes: Any) -> Any:
-    """The recipe of a tagger that begins from that of persons."""
+    """Return a recipe for places that starts from the tagger of persons."""
     document = tagging(folder / "places.txt", head={"kind": "crf"}, steps=20).model_dump()
     document["encoder"]["from"] = str(folder / "persons")
     document["tuning"] = {"keep_labels": True, "rehearse": True}
@@ -48,7 +50,7 @@ def more(folder: Path, **changes: Any) -> Any:
     return validate_recipe(document, where="tiny")
 
 
-def test_rows_of_labels_are_kept_by_name_and_others_are_new(folder: Path) -> None:
+def test_weights_of_old_labels_and_words_are_kept(folder: Path) -> None:
     old, job = ensue.load(folder / "persons", device="cpu"), LabelingJob(more(folder))
     model, theirs, tags = job.build_model(), old.model, job.parts.labels.tags
     assert job.parts.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
@@ -74,24 +76,24 @@ def test_rows_of_labels_are_kept_by_name_and_others_are_new(folder: Path) -> Non
         assert torch.equal(ours, of_origin)
 
 
-def test_the_old_model_labels_the_new_texts_where_nothing_else_is_said(folder: Path) -> None:
+def test_spans_of_the_old_model_are_added_to_new_texts_where_they_do_not_overlap(folder: Path) -> None:
     plain, job = LabelingJob(more(folder, tuning__rehearse=False)), LabelingJob(more(folder))
     old = ensue.load(folder / "persons", device="cpu")
-    for part, given in ((job.split.train, plain.split.train), (job.split.valid, plain.split.valid)):
+    for part, unchanged in ((job.split.train, plain.split.train), (job.split.valid, plain.split.valid)):
         assert part is not None
-        assert given is not None
-        answers = old.predict([given.texts[row] for row in range(len(given))])
-        for labels, before, answer in zip(part.labels, given.labels, answers, strict=True):
-            own = spans(before)
-            taken = {place for span in own for place in range(span.start, span.end)}
+        assert unchanged is not None
+        answers = old.predict([unchanged.texts[row] for row in range(len(unchanged))])
+        for labels, before, answer in zip(part.labels, unchanged.labels, answers, strict=True):
+            gold = spans(before)
+            taken = {place for span in gold for place in range(span.start, span.end)}
             added = [s for s in spans(answer.labels) if not taken & set(range(s.start, s.end))]
-            assert labels == encode([*own, *added], len(labels), "bio")
+            assert labels == encode([*gold, *added], len(labels), "bio")
     assert "PER" in {span.label for labels in job.split.train.labels for span in spans(labels)}
     assert any("put into the training and validation data" in note for note in job.notes)
 
 
 @pytest.mark.slow
-def test_a_run_with_more_labels_is_whole_by_itself(folder: Path, tmp_path: Path) -> None:
+def test_a_run_with_new_labels_needs_no_origin(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "persons", tmp_path / "persons")
     recipe = more(folder, encoder__from=str(tmp_path / "persons"), train__steps=3)
     run_tiny(recipe, tmp_path / "both")
@@ -105,7 +107,7 @@ def test_a_run_with_more_labels_is_whole_by_itself(folder: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"encoder__d_model": 9}, "encoder.d_model is 9; it is 8"),
         ({"head__kind": "softmax"}, "head.kind is 'softmax'"),
@@ -116,14 +118,14 @@ def test_a_run_with_more_labels_is_whole_by_itself(folder: Path, tmp_path: Path)
         ({"data__labels": "2"}, "tuning.rehearse requires labels that encode spans"),
     ],
 )
-def test_what_is_refused(changes: dict[str, Any], said: str, folder: Path) -> None:
-    with pytest.raises(RecipeError, match=said) as refused:
+def test_settings_that_contradict_kept_labels_are_refused(changes: dict[str, Any], message: str, folder: Path) -> None:
+    with pytest.raises(RecipeError, match=message) as refused:
         LabelingJob(more(folder, **changes))
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.slow
-def test_a_classifier_keeps_its_classes(tmp_path: Path) -> None:
+def test_a_classifier_keeps_weights_of_old_classes(tmp_path: Path) -> None:
     for name, labels in (("a", {"cooking", "sports"}), ("b", {"cooking", "music"})):
         (tmp_path / f"{name}.tsv").write_text(tsv([text for text in documents(60) if labels.issuperset(text.labels)]))
     run_tiny(classifying(tmp_path / "a.tsv", steps=2), tmp_path / "a")

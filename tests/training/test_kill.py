@@ -1,4 +1,4 @@
-"""Real processes that end: `kill -9` and Ctrl-C, then --resume, then the same bits."""
+"""Real processes ended by `kill -9` and Ctrl-C are resumed with bit-identical results."""
 
 import glob
 import math
@@ -16,29 +16,29 @@ from ensue.cli import main
 from ensue.recipe import read_recipe
 from forked import Forked, forked
 from training.command_lines import command, settings_of
-from training.tiny import kept, run_tiny
+from training.tiny import reproducible_state, run_tiny
 
 
-def undisturbed(text: Path, run: Path, settings: list[str]) -> None:
+def train_undisturbed(text: Path, run: Path, settings: list[str]) -> None:
     run_tiny(read_recipe("char-lstm", [*settings, f"data.train={text}"]), run)
 
 
 def wait_for(run: Forked, words: str) -> None:
-    """Read what it says until these words come."""
-    said = []
+    """Read the standard error of a run until a line has these words."""
+    lines = []
     for line in run.stderr:
-        said.append(line)
+        lines.append(line)
         if words in line:
             return
-    raise AssertionError(f"it never said {words!r}: {''.join(said)}")
+    raise AssertionError(f"{words!r} is not in the output: {''.join(lines)}")
 
 
-def kill_while_it_writes(running: Forked, run: Path) -> None:
-    """Kill it in the middle of a checkpoint, or after half a minute.
+def kill_while_writing(running: Forked, run: Path) -> None:
+    """Kill a run while it writes a checkpoint, or after half a minute.
 
-    It is stopped before the second look, so that it cannot finish the checkpoint between the look and the end.
+    The process is stopped before the second check, so that it cannot finish the checkpoint in between.
     """
-    partial = str(run / "checkpoints/.step-*.partial/*")  # Path.glob raises where a folder goes while it looks
+    partial = str(run / "checkpoints/.step-*.partial/*")  # Path.glob raises if a folder is removed meanwhile
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and running.process.is_alive():
         if glob.glob(partial):
@@ -51,31 +51,31 @@ def kill_while_it_writes(running: Forked, run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
+def test_a_run_after_kill_9_and_ctrl_c_is_resumed_bit_identically(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    undisturbed(text, tmp_path / "whole", settings_of())
+    train_undisturbed(text, tmp_path / "whole", settings_of())
     run = tmp_path / "my run"
     with forked(command(text, run, settings_of())) as running:
         wait_for(running, "1 thread, float32")
-        kill_while_it_writes(running, run)
+        kill_while_writing(running, run)
     assert not (run / "README.md").exists()
 
     with forked(["train", "--resume", "--out", str(run)]) as running:
         wait_for(running, "  validation: ")
         running.signal(signal.SIGINT)
-        said = running.stderr.read().splitlines()
+        lines = running.stderr.read().splitlines()
         assert running.ended() == 130
-    saved = re.fullmatch(r"saved at step (\d+); resume with", said[-4])
+    saved = re.fullmatch(r"saved at step (\d+); resume with", lines[-4])
     assert saved
     assert (run / "checkpoints" / f"step-{saved[1]}").is_dir()
-    assert said[-3] == f"  ensue train --resume --out '{run}'"
-    assert re.fullmatch(r"or decay the learning rate to zero in about \d+ s of training with", said[-2])
-    assert said[-1] == f"{said[-3]} --set train.steps={math.ceil(int(saved[1]) * 1.2)}"
-    assert not any("Traceback" in line for line in said)
+    assert lines[-3] == f"  ensue train --resume --out '{run}'"
+    assert re.fullmatch(r"or decay the learning rate to zero in about \d+ s of training with", lines[-2])
+    assert lines[-1] == f"{lines[-3]} --set train.steps={math.ceil(int(saved[1]) * 1.2)}"
+    assert not any("Traceback" in line for line in lines)
 
-    monkeypatch.setattr(sys, "argv", shlex.split(said[-3]))
+    monkeypatch.setattr(sys, "argv", shlex.split(lines[-3]))
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert kept(run) == kept(tmp_path / "whole")
+    assert reproducible_state(run) == reproducible_state(tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""Training taggers on what data are like: unknown labels, empty and very long sentences, files of no use."""
+"""Training taggers on various data: unknown labels, empty sentences, useless files."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_the_last_part_is_for_validation(fraction: float, trained: int, tmp_path
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("label", ["B-ORG", "I-ORG", "NEW"])
-def test_a_label_that_training_never_had_is_wrong_and_reported(label: str, tmp_path: Path) -> None:
+def test_a_label_unknown_to_training_is_scored_as_wrong_and_reported(label: str, tmp_path: Path) -> None:
     plain = label == "NEW"
     path, valid, test = (tmp_path / name for name in ("train.txt", "valid.txt", "test.txt"))
     others = [Tagged(s.words, s.pos, []) for s in sentences(30, seed=4)]
@@ -61,7 +61,7 @@ def test_a_label_that_training_never_had_is_wrong_and_reported(label: str, tmp_p
         assert f"training has no {label}, the label of {count} items of the {what} data" in listener.facts.notes
 
 
-def test_empty_sentences_have_nothing_to_learn_or_score(tmp_path: Path) -> None:
+def test_empty_sentences_are_ignored_in_training_and_scores(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = json_tokens(TAGGED[:20]).splitlines(keepends=True)
     path.write_text("".join(line + '{"tokens": [], "labels": []}\n' for line in lines))
@@ -91,20 +91,20 @@ USELESS: dict[str, tuple[str, str, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("name", list(USELESS))
-def test_data_of_no_use_are_one_line_with_their_place(name: str, tmp_path: Path) -> None:
+def test_useless_data_are_errors_of_one_line_with_their_place(name: str, tmp_path: Path) -> None:
     file, content, data, expected = USELESS[name]
     (tmp_path / file).write_text(content)
     assert_refused(tagging(tmp_path / file, data=data), tmp_path / "run", expected)
 
 
 @pytest.mark.parametrize("part", ["valid", "test"])
-def test_validation_and_test_data_of_no_use_too(part: str, names: Path, tmp_path: Path) -> None:
+def test_useless_validation_and_test_data_are_refused(part: str, names: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text(ROWS + "the DET\n")
     recipe = tagging(names, data={part: str(tmp_path / "bad.txt"), "format": "columns"})
     assert_refused(recipe, tmp_path / "run", r"bad.txt:7: expected 3 columns.*found 2")
 
 
-def test_other_columns_must_be_there(names: Path, tmp_path: Path) -> None:
+def test_missing_columns_and_features_are_refused(names: Path, tmp_path: Path) -> None:
     recipe = tagging(names, features={"columns": ["9"]})
     assert_refused(recipe, tmp_path / "run", r'names.txt:1: no column "9"; the file has columns 1 to 3')
     with pytest.raises(RecipeError, match="all features are switched off"):
@@ -112,7 +112,7 @@ def test_other_columns_must_be_there(names: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_words_with_nul_characters(tmp_path: Path) -> None:
+def test_words_may_have_nul_characters(tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", columns(TAGGED[:30]).replace("the", "t\0he"))
     run_tiny(
         tagging(path, encoder="none", data={"labels": "2"}, features={"characters": "cnn"}, steps=4), tmp_path / "run"
@@ -122,7 +122,7 @@ def test_words_with_nul_characters(tmp_path: Path) -> None:
     assert pipeline.predict([["t\0he", "\0"]])[0].words[0].text == "t\0he"
 
 
-def test_of_a_single_sentence_nothing_is_for_validation(tmp_path: Path) -> None:
+def test_a_single_sentence_is_for_training(tmp_path: Path) -> None:
     path = written(tmp_path / "one.txt", "word A\nend B\n")
     job = LabelingJob(tagging(path, data={"valid_fraction": 0.9, "format": "columns"}))
     assert (len(job.split.train), job.split.valid) == (1, None)
@@ -130,7 +130,7 @@ def test_of_a_single_sentence_nothing_is_for_validation(tmp_path: Path) -> None:
 
 
 def test_validation_has_rare_labels(tmp_path: Path) -> None:
-    """They stand at the beginning; a note names a label of one sentence. `classes` is the division of older runs."""
+    """The rare labels are at the beginning. A note names a label of one sentence. Older runs have `classes`."""
     path = tmp_path / "names.txt"
     path.write_text("\n".join(f"word{n} {'X' if n < 2 else 'Y' if n == 39 else 'A'}\nend C\n" for n in range(40)))
     job = LabelingJob(tagging(path, data={"valid_fraction": 0.1}))

@@ -1,4 +1,4 @@
-"""Training taggers: schemes, heads, the context of a document, and the files of a run."""
+"""Training taggers: schemes, heads, the context of a document, and files of the run."""
 
 import json
 import random
@@ -18,16 +18,16 @@ from training.tiny import run_tiny
 from written_files import written
 
 
-@pytest.mark.parametrize(("wanted", "tags"), [("iobes", 9), ("bio", 5), ("file", 5)])
-def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Path) -> None:
-    job = LabelingJob(tiny_texts.tagging(names, head={"scheme": wanted}))
+@pytest.mark.parametrize(("scheme", "tags"), [("iobes", 9), ("bio", 5), ("file", 5)])
+def test_tags_have_the_scheme_of_the_recipe(scheme: str, tags: int, names: Path) -> None:
+    job = LabelingJob(tiny_texts.tagging(names, head={"scheme": scheme}))
     assert len(job.parts.labels) == tags
     assert job.parts.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
     assert job.build_model().head.num_tags == tags
 
 
-def test_illegal_paths_are_never_taken_by_heads_that_know_the_scheme(names: Path, tmp_path: Path) -> None:
-    """In the tags of learning, before they are converted; a softmax head of so few steps does take them."""
+def test_heads_with_transitions_predict_no_illegal_paths(names: Path, tmp_path: Path) -> None:
+    """The tags are tested before conversion. A softmax head of few steps predicts illegal paths."""
     broken = {}
     for kind in ("softmax", "viterbi", "crf"):
         run_tiny(tiny_texts.tagging(names, encoder="none", head={"kind": kind}, steps=3), tmp_path / kind)
@@ -40,7 +40,9 @@ def test_illegal_paths_are_never_taken_by_heads_that_know_the_scheme(names: Path
     assert broken["viterbi"] == broken["crf"] == 0 < broken["softmax"]
 
 
-def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_directory_has_all_files_and_scores_of_a_tagger(
+    names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
     test = written(tmp_path / "test.txt", tiny_texts.columns(tiny_texts.sentences(20, seed=7)))
     listener = tiny_texts.Listener()
@@ -72,8 +74,8 @@ def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, m
 
 
 @pytest.mark.slow
-def test_the_average_of_illegal_transitions_is_illegal(names: Path, tmp_path: Path) -> None:
-    """The scores that a Viterbi head counts are not trained; those of illegal transitions are -inf, without a mean."""
+def test_averaged_weights_of_illegal_transitions_stay_minus_infinity(names: Path, tmp_path: Path) -> None:
+    """A Viterbi head counts transitions; those of illegal ones are -inf, whose difference would be NaN."""
     run_tiny(tiny_texts.tagging(names, head={"kind": "viterbi"}, average=0.9), tmp_path / "run")
     weights = load(tmp_path / "run").model.state_dict()
     assert not any(tensor.isnan().any() for tensor in weights.values())
@@ -81,18 +83,20 @@ def test_the_average_of_illegal_transitions_is_illegal(names: Path, tmp_path: Pa
 
 
 def documents(count: int, *, seed: int) -> str:
-    """Two sentences each: the first says of what kind a new name is, the second has the name alone."""
+    """Return documents of two sentences: the first reveals the kind of a new name, the second has only the name."""
     choose = random.Random(seed)
-    found = []
+    texts = []
     for _ in range(count):
         kind, name = choose.choice(["red", "blue"]), "".join(choose.choices("abcdefgh", k=6))
-        found.append(f"-DOCSTART- O\n\n{name} {kind}\nis O\n{kind} O\n\n{name} {kind}\n\n")
-    return "".join(found)
+        texts.append(f"-DOCSTART- O\n\n{name} {kind}\nis O\n{kind} O\n\n{name} {kind}\n\n")
+    return "".join(texts)
 
 
 @pytest.mark.slow
-def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In training, at use and in the scores, wherever windows end; and no other document is."""
+def test_context_words_make_earlier_sentences_of_the_document_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training, prediction and scores agree, whatever the chunks of words, and other documents do not matter."""
     paths = []
     for seed in (0, 1):
         paths.append(tmp_path / f"{seed}.txt")
@@ -108,20 +112,20 @@ def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatc
         assert (outcome.test["accuracy"] > 0.97) == bool(words)
         assert load(tmp_path / str(words)).evaluate(paths[1]).accuracy == outcome.test["accuracy"]
     pipeline = load(tmp_path / "20")
-    whole = [answer.labels for answer in pipeline.label(pipeline.source(paths[1]))]
+    expected = [answer.labels for answer in pipeline.label(pipeline.source(paths[1]))]
     monkeypatch.setattr("ensue.tasks.labeling.pipeline.CHUNK_WORDS", 3)
     parts = [answer.labels for answer in pipeline.label(pipeline.source(paths[1]), confidence=True)]
-    assert parts == whole
+    assert parts == expected
     assert (
         pipeline.protocol(pipeline.evaluate(paths[1]))
         == "the sentences of a document are read together, up to 20 words"
     )
-    one = paths[1].read_text().split("-DOCSTART- O\n\n")[1]
-    (tmp_path / "one.txt").write_text(one)
-    assert [answer.labels for answer in pipeline.label(pipeline.source(tmp_path / "one.txt"))] == whole[:2]
+    document = paths[1].read_text().split("-DOCSTART- O\n\n")[1]
+    (tmp_path / "one.txt").write_text(document)
+    assert [answer.labels for answer in pipeline.label(pipeline.source(tmp_path / "one.txt"))] == expected[:2]
 
 
-def test_the_last_tenth_does_not_go_on_with_the_context_before_it(names: Path) -> None:
+def test_validation_sentences_have_no_context_from_training(names: Path) -> None:
     job = LabelingJob(tiny_texts.tagging(names, data={"context_words": 1_000, "valid_fraction": 0.25}))
     assert job.task.passages.firsts.tolist() == [0, len(job.split.train)]
     assert job.split.valid is not None
@@ -129,14 +133,14 @@ def test_the_last_tenth_does_not_go_on_with_the_context_before_it(names: Path) -
     assert job.split.valid.passage_sizes == [len(job.split.valid)]
 
 
-def test_a_context_is_no_longer_than_the_encoder_reads(names: Path, tmp_path: Path) -> None:
+def test_a_context_longer_than_the_encoder_reads_is_refused(names: Path, tmp_path: Path) -> None:
     encoder = tiny_texts.ENCODERS["transformer"] | {"positions": "learned", "context": 64}
     with pytest.raises(RecipeError, match=r"data.context_words is 65; this model \(transformer\) reads up to 64 words"):
         run_tiny(tiny_texts.tagging(names, encoder=encoder, data={"context_words": 65}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_the_confusions_of_the_best_weights_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_confusion_matrix_of_the_best_weights_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr("ensue.tasks.contract.data_set.draw_confusion", lambda *args, **kwargs: drawn.append(args))
     (tmp_path / "names.txt").write_text(tiny_texts.columns(tiny_texts.sentences(60)))
@@ -146,5 +150,5 @@ def test_the_confusions_of_the_best_weights_are_drawn(tmp_path: Path, monkeypatc
     assert path == tmp_path / "run" / "confusion.png"
     counts = {(a, b): matrix[i][j] for i, a in enumerate(labels) for j, b in enumerate(labels)}
     assert sum(counts.values()) == outcome.valid["tokens"]
-    wrong = {(found["gold"], found["predicted"]): found["count"] for found in outcome.valid["confusion"]}
+    wrong = {(record["gold"], record["predicted"]): record["count"] for record in outcome.valid["confusion"]}
     assert wrong == {pair: count for pair, count in counts.items() if count and pair[0] != pair[1]}

@@ -1,6 +1,6 @@
-"""A run does not go on with data whose labels have changed in names of files and folders, or in files beside them.
+"""A run is not resumed with data whose labels, which are names of files or folders, have changed.
 
-The bytes of the files that are read stay as they were, and so does their order.
+The content and the order of the files do not change.
 """
 
 import json
@@ -37,18 +37,18 @@ CASES = {
 }  # fmt: skip
 
 
-def test_each_format_of_named_classes_is_here() -> None:
+def test_cases_has_each_format_of_named_classes() -> None:
     assert {name for name in DOCUMENT_FORMATS if "class" in name} | {FOLDERS} <= {*CASES}
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", ["train", "valid", "test"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_change_of_labels_is_noticed(case: str, key: str, tmp_path: Path) -> None:
+def test_changed_labels_are_noticed(case: str, key: str, tmp_path: Path) -> None:
     check_notices_labels(CASES[case], key, tmp_path)
 
 
-def test_a_run_with_other_labels_does_not_go_on(tmp_path: Path) -> None:
+def test_a_run_with_changed_labels_is_not_resumed(tmp_path: Path) -> None:
     named = CASES["folders, moved"]
     path = named.write(tmp_path / "data")
     run_tiny(classifying(path), tmp_path / "run")
@@ -59,7 +59,7 @@ def test_a_run_with_other_labels_does_not_go_on(tmp_path: Path) -> None:
         run_tiny(classifying(moved, steps=16), tmp_path / "run", resume=True)
 
 
-def test_runs_without_a_digest_of_labels_go_on(tmp_path: Path) -> None:
+def test_runs_without_a_digest_of_labels_are_resumed(tmp_path: Path) -> None:
     path, out = folders(documents(30), tmp_path / "data"), tmp_path / "run"
     run_tiny(classifying(path), out)
     config = RunDirectory(out).config

@@ -1,4 +1,4 @@
-"""What a step computes: gradients, clipping, resets, random streams, optimizer groups, early stopping."""
+"""Training steps: gradients, clipping, resets, random numbers, optimizer groups, early stopping."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ LARGE: dict[str, dict[str, Any]] = {
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", list(LARGE))
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
-def test_accumulating_equals_the_big_batch(
+def test_gradient_accumulation_equals_the_full_batch(
     model: str, dtype: torch.dtype, tolerance: float, text: Path, tmp_path: Path
 ) -> None:
     results = []
@@ -54,7 +54,7 @@ def test_accumulating_equals_the_big_batch(
         first = trainer.task.lazy_batch(0, trainer.device)
         trainer._compute_gradients(first, 0)
         trainer.model.zero_grad()
-        # the second step enters with the state that the first left, row by row
+        # the second step starts from the state after the first
         loss = trainer._compute_gradients(trainer.task.lazy_batch(1, trainer.device), 1)
         results.append((loss, gradients(trainer), list(leaves(trainer.state))))
     for loss, grads, state in results[1:]:
@@ -75,7 +75,7 @@ def test_a_carried_state_changes_the_loss(text: Path, tmp_path: Path) -> None:
     assert not any(leaf.requires_grad for leaf in leaves(trainer.state))
 
 
-def test_state_is_dropped_at_the_start_of_an_epoch(text: Path, tmp_path: Path) -> None:
+def test_the_state_is_dropped_at_the_start_of_an_epoch(text: Path, tmp_path: Path) -> None:
     trainer = trainer_of(tiny_recipe(text), tmp_path)
     trainer.step()
     steps = trainer.task.steps_per_epoch
@@ -97,10 +97,10 @@ def test_clipping_bounds_the_global_norm(text: Path, tmp_path: Path, monkeypatch
         monkeypatch.setattr(trainer.optimizer, "zero_grad", measure)
         trainer.step()
     assert seen[1e-3] == pytest.approx(1e-3, rel=1e-3)
-    assert seen[0.0] > 0.05  # nothing clipped
+    assert seen[0.0] > 0.05  # not clipped
 
 
-def test_reset_drops_the_state_of_some_rows(text: Path, tmp_path: Path) -> None:
+def test_reset_state_drops_the_state_of_a_share_of_rows(text: Path, tmp_path: Path) -> None:
     trainer = trainer_of(tiny_recipe(text, reset_state=0.3, batch_size=32, segment_length=4), tmp_path)
     trainer._compute_gradients(trainer.task.lazy_batch(0, trainer.device), 0)
     before = next(leaves(trainer.state))
@@ -114,15 +114,15 @@ def test_reset_drops_the_state_of_some_rows(text: Path, tmp_path: Path) -> None:
     assert 0.25 < dropped / 3200 < 0.35
 
 
-def test_step_seeds_are_all_different_and_fixed() -> None:
+def test_step_seeds_are_distinct_and_reproducible() -> None:
     seeds = {step_seed(seed, step, shard) for seed in (-1, 0, 1, 2) for step in range(50) for shard in range(3)}
     assert len(seeds) == 4 * 50 * 3
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert step_seed(7, 3) == step_seed(7, 3, 0)
 
 
-def test_a_step_is_a_function_of_seed_and_step_alone(text: Path, tmp_path: Path) -> None:
-    """Random numbers drawn elsewhere, before or between, change nothing."""
+def test_a_step_depends_only_on_seed_and_step(text: Path, tmp_path: Path) -> None:
+    """The state of torch's generator before training does not matter."""
     recipe = tiny_recipe(text, model=LARGE["lstm"] | {"dropout": 0.5}, reset_state=0.2, steps=4)
     losses = []
     for disturbance in (0, 17):
@@ -134,27 +134,24 @@ def test_a_step_is_a_function_of_seed_and_step_alone(text: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
-def test_weight_decay_is_on_matrices_alone(name: str) -> None:
+def test_weight_decay_is_only_on_matrices(name: str) -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3))
     recipe = TrainRecipe(steps=1, optimizer=name, weight_decay=0.25, beta1=0.7)  # type: ignore[arg-type]
-    decayed, left = build_optimizer(model, recipe).param_groups
+    decayed, undecayed = build_optimizer(model, recipe).param_groups
     assert [p.dim() for p in decayed["params"]] == [2]
-    assert [p.dim() for p in left["params"]] == [1, 1, 1]
-    assert (decayed["weight_decay"], left["weight_decay"]) == (0.25, 0.0)
+    assert [p.dim() for p in undecayed["params"]] == [1, 1, 1]
+    assert (decayed["weight_decay"], undecayed["weight_decay"]) == (0.25, 0.0)
     assert decayed["momentum" if name == "sgd" else "betas"] == (0.7 if name == "sgd" else (0.7, 0.99))
 
 
-SGD, IN_BF16 = {"optimizer": "sgd", "learning_rate": 0.5}, {"precision": "bfloat16"}
-
-
-def scripted(monkeypatch: pytest.MonkeyPatch, scores: list[float]) -> None:
-    """The validations have these scores, one after the other."""
+def set_scores(monkeypatch: pytest.MonkeyPatch, scores: list[float]) -> None:
+    """Let the validations have these scores, in order."""
     script = iter(scores)
-    monkeypatch.setattr(LanguageModeling, "selection", lambda self, given: next(script))
+    monkeypatch.setattr(LanguageModeling, "selection", lambda self, computed: next(script))
 
 
-def test_best_weights_are_kept_and_so_are_the_last(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted(monkeypatch, [3.0, 2.0, 2.5])
+def test_best_and_last_weights_are_saved(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_scores(monkeypatch, [3.0, 2.0, 2.5])
     outcome = run_tiny(tiny_recipe(text), tmp_path / "run")
     assert (outcome.best_step, outcome.step, outcome.reason) == (8, 12, "finished")
     best = read_tensors(tmp_path / "run" / "model.safetensors")
@@ -165,8 +162,8 @@ def test_best_weights_are_kept_and_so_are_the_last(text: Path, tmp_path: Path, m
     assert all(not torch.equal(best[name], final[name]) for name in best)
 
 
-def test_the_average_of_the_weights_is_kept(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the equation of `training.average`, from the weights after each step."""
+def test_the_average_of_the_weights_is_saved(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The average equals the equation of `train.average`."""
     seen: list[dict[str, torch.Tensor]] = []
     step = Trainer.step
 
@@ -188,7 +185,7 @@ def test_the_average_of_the_weights_is_kept(text: Path, tmp_path: Path, monkeypa
 def test_early_stopping_counts_validations_without_a_better_score(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripted(monkeypatch, [3.0, 3.1, 2.0, 2.0, 2.4, 1.0])
+    set_scores(monkeypatch, [3.0, 3.1, 2.0, 2.0, 2.4, 1.0])
     recipe = tiny_recipe(text, patience=2, validations=6)
     outcome = run_tiny(recipe, tmp_path / "run")
     assert (outcome.reason, outcome.step, outcome.best_step) == ("stopped early", 10, 6)
@@ -198,9 +195,9 @@ def test_early_stopping_counts_validations_without_a_better_score(
     assert (longer.reason, longer.step, longer.best_step) == ("finished", 12, 12)
 
 
-def test_without_validation_text_the_last_weights_are_kept(text: Path, tmp_path: Path) -> None:
+def test_without_validation_text_the_last_weights_are_saved(text: Path, tmp_path: Path) -> None:
     outcome = run_tiny(tiny_recipe(text, data={"valid_fraction": 0.0}), tmp_path / "run")
     assert (outcome.valid, outcome.best_step) == (None, 12)
     last = complete_checkpoints(tmp_path / "run" / "checkpoints")[-1]
-    kept, final = (read_tensors(folder / "model.safetensors") for folder in (tmp_path / "run", last))
-    torch.testing.assert_close(kept, final, rtol=0, atol=0)
+    saved, final = (read_tensors(folder / "model.safetensors") for folder in (tmp_path / "run", last))
+    torch.testing.assert_close(saved, final, rtol=0, atol=0)

@@ -1,4 +1,4 @@
-"""The machine's profile: what follows from it, and what is trusted."""
+"""The profile of the machine: which compute mode it selects, and when it is measured again."""
 
 import json
 import stat
@@ -24,13 +24,13 @@ from ensue.training.machine import (
     nearest_workload,
 )
 from ensue.training.runtime import choose_runtime
-from training.tiny import kept, plain_profile, run_tiny, tiny_recipe, words
+from training.tiny import plain_profile, reproducible_state, run_tiny, tiny_recipe, words
 
 FAST = ComputeMode(precision="bfloat16", threads=2)
 
 
 def profile_of(milliseconds: dict[ComputeMode, float]) -> Profile:
-    """As if every workload took so long."""
+    """Return a profile in which every workload has these timings."""
     timings = [Timing(way=way, milliseconds=number) for way, number in milliseconds.items()]
     return Profile(machine=Machine.current(), date="2026-01-01", load=0.0, steps=dict.fromkeys(WORKLOADS, timings))
 
@@ -53,13 +53,13 @@ def profile_of(milliseconds: dict[ComputeMode, float]) -> Profile:
         ({DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 6, FAST: 4}, FAST),
     ],
 )
-def test_the_fastest_by_a_margin_over_what_is_plainer(
+def test_the_fastest_mode_is_chosen_if_it_beats_plainer_ones_by_a_margin(
     milliseconds: dict[ComputeMode, float], best: ComputeMode
 ) -> None:
     assert profile_of(milliseconds).best("narrow") == best
 
 
-def test_what_is_given_is_not_chosen() -> None:
+def test_fixed_settings_limit_the_choice() -> None:
     profile = profile_of(
         {
             DEFAULT_MODE: 10, ComputeMode(precision="bfloat16"): 6, ComputeMode(threads=2): 7, FAST: 4,
@@ -69,7 +69,7 @@ def test_what_is_given_is_not_chosen() -> None:
     assert profile.best("narrow", precision="float32") == ComputeMode(threads=2)
     assert profile.best("narrow", threads=1) == ComputeMode(precision="bfloat16")
     assert profile.best("narrow", precision="float32", threads=1) == DEFAULT_MODE
-    # four threads were left out before bfloat16 was tried with them
+    # the profile has no timing of bfloat16 with four threads
     assert profile.best("narrow", threads=4) == ComputeMode(precision="bfloat16", threads=4)
     assert profile.best("narrow", threads=3) == ComputeMode(precision="bfloat16", threads=3)
 
@@ -87,32 +87,30 @@ def test_a_recipe_has_a_workload_of_its_kind_and_size(recipe: str, vocabulary: i
     assert nearest_workload(read_recipe(recipe), vocabulary) == workload
 
 
-def test_it_is_measured_once(measured: list[Machine]) -> None:
-    said: list[str] = []
-    first = machine_profile(said.append)
-    assert machine_profile(said.append) == first
-    assert (len(measured), len(said)) == (1, 1)
+def test_a_machine_is_measured_once(measured: list[Machine]) -> None:
+    messages: list[str] = []
+    first = machine_profile(messages.append)
+    assert machine_profile(messages.append) == first
+    assert (len(measured), len(messages)) == (1, 1)
     assert stat.S_IMODE(first.machine.path.stat().st_mode) == 0o600
-    second = machine_profile(said.append, renew=True)
+    second = machine_profile(messages.append, renew=True)
     assert (second.date, second.id != first.id) == ("measurement 2", True)
-    assert machine_profile(said.append) == second
+    assert machine_profile(messages.append) == second
     assert [path.name for path in first.machine.path.parent.iterdir()] == [first.machine.path.name]
 
 
-def test_what_another_process_has_measured_meanwhile_is_taken(
-    measured: list[Machine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs = plain_profile().model_copy(update={"date": "theirs"})
+def test_the_profile_of_another_process_is_used(measured: list[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    other = plain_profile().model_copy(update={"date": "of another process"})
 
-    def measure(found: Machine, workloads: Sequence[Workload]) -> Profile:
-        theirs.machine.path.write_text(theirs.model_dump_json())
+    def measure(machine_to_measure: Machine, workloads: Sequence[Workload]) -> Profile:
+        other.machine.path.write_text(other.model_dump_json())
         return plain_profile()
 
     monkeypatch.setattr(machine, "measure", measure)
-    assert machine_profile() == machine_profile() == theirs
+    assert machine_profile() == machine_profile() == other
 
 
-def test_what_fails_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modes_that_fail_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     def step(precision: str) -> None:
         if precision == "bfloat16":
             raise RuntimeError("no such instruction")
@@ -135,23 +133,25 @@ def test_a_workload_is_measured_when_a_run_needs_it(monkeypatch: pytest.MonkeyPa
         return [Timing(way=DEFAULT_MODE, milliseconds=len(calls))]
 
     monkeypatch.setattr(machine, "_time_modes", time_modes)
-    recipe, said = read_recipe("char-lstm"), list[str]()
+    recipe, messages = read_recipe("char-lstm"), list[str]()
     for vocabulary in (65, 65, 10_000, 65):
-        choose_runtime(recipe, vocabulary, None, device="cpu", threads=None, notify=said.append)
+        choose_runtime(recipe, vocabulary, None, device="cpu", threads=None, notify=messages.append)
     assert calls == ["narrow", "words"]
-    assert ["(about 3 s)" in line for line in said] == [True, True]
+    assert ["(about 3 s)" in line for line in messages] == [True, True]
     assert {name: steps[0].milliseconds for name, steps in machine_profile().steps.items()} == {
         "narrow": 1, "words": 2, "wide": 3, "attention": 4, "reader": 5, "bag": 6
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["processor", "features", "cores", "torch", "ensue", "engine"])
-def test_another_machine_is_measured(name: str, measured: list[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
-    here = machine_profile().machine
-    there = here.model_copy(update={name: 3 if name == "cores" else "another"})
-    monkeypatch.setattr(Machine, "current", lambda: there)
-    assert machine_profile().machine == there
-    assert measured == [here, there]
+def test_a_changed_machine_is_measured_again(
+    name: str, measured: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = machine_profile().machine
+    changed = first.model_copy(update={name: 3 if name == "cores" else "another"})
+    monkeypatch.setattr(Machine, "current", lambda: changed)
+    assert machine_profile().machine == changed
+    assert measured == [first, changed]
 
 
 def damage(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
@@ -184,61 +184,61 @@ def damage(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], objec
         damage(lambda document: document["steps"]["narrow"][0]["way"].update(kernel="cuda")),
     ],
 )  # fmt: skip
-def test_what_is_damaged_is_measured_anew(damaged: Callable[[Path], object], measured: list[Machine]) -> None:
+def test_a_damaged_profile_is_measured_again(damaged: Callable[[Path], object], measured: list[Machine]) -> None:
     damaged(machine_profile().machine.path)
     assert machine_profile().date == "measurement 2"
 
 
-def test_where_nothing_can_be_kept_it_holds_for_the_process(
+def test_a_profile_that_cannot_be_cached_is_used_by_the_process(
     measured: list[Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").write_text("a file, where the folder should be")
-    said: list[str] = []
-    assert machine_profile(said.append) == machine_profile(said.append)
+    messages: list[str] = []
+    assert machine_profile(messages.append) == machine_profile(messages.append)
     assert len(measured) == 1
-    assert "cannot be cached" in said[1]
+    assert "cannot be cached" in messages[1]
 
 
 @pytest.mark.slow
-def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With everything left open, though what the machine would measure the second time is something else."""
+def test_two_runs_of_one_recipe_and_seed_are_bit_identical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe leaves precision and threads open, and a second measurement would differ."""
     machine_profile().machine.path.unlink()
     fast = ComputeMode(precision="bfloat16")
     answers = iter([{DEFAULT_MODE: 10.0, fast: 5.0}, {DEFAULT_MODE: 1.0, fast: 9.0}])
-    monkeypatch.setattr(machine, "measure", lambda found, workloads: profile_of(next(answers)))
+    monkeypatch.setattr(machine, "measure", lambda machine, workloads: profile_of(next(answers)))
     (tmp_path / "text.txt").write_text(words(300))
     recipe = tiny_recipe(tmp_path / "text.txt", precision="auto")
     for name in ("first", "second"):
         run_tiny(recipe, tmp_path / name, threads=None)
-    assert kept(tmp_path / "first") == kept(tmp_path / "second")
+    assert reproducible_state(tmp_path / "first") == reproducible_state(tmp_path / "second")
     began = json.loads((tmp_path / "second" / "config.json").read_text())["runtime"]
     assert ComputeMode.model_validate({key: began[key] for key in ComputeMode.model_fields}) == fast
     assert began["profile"] == machine_profile().id
 
 
-def test_a_run_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that has never been measured, and has all that it began with."""
-    monkeypatch.setattr(machine, "measure", lambda found, workloads: pytest.fail("measured"))
+def test_a_resumed_run_keeps_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has not been measured, and supports the mode."""
+    monkeypatch.setattr(machine, "measure", lambda machine, workloads: pytest.fail("measured"))
     processor(monkeypatch, kernels=("amx",))
     before = {"device": "cpu", "precision": "bfloat16", "products": "medium", "threads": 3, "profile": "x"}
     recipe = read_recipe("char-lstm")
 
-    def found(kept: Any, threads: int | None = None) -> Any:
-        chosen = choose_runtime(recipe, 65, kept, device="auto", threads=threads, notify=print)
+    def resume(stored: Any, threads: int | None = None) -> Any:
+        chosen = choose_runtime(recipe, 65, stored, device="auto", threads=threads, notify=print)
         return chosen.model_dump(include={"device", "precision", "products", "kernel", "threads", "profile"})
 
-    assert found(before) == before | {"kernel": None}
-    assert found(before, 1) == before | {"kernel": None, "threads": 1}
-    assert found(before | {"kernel": "amx"}) == before | {"kernel": "amx"}
+    assert resume(before) == before | {"kernel": None}
+    assert resume(before, 1) == before | {"kernel": None, "threads": 1}
+    assert resume(before | {"kernel": "amx"}) == before | {"kernel": "amx"}
     with pytest.raises(RunError, match=r"config.json: damaged: runtime.threads"):
-        found(before | {"threads": "many"})
+        resume(before | {"threads": "many"})
 
 
 def processor(
     monkeypatch: pytest.MonkeyPatch, *, halves: bool = True, kernels: tuple[str, ...] = (), exact: bool = True
 ) -> None:
-    """As if this processor had products in bfloat16 or not, by these kernels, and exact ones by oneDNN or not."""
+    """Simulate a processor with or without products in bfloat16, with these kernels, and exact oneDNN products."""
     monkeypatch.setattr(runtime, "has_bfloat16", lambda: halves)
     monkeypatch.setattr(runtime, "bf16_kernels", lambda: kernels)
     monkeypatch.setattr(runtime, "bf16_kernel", lambda: next(reversed(kernels), None))
@@ -246,7 +246,7 @@ def processor(
 
 
 @pytest.mark.parametrize(
-    ("has", "changes", "said"),
+    ("features", "changes", "description"),
     [
         ({"halves": False}, {"precision": "float32"}, "float32 in place of bfloat16"),
         ({"kernels": ("avx512",)}, {"kernel": "avx512"}, "bfloat16 by avx512 in place of amx"),
@@ -258,15 +258,15 @@ def processor(
         ),
     ],
 )
-def test_a_run_goes_on_with_what_another_processor_has(
-    has: dict[str, Any], changes: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+def test_a_resumed_run_adapts_its_mode_to_another_processor(
+    features: dict[str, Any], changes: dict[str, Any], description: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    processor(monkeypatch, **has)
+    processor(monkeypatch, **features)
     before = {"device": "cpu", "precision": "bfloat16", "kernel": "amx", "products": "medium", "threads": 1}
     lines: list[str] = []
-    found = choose_runtime(read_recipe("char-lstm"), 65, before, device="auto", threads=None, notify=lines.append)
-    assert found.model_dump(include=before.keys()) == before | changes
-    assert lines == [f"this processor lacks a feature that the run used: the run continues with {said}"]
+    chosen = choose_runtime(read_recipe("char-lstm"), 65, before, device="auto", threads=None, notify=lines.append)
+    assert chosen.model_dump(include=before.keys()) == before | changes
+    assert lines == [f"this processor lacks a feature that the run used: the run continues with {description}"]
 
 
 def test_bfloat16_is_refused_where_the_processor_lacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def test_bfloat16_is_not_measured_where_the_processor_lacks_it(monkeypatch: pyte
     assert {way.precision for way in machine.compared_modes("wide")} == {"float32"}
 
 
-def test_a_kernel_is_set_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_set_if_the_processor_supports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = ["amx"]
     monkeypatch.setattr(device, "bf16_kernels", lambda: ("avx512", "amx"))
     monkeypatch.setattr(device, "bf16_kernel", lambda: chosen[-1])
@@ -295,8 +295,8 @@ def test_a_kernel_is_set_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None
         assert chosen == ["amx", "avx512", "amx"]
 
 
-def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Really, but on one tiny workload; random numbers, threads and products are afterwards what they were."""
+def test_measuring_gives_timings_and_restores_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tiny workload is really measured; random state, threads and precision of products do not change."""
     layer = torch.nn.Linear(64, 64)
     monkeypatch.setattr(machine, "MEASURING_SECONDS", 0.0)
     monkeypatch.setitem(
@@ -315,8 +315,8 @@ def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(before[2], torch.get_rng_state())
 
 
-def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where two threads take twice as long as one, and a way takes twice as long as another: one look."""
+def test_slow_modes_are_measured_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If two threads or a precision are much slower, combinations are not measured."""
     now, calls = [0.0], []
     cost = {DEFAULT_MODE: 1.0, ComputeMode(precision="bfloat16"): 5.0, ComputeMode(threads=2): 3.0}
     current: list[ComputeMode] = []
@@ -325,20 +325,20 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(machine.time, "perf_counter", lambda: now[0])
 
     def step(precision: str) -> None:
-        way = ComputeMode(precision=precision, threads=torch.get_num_threads())  # type: ignore[arg-type]
-        current.append(way)
-        calls.append(way)
-        now[0] += cost[way]
+        mode = ComputeMode(precision=precision, threads=torch.get_num_threads())  # type: ignore[arg-type]
+        current.append(mode)
+        calls.append(mode)
+        now[0] += cost[mode]
 
     monkeypatch.setattr(machine, "training_step", lambda workload: step)
-    found = {timing.mode: timing.milliseconds for timing in machine._time_modes("narrow")}
-    assert found == {way: 1000 * seconds for way, seconds in cost.items()}
-    assert [calls.count(way) for way in cost] == [5, 2, 1]
+    milliseconds = {timing.mode: timing.milliseconds for timing in machine._time_modes("narrow")}
+    assert milliseconds == {mode: 1000 * seconds for mode, seconds in cost.items()}
+    assert [calls.count(mode) for mode in cost] == [5, 2, 1]
 
 
-def test_a_step_trains(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = machine.BUILDERS[WORKLOADS[0]]()
-    monkeypatch.setitem(machine.BUILDERS, WORKLOADS[0], lambda: made)
-    before = [parameter.clone() for parameter in made[0].parameters()]
+def test_a_training_step_changes_all_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = machine.BUILDERS[WORKLOADS[0]]()
+    monkeypatch.setitem(machine.BUILDERS, WORKLOADS[0], lambda: workload)
+    before = [parameter.clone() for parameter in workload[0].parameters()]
     machine.training_step(WORKLOADS[0])("float32")
-    assert not any(torch.equal(a, b) for a, b in zip(before, made[0].parameters(), strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(before, workload[0].parameters(), strict=True))

@@ -1,4 +1,4 @@
-"""Training on a large text takes no more memory than on a small one, nor on many shapes than on few."""
+"""The memory of training does not grow with the size of the text or the number of batch shapes."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ TOLERANCE_BYTES = 40_000_000
 
 
 def written(path: Path, size: int) -> Path:
-    """A text of `size` characters that is never in memory as a whole."""
+    """Write a text of `size` characters in pieces."""
     piece = words(200_000)
     with path.open("w") as file:
         for _ in range(size // len(piece)):
@@ -49,7 +49,7 @@ SHAPES = """
 import torch
 from ensue.training.device import ComputeMode, use_mode
 
-def grown():
+def num_pages():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1])
 
@@ -59,14 +59,14 @@ with use_mode(ComputeMode(precision="bfloat16")):
         with torch.autocast("cpu", torch.bfloat16):
             y = torch.nn.functional.linear(torch.randn(rows, 128), weight)
         y.float().sum().backward()
-        begin = grown() if rows == 200 else begin if rows > 200 else 0
-print(grown() - begin)
+        begin = num_pages() if rows == 200 else begin if rows > 200 else 0
+print(num_pages() - begin)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 def test_memory_does_not_grow_with_the_shapes_of_batches() -> None:
-    bounded = {name: value for name, value in os.environ.items() if "CACHE_CAPACITY" not in name}
-    said = subprocess.run([sys.executable, "-c", SHAPES], env=bounded, capture_output=True, text=True, check=True)
-    assert int(said.stdout) * os.sysconf("SC_PAGE_SIZE") < TOLERANCE_BYTES * 2
+    environment = {name: value for name, value in os.environ.items() if "CACHE_CAPACITY" not in name}
+    result = subprocess.run([sys.executable, "-c", SHAPES], env=environment, capture_output=True, text=True, check=True)
+    assert int(result.stdout) * os.sysconf("SC_PAGE_SIZE") < TOLERANCE_BYTES * 2

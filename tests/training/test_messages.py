@@ -1,4 +1,4 @@
-"""What processes send to each other comes back as it was, cannot run code, and nothing else is sent."""
+"""Messages between processes are decoded unchanged, cannot run code, and have only supported types."""
 
 import ast
 import math
@@ -25,30 +25,30 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_plain_values_come_back(value: Any) -> None:
+def test_plain_values_are_decoded_unchanged(value: Any) -> None:
     assert repr(unpack_message(pack_message(value))) == repr(value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.uint8])
-def test_tensors_come_back_bit_for_bit(dtype: torch.dtype) -> None:
-    whole = torch.tensor([[1.5, math.pi, -0.0], [0, 2, 9]]).to(dtype)
-    for tensor in (whole, whole.T, whole[1], whole[:0], whole[0, 0]):
-        (found, again), *_ = unpack_message(pack_message([(tensor, tensor), 3]))
-        assert found.dtype == dtype
-        assert torch.equal(found, tensor)
+def test_tensors_are_decoded_bit_for_bit(dtype: torch.dtype) -> None:
+    full = torch.tensor([[1.5, math.pi, -0.0], [0, 2, 9]]).to(dtype)
+    for tensor in (full, full.T, full[1], full[:0], full[0, 0]):
+        (decoded, again), *_ = unpack_message(pack_message([(tensor, tensor), 3]))
+        assert decoded.dtype == dtype
+        assert torch.equal(decoded, tensor)
         assert torch.equal(again, tensor)
 
 
-def test_arrays_and_numbers_come_back() -> None:
+def test_arrays_and_numbers_are_decoded_unchanged() -> None:
     value = {"a": np.arange(6).reshape(2, 3)[:, ::-1], "b": [np.zeros((0, 2), np.float32), math.inf, np.float64(0.1)]}
-    found = unpack_message(pack_message(value))
-    np.testing.assert_array_equal(found["a"], value["a"])
-    assert (found["b"][0].shape, found["b"][0].dtype, found["b"][1:]) == ((0, 2), np.float32, [math.inf, 0.1])
+    decoded = unpack_message(pack_message(value))
+    np.testing.assert_array_equal(decoded["a"], value["a"])
+    assert (decoded["b"][0].shape, decoded["b"][0].dtype, decoded["b"][1:]) == ((0, 2), np.float32, [math.inf, 0.1])
     assert math.isnan(unpack_message(pack_message(math.nan)))
 
 
 @pytest.mark.parametrize("value", [SentenceIndices(*[torch.zeros(1)] * 3), Path("x"), {1: 2}, {3}, Tagger, b"x"])
-def test_other_values_are_not_sent(value: Any) -> None:
+def test_other_types_are_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="unsupported type in a message between processes"):
         pack_message([value])
 
@@ -75,34 +75,34 @@ READS_PICKLES = {
 
 
 def pickles_in(source: str) -> list[str]:
-    """The names by which a module pickles, or reads pickles. Only modules that have their letters are parsed."""
+    """Return the names by which a module uses pickles. Only modules that contain such a name are parsed."""
     if not any(each in source for each in (*RUNS_CODE, *READS_PICKLES, "allow_pickle")):
         return []
-    found = []
+    names_of_pickles = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names]
             modules = names if isinstance(node, ast.Import) else [node.module or ""]
-            found += [name for name in modules if name.split(".")[0] in RUNS_CODE]
-            found += [name for name in names if name in READS_PICKLES]
+            names_of_pickles += [name for name in modules if name.split(".")[0] in RUNS_CODE]
+            names_of_pickles += [name for name in names if name in READS_PICKLES]
         elif isinstance(node, ast.Attribute):
-            found += [name for name in (node.attr, ast.unparse(node)) if name in READS_PICKLES]
+            names_of_pickles += [name for name in (node.attr, ast.unparse(node)) if name in READS_PICKLES]
         elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
-            found += ["allow_pickle"] if ast.unparse(node.value) != "False" else []
-    return found
+            names_of_pickles += ["allow_pickle"] if ast.unparse(node.value) != "False" else []
+    return names_of_pickles
 
 
-def test_nothing_pickles() -> None:
+def test_no_module_uses_pickles() -> None:
     for source in ("import pickle", "from dill import load", "torch.load(x)", "dist.gather_object(x)",
                    "from torch.distributed import gather_object", "np.load(x, allow_pickle=True)"):  # fmt: skip
         assert pickles_in(source), source
     paths = sorted(Path(ensue.__file__).parent.rglob("*.py"))
     assert len(paths) > 400
-    assert {str(path): found for path in paths if (found := pickles_in(path.read_text(encoding="utf-8")))} == {}
+    assert {str(path): names for path in paths if (names := pickles_in(path.read_text(encoding="utf-8")))} == {}
 
 
-def test_a_turn_ends_as_soon_as_what_is_shared_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not again, nor in the turn after it."""
+def test_release_local_ranks_lets_the_others_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It releases only the current turn."""
 
     def refuse(seconds: float) -> None:
         raise InterruptedError

@@ -1,4 +1,4 @@
-"""Muon: what it moves, how far, and that a run with it goes on as it was."""
+"""Muon: which matrices it updates, by how much, and its state in checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,19 @@ from layer_tables import layers
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(6, 6), (4, 9), (9, 4)])
-def test_a_step_is_that_of_torch(rows: int, columns: int) -> None:
-    """Which is computed in bfloat16."""
+def test_a_step_equals_that_of_torch(rows: int, columns: int) -> None:
+    """Torch computes it in bfloat16."""
     gradient = torch.randn(rows, columns, generator=torch.Generator().manual_seed(0))
     weight = nn.Parameter(torch.zeros(rows, columns))
     weight.grad = gradient.clone()
     torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw").step()
-    found = orthogonalize(gradient.unsqueeze(0))[0]
-    torch.testing.assert_close(-weight.detach() / (0.2 * max(rows, columns) ** 0.5), found, atol=0.02, rtol=0.05)
+    orthogonal = orthogonalize(gradient.unsqueeze(0))[0]
+    torch.testing.assert_close(-weight.detach() / (0.2 * max(rows, columns) ** 0.5), orthogonal, atol=0.02, rtol=0.05)
 
 
 @given(rank=st.integers(1, 12), rows=st.integers(12, 40), seed=st.integers(0, 2**16))
 def test_a_step_is_a_descent_at_every_rank(rank: int, rows: int, seed: int) -> None:
-    """In the singular directions of the gradient a step goes about as far, and nowhere else."""
+    """A step has similar length in all singular directions of the gradient, and no other component."""
     draw = torch.Generator().manual_seed(seed)
     factors = [torch.linalg.qr(torch.randn(size, rank, generator=draw, dtype=torch.float64))[0] for size in (rows, 30)]
     sizes = torch.linspace(1.0, 0.2, rank, dtype=torch.float64)
@@ -40,7 +40,7 @@ def test_a_step_is_a_descent_at_every_rank(rank: int, rows: int, seed: int) -> N
     torch.testing.assert_close((factors[0] * along) @ factors[1].T, moved, atol=1e-9, rtol=0)
 
 
-def test_no_gradient_is_no_step() -> None:
+def test_a_gradient_of_zero_gives_no_step() -> None:
     assert orthogonalize(torch.zeros(1, 3, 4)).eq(0).all()
 
 
@@ -59,16 +59,18 @@ def language_model(**encoder: Any) -> nn.Module:
         ),
     ],
 )
-def test_matrices_of_layers_by_gates(encoder: dict[str, Any], expected: dict[str, int]) -> None:
+def test_layer_matrices_are_listed_with_their_numbers_of_gates(
+    encoder: dict[str, Any], expected: dict[str, int]
+) -> None:
     model = language_model(**encoder)
     names = {parameter: name for name, parameter in model.named_parameters()}
-    found = {names[parameter]: blocks for parameter, blocks in layer_matrices(model).items()}
-    assert list(found.values()) == list(expected.values())
-    assert all(name.endswith(end) for name, end in zip(found, expected, strict=True))
+    blocks_by_name = {names[parameter]: blocks for parameter, blocks in layer_matrices(model).items()}
+    assert list(blocks_by_name.values()) == list(expected.values())
+    assert all(name.endswith(end) for name, end in zip(blocks_by_name, expected, strict=True))
 
 
-def test_a_step_moves_each_gate_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other parameters are moved as AdamW moves them."""
+def test_a_step_orthogonalizes_each_gate_separately(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AdamW updates the other parameters."""
     model, alone = language_model(kind="lstm", d_model=12), language_model(kind="lstm", d_model=12)
     alone.load_state_dict(model.state_dict())
     recipe = TrainRecipe(steps=1, optimizer="muon", learning_rate=0.5, weight_decay=0.1)
@@ -88,8 +90,8 @@ def test_a_step_moves_each_gate_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
     for (name, moved), (_, expected) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
         if name.endswith("weight_hidden"):
             gates = torch.cat([orthogonalize(gate.unsqueeze(0))[0] for gate in gradient.chunk(4)])
-            by_hand = before[name] * (1 - 0.5 * 0.1) - 0.5 * MUON_SCALE * 12**0.5 * gates
-            torch.testing.assert_close(moved.detach(), by_hand)
+            expected_weight = before[name] * (1 - 0.5 * 0.1) - 0.5 * MUON_SCALE * 12**0.5 * gates
+            torch.testing.assert_close(moved.detach(), expected_weight)
         elif not name.endswith("weight_input"):
             torch.testing.assert_close(moved, expected)
 
@@ -103,18 +105,18 @@ def test_a_checkpoint_has_both_kinds_of_moments(tmp_path: Path) -> None:
     state = optimizer.state_dict()
     other = build_optimizer(model, TrainRecipe(steps=1, optimizer="muon"))
     other.load_state_dict(state)
-    kinds = [set(kept) for kept in other.state_dict()["state"].values()]
+    kinds = [set(moments) for moments in other.state_dict()["state"].values()]
     assert kinds.count({"step", "momentum_buffer"}) == 2
     assert kinds.count({"step", "exp_avg", "exp_avg_sq"}) == 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("own", "theirs"), [(SGD, torch.optim.SGD), (AdamW, torch.optim.AdamW)])
-def test_eager_optimizers_are_those_of_torch(
-    own: type[torch.optim.Optimizer], theirs: type[torch.optim.Optimizer]
+@pytest.mark.parametrize(("ours", "theirs"), [(SGD, torch.optim.SGD), (AdamW, torch.optim.AdamW)])
+def test_eager_optimizers_equal_those_of_torch(
+    ours: type[torch.optim.Optimizer], theirs: type[torch.optim.Optimizer]
 ) -> None:
-    found = []
-    for kind in (own, theirs):
+    results = []
+    for kind in (ours, theirs):
         torch.manual_seed(0)
         layer = nn.Linear(5, 3)
         optimizer = kind(layer.parameters(), lr=0.1, weight_decay=0.2, fused=True)  # type: ignore[call-arg]
@@ -126,6 +128,6 @@ def test_eager_optimizers_are_those_of_torch(
         again.load_state_dict(optimizer.state_dict())
         layer(torch.randn(4, 5)).square().sum().backward()
         again.step()
-        found.append([layer.weight, layer.bias, again.param_groups[0]["lr"]])
-    assert all(map(torch.equal, found[0][:2], found[1][:2]))
-    assert found[0][2] == found[1][2] == 0.1
+        results.append([layer.weight, layer.bias, again.param_groups[0]["lr"]])
+    assert all(map(torch.equal, results[0][:2], results[1][:2]))
+    assert results[0][2] == results[1][2] == 0.1

@@ -1,4 +1,4 @@
-"""Runs inside of runs: a copy is whole, comes with its own origins, and is checked before it is read."""
+"""Copies of origins inside of runs are complete, include their own origins, and are checked before reading."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from training.tiny import run_tiny, tiny_recipe, words
 
 
 class Beginning(Protocol):
-    """Makes a run that begins from others, without training it."""
+    """A function that makes a run with these origins, without training."""
 
     def __call__(self, *origins: Path) -> RunDirectory: ...
 
@@ -49,11 +49,11 @@ def begin(run: Path, tmp_path: Path) -> Beginning:
 
 
 def weights(run: RunDirectory) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = run.model(torch.device("cpu")).state_dict()
-    return found
+    state: dict[str, torch.Tensor] = run.model(torch.device("cpu")).state_dict()
+    return state
 
 
-def test_a_copy_is_a_whole_run_without_the_original(run: Path, begin: Beginning) -> None:
+def test_a_copy_is_complete_without_the_original(run: Path, begin: Beginning) -> None:
     before = weights(RunDirectory(run))
     outer = begin(run)
     entry = RunDirectory(run).weights_entry
@@ -66,7 +66,7 @@ def test_a_copy_is_a_whole_run_without_the_original(run: Path, begin: Beginning)
     assert names == {"recipe.toml", "config.json", "tokenizer.json", "model.safetensors", "manifest.json"}
 
 
-def test_origins_of_origins_come_along(run: Path, begin: Beginning) -> None:
+def test_origins_of_origins_are_copied(run: Path, begin: Beginning) -> None:
     outermost = begin(begin(run).path, run)
     shutil.rmtree(run)
     inner, second = origins_in(outermost)
@@ -78,7 +78,7 @@ def alter(copy: Path) -> None:
     (copy / "recipe.toml").write_text("about = 'another'\n" + (copy / "recipe.toml").read_text())
 
 
-def alter_with_care(copy: Path) -> None:
+def alter_with_manifest(copy: Path) -> None:
     alter(copy)
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["written"] = {}
@@ -90,10 +90,10 @@ def alter_with_care(copy: Path) -> None:
     [
         (shutil.rmtree, r"origins/0/manifest.json: missing"),
         (alter, r"origins/0/recipe.toml: altered since it was written"),
-        (alter_with_care, r"origins/0/manifest.json: (altered|damaged)"),
+        (alter_with_manifest, r"origins/0/manifest.json: (altered|damaged)"),
     ],
 )
-def test_a_copy_that_is_gone_or_altered_is_one_line(
+def test_a_missing_or_altered_copy_is_an_error_of_one_line(
     change: Callable[[Path], object], message: str, run: Path, begin: Beginning
 ) -> None:
     outer = begin(run)
@@ -103,7 +103,7 @@ def test_a_copy_that_is_gone_or_altered_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_an_origin_that_changes_meanwhile_is_one_line(run: Path, tmp_path: Path) -> None:
+def test_an_origin_that_changes_meanwhile_is_refused(run: Path, tmp_path: Path) -> None:
     directory = RunDirectory(run)
     origins = origins_for([str(run)], None)
     other = tmp_path / "other.safetensors"
@@ -113,7 +113,7 @@ def test_an_origin_that_changes_meanwhile_is_one_line(run: Path, tmp_path: Path)
         copy_origins(RunDirectory(tmp_path / "outer"), origins)
 
 
-def test_what_is_no_run_is_one_line(run: Path, tmp_path: Path) -> None:
+def test_origins_that_are_no_complete_run_are_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (run / "model.safetensors").unlink()
     expected = {
@@ -127,11 +127,11 @@ def test_what_is_no_run_is_one_line(run: Path, tmp_path: Path) -> None:
         copy_origins(RunDirectory(tmp_path / "outer"), origins_for([str(run)], None))
 
 
-def test_origins_belong_to_the_run_and_go_with_it(run: Path, begin: Beginning) -> None:
+def test_origins_are_removed_with_the_run(run: Path, begin: Beginning) -> None:
     outer = begin(run)
     outer.clear()
     assert not list(outer.path.iterdir())
-    copy_origins(outer, origins_for([str(run)], None))  # killed before config.json
+    copy_origins(outer, origins_for([str(run)], None))  # as if the process was killed before config.json
     assert outer.find_foreign_file() == "manifest.json"
     (outer.path / ".lock").touch()
     assert outer.find_foreign_file() == ""

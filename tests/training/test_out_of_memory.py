@@ -1,4 +1,4 @@
-"""Batches that do not fit into memory: they are halved, said once, with the same gradients; a single row cannot be."""
+"""Batches that do not fit into memory are halved with the same gradients and one note; a single row is an error."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,17 +31,17 @@ MESSAGES = {
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, task: type[Task[Any, Any]], rows: int, error: Exception) -> list[int]:
-    """The task's loss has room for so many rows; returns the list of the rows that it was asked for."""
-    original, asked = task.loss, []
+    """Let the task's loss raise `error` for more rows, and return the list of its numbers of rows."""
+    original, num_rows = task.loss, []
 
     def loss(self: Any, model: Any, batch: Any, state: Any) -> Any:
-        asked.append(batch.rows)
+        num_rows.append(batch.rows)
         if batch.rows > rows:
             raise error
         return original(self, model, batch, state)
 
     monkeypatch.setattr(task, "loss", loss)
-    return asked
+    return num_rows
 
 
 def tagger(folder: Path, **changes: Any) -> Recipe:
@@ -75,8 +75,7 @@ RECIPES: dict[str, tuple[Callable[..., Recipe], type[Task[Any, Any]]]] = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*RECIPES, "contexts", "translation"])
-def test_rows_that_are_read_alone_are_those_of_the_whole_batch(name: str, tmp_path: Path) -> None:
-    """As wide as it, and with its loss."""
+def test_slices_of_a_batch_have_its_rows_and_its_loss(name: str, tmp_path: Path) -> None:
     if name == "translation":
         (tmp_path / "pairs.tsv").write_text(translated(60))
         recipe: Recipe = pair_recipe(tmp_path / "pairs.tsv")
@@ -120,29 +119,29 @@ def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:
         ),
     ],
 )
-def test_the_gradients_are_those_of_the_undivided_batch(
+def test_gradients_equal_those_of_the_undivided_batch(
     name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the rows are not as many as the parts, and where they differ in length."""
+    """The number of rows need not be a multiple of the parts, and lengths differ."""
     make, task = RECIPES[name]
     recipe = make(tmp_path, **({"head": {"kind": head}} if head else {}))
-    found = []
-    for most in (16, 5, 1):
+    results = []
+    for max_rows in (16, 5, 1):
         with monkeypatch.context() as patch:
             listener = Listener()
             trainer = trainer_of(recipe, tmp_path, listener)
-            asked = limited(patch, task, most, MESSAGES["cpu"])
+            num_rows = limited(patch, task, max_rows, MESSAGES["cpu"])
             batch = trainer.task.lazy_batch(0, trainer.device)
             assert batch.rows > 8
             loss = trainer._compute_gradients(batch, 0)
             grads = {key: p.grad for key, p in trainer.model.named_parameters() if p.grad is not None}
-            found.append((float(loss.total), loss.count, grads))
-            assert max(asked) == batch.rows
-            assert bool(listener.notes) == (most < 16)
-    for total, count, grads in found[1:]:
-        assert total == pytest.approx(found[0][0], rel=1e-5)
-        assert count == found[0][1]
-        torch.testing.assert_close(grads, found[0][2], rtol=1e-4, atol=1e-6)
+            results.append((float(loss.total), loss.count, grads))
+            assert max(num_rows) == batch.rows
+            assert bool(listener.notes) == (max_rows < 16)
+    for total, count, grads in results[1:]:
+        assert total == pytest.approx(results[0][0], rel=1e-5)
+        assert count == results[0][1]
+        torch.testing.assert_close(grads, results[0][2], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -153,27 +152,27 @@ def test_the_gradients_are_those_of_the_undivided_batch(
         pytest.param("classifier", "cpu", marks=pytest.mark.slow),
     ],
 )
-def test_training_goes_on_in_halves_and_says_so_once(
+def test_training_continues_in_halves_with_one_note(
     name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, task = RECIPES[name]
     recipe = make(tmp_path, encoder="none")
-    whole = run_tiny(recipe, tmp_path / "whole")
-    asked = limited(monkeypatch, task, 8, MESSAGES[message])
+    expected = run_tiny(recipe, tmp_path / "whole")
+    num_rows = limited(monkeypatch, task, 8, MESSAGES[message])
     listener = Listener()
     outcome = run_tiny(recipe, tmp_path / "run", reporter=listener)
     assert (outcome.reason, outcome.step) == ("finished", 12)
     assert len(listener.notes) == 1
     assert listener.notes[0].startswith("out of memory at step ")
     assert listener.notes[0].endswith(": 2 micro-batches per batch from now on")
-    assert sum(rows > 8 for rows in asked) == 1
+    assert sum(rows > 8 for rows in num_rows) == 1
     assert outcome.valid is not None
-    assert whole.valid is not None
-    assert outcome.valid["accuracy"] == pytest.approx(whole.valid["accuracy"], abs=0.05)
+    assert expected.valid is not None
+    assert outcome.valid["accuracy"] == pytest.approx(expected.valid["accuracy"], abs=0.05)
 
 
 @pytest.mark.parametrize("name", list(RECIPES))
-def test_a_single_row_that_does_not_fit_is_one_clear_line(
+def test_a_single_row_that_does_not_fit_is_an_error_of_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, task = RECIPES[name]
@@ -186,14 +185,16 @@ def test_a_single_row_that_does_not_fit_is_one_clear_line(
         run_tiny(recipe, tmp_path / "run")
 
 
-def test_the_last_checkpoint_is_named_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_last_checkpoint_which_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = tagger(tmp_path, encoder="none", validations=2)
     original = Labeling.loss
     calls: list[int] = []
 
     def loss(self: Any, *args: Any) -> Any:
         calls.append(1)
-        if len(calls) > 8:  # six steps, a look at the loss before the validation, a step
+        if len(calls) > 8:  # six steps, the validation, a step
             raise MESSAGES["cpu"]
         return original(self, *args)
 
@@ -204,15 +205,15 @@ def test_the_last_checkpoint_is_named_and_goes_on(tmp_path: Path, monkeypatch: p
     assert run_tiny(None, tmp_path / "run", resume=True).reason == "finished"
 
 
-def test_another_error_is_not_taken_for_lack_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_do_not_halve_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tagger(tmp_path)
     limited(monkeypatch, Labeling, 0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         run_tiny(recipe, tmp_path / "run")
 
 
-def test_a_long_text_halves_no_more_than_it_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for a number of words: the long sentence, a batch alone, cannot be halved; where it fits, nothing is."""
+def test_a_long_text_that_fits_halves_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory suffices for a number of words. The long sentence is a batch, which cannot be halved."""
     long = sentences(1)[0]
     long = long._replace(words=long.words * 40, pos=long.pos * 40, spans=[])
     path = tmp_path / "long.txt"
@@ -221,15 +222,15 @@ def test_a_long_text_halves_no_more_than_it_must(tmp_path: Path, monkeypatch: py
     original = Labeling.loss
 
     def loss(self: Any, model: Any, batch: Any, state: Any) -> Any:
-        if batch.tags.numel() > room:
+        if batch.tags.numel() > max_words:
             raise MESSAGES["cpu"]
         return original(self, model, batch, state)
 
     monkeypatch.setattr(Labeling, "loss", loss)
     listener = Listener()
-    room = len(long.words)
+    max_words = len(long.words)
     run_tiny(recipe, tmp_path / "run", reporter=listener)
     assert listener.notes == []
-    room -= 1
+    max_words -= 1
     with pytest.raises(TrainingError, match="with a single row"):
         run_tiny(recipe, tmp_path / "another", reporter=listener)

@@ -1,4 +1,4 @@
-"""Pictures are drawn last, with any names, and a failure costs no run."""
+"""Pictures may have any names, are legible, and their failures do not end a run."""
 
 import re
 from collections.abc import Callable
@@ -22,19 +22,19 @@ def records(scores: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"kind": "train", "step": 1, "loss": 2.0}, {"kind": "valid", "step": 2, "scores": scores, "best": True}]
 
 
-def test_names_with_dollar_signs_are_no_formulas(tmp_path: Path) -> None:
+def test_names_with_dollar_signs_are_not_parsed_as_formulas(tmp_path: Path) -> None:
     draw_confusion(["$5^$", "other"], [[3, 1], [0, 2]], tmp_path / "confusion.png", title=r"$\frac{$")
     assert (tmp_path / "confusion.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(("what", "file"), [("draw_curve", "curve.png"), ("write_card", "README.md")])
-def test_what_cannot_be_drawn_or_written_at_the_end_is_a_note(
-    what: str, file: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("function", "file"), [("draw_curve", "curve.png"), ("write_card", "README.md")])
+def test_failures_of_picture_and_card_become_notes(
+    function: str, file: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any, **kwargs: Any) -> None:
         raise ValueError("no\nroom")
 
-    monkeypatch.setattr(f"ensue.training.run.{what}", broken)
+    monkeypatch.setattr(f"ensue.training.run.{function}", broken)
     notes = Listener()
     assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", reporter=notes).reason == "finished"
     assert notes.notes == [f"{file} cannot be written: no room"]
@@ -74,7 +74,7 @@ DRAWN: dict[str, Callable[[Path], object]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_letters_are_legible_and_axes_have_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a page width of 740 pixels; colors have a scale, and all numbers at an axis the same decimals."""
+    """The page is 740 pixels wide. Colors have a scale, and numbers at an axis have equally many decimals."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (slow to import)
     from matplotlib.text import Text  # noqa: PLC0415
 

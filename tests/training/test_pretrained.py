@@ -1,4 +1,4 @@
-"""Pretrained vectors in training: which are stored, what becomes of them, and a run that is taken up again."""
+"""Pretrained vectors in training: which are stored, whether they are trained, and resumed runs."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def vectors_of(run: Path) -> dict[str, list[float]]:
     return dict(zip(known.symbols, table.weight.tolist(), strict=True))
 
 
-def test_frozen_vectors_are_those_of_the_file_and_of_words_in_use_alone(tmp_path: Path) -> None:
+def test_frozen_vectors_equal_the_file_and_only_words_of_the_data_are_stored(tmp_path: Path) -> None:
     run_tiny(with_vectors(tmp_path), tmp_path / "run")
     expected = {f"{kind}{number}": list(numbers) for kind, numbers in MEANINGS.items() for number in range(10)}
     assert vectors_of(tmp_path / "run") == {"<unk>": [0.0, 0.0, 0.0]} | expected
@@ -44,7 +44,7 @@ def test_frozen_vectors_are_those_of_the_file_and_of_words_in_use_alone(tmp_path
     assert load(tmp_path / "run").evaluate(tmp_path / "kinds.txt").accuracy == 1.0
 
 
-def test_words_in_use_are_those_of_validation_and_test_too(tmp_path: Path) -> None:
+def test_vectors_of_validation_and_test_words_are_stored(tmp_path: Path) -> None:
     recipe = with_vectors(tmp_path)
     (tmp_path / "valid.txt").write_text("Verb15 verb\nnoun1 noun\n")
     (tmp_path / "test.txt").write_text("noun17 noun\nverb1 verb\n")
@@ -60,9 +60,9 @@ def test_words_in_use_are_those_of_validation_and_test_too(tmp_path: Path) -> No
 
 def test_trained_vectors_change(tmp_path: Path) -> None:
     run_tiny(with_vectors(tmp_path, train_vectors=True), tmp_path / "run")
-    found = vectors_of(tmp_path / "run")
-    assert found.keys() == {"<unk>", *(f"{kind}{number}" for kind in MEANINGS for number in range(10))}
-    assert all(found[word] != list(MEANINGS[word[:4]]) for word in found if word != "<unk>")
+    vectors = vectors_of(tmp_path / "run")
+    assert vectors.keys() == {"<unk>", *(f"{kind}{number}" for kind in MEANINGS for number in range(10))}
+    assert all(vectors[word] != list(MEANINGS[word[:4]]) for word in vectors if word != "<unk>")
 
 
 def test_new_words_are_looked_up_in_the_file(tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_new_words_are_looked_up_in_the_file(tmp_path: Path) -> None:
     looked_up = load(tmp_path / "run", vectors=tmp_path / "vectors.txt")
     assert [w.label for w in looked_up.predict([words])[0]] == ["noun", "verb", "noun", "verb", "verb"]
     assert plain.labels != ["noun", "verb", "noun", "verb", "verb"]
-    # and one by one, and again, when most are known already
+    # single words, most of which are cached
     assert [looked_up.predict([[word]])[0].labels[0] for word in words] == ["noun", "verb", "noun", "verb", "verb"]
 
 
-def test_the_first_words_of_the_file_are_kept_too(tmp_path: Path) -> None:
-    """In half precision, behind those of the data; the others are looked up as before."""
+def test_kept_vectors_stores_the_first_other_words_of_the_file(tmp_path: Path) -> None:
+    """They follow those of the data, in half precision; other words are looked up in the file."""
     run_tiny(with_vectors(tmp_path, kept_vectors=17), tmp_path / "run")
     pipeline = load(tmp_path / "run")
     lexicon, features = pipeline.reader.lexicon, pipeline.model.features
@@ -110,7 +110,7 @@ def test_vectors_of_another_size_or_of_no_word_are_refused(tmp_path: Path) -> No
         run_tiny(with_vectors(tmp_path, vectors=str(tmp_path / "none.txt")), tmp_path / "another")
 
 
-def test_vectors_for_a_model_without_any(names: Path, tmp_path: Path) -> None:
+def test_vectors_are_refused_by_a_model_without_pretrained_vectors(names: Path, tmp_path: Path) -> None:
     run_tiny(tagging(names, steps=1), tmp_path / "run")
     with pytest.raises(ensue.errors.EnsueError, match="trained without pretrained vectors"):
         load(tmp_path / "run", vectors=names)

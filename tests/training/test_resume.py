@@ -1,4 +1,4 @@
-"""A run that was stopped anywhere and taken up again ends in the same bits as one that was not."""
+"""A run that was stopped anywhere and resumed is bit-identical to an undisturbed one."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from ensue.tasks.contract.data_set import fingerprints
 from ensue.tasks.language_modeling.job import LanguageModeling
 from training.cut_down import LINEAR, TRAINED, cut_down_in
 from training.resuming import At, Killed, assert_resumes, die, interrupt
-from training.tiny import MODELS, Recorder, kept, run_tiny, seal, some_slow, tiny_recipe
+from training.tiny import MODELS, Recorder, reproducible_state, run_tiny, seal, some_slow, tiny_recipe
 from training.tiny_pairs import pair_recipe
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -46,8 +46,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def restless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choice of the best weights goes up and down, as a function of the scores."""
+def varying_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the selection score go up and down as a function of the scores."""
     monkeypatch.setattr(LanguageModeling, "selection", lambda self, scores: scores.total_nats * 100 % 1)
 
 
@@ -82,28 +82,28 @@ def test_an_interrupted_run_ends_soon_with_its_learning_rate_at_zero(
     assert rates == pytest.approx([largest * decay for decay in decays])
 
 
-@pytest.mark.usefixtures("restless")
+@pytest.mark.usefixtures("varying_scores")
 @pytest.mark.parametrize("variant", some_slow(["regularized", "blocks"], "blocks"))
 def test_killed_after_any_step_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:
-    """Without a checkpoint at that step: what came after the last one is done again."""
+    """The steps after the last checkpoint are repeated."""
     recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=3, validations=2)
     run_tiny(recipe, tmp_path / "whole")
     for step in (1, 3, 5, 7, 11):
         with pytest.raises(Killed):
             run_tiny(recipe, tmp_path / "parts", reporter=At(step, die), resume=True)
     run_tiny(recipe, tmp_path / "parts", resume=True)
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "parts") == reproducible_state(tmp_path / "whole")
 
 
 PARTS = 16
-"""The places where a run may be killed are divided among so many tests."""
+"""The number of tests among which the points where a run may be killed are divided."""
 
 
 class KilledAt:
-    """Raises `Killed` in place of the `at`-th thing that is done to the file system, and of all that follow."""
+    """Raises `Killed` instead of the `at`-th write to the file system and of all later ones."""
 
     def __init__(self, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = at
+        self.remaining = at
         for owner, name in (
             (Path, "rename"), (Path, "replace"), (Path, "unlink"), (Path, "write_text"), (Path, "touch"),
             (Path, "mkdir"), (os, "link"), (os, "fsync"), (shutil, "rmtree"), (weights, "serialize"),
@@ -112,32 +112,32 @@ class KilledAt:
 
     def counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
+            self.remaining -= 1
+            if self.remaining < 0:
                 raise Killed
             return original(*args, **kwargs)
 
         return call
 
 
-def things_done(recipe: Recipe, out: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How much a run does to the file system."""
+def count_writes(recipe: Recipe, out: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the number of writes of a run to the file system."""
     with monkeypatch.context() as patch:
         counter = KilledAt(1_000_000, patch)
         run_tiny(recipe, out)
-    return 1_000_000 - counter.left
+    return 1_000_000 - counter.remaining
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("restless")
+@pytest.mark.usefixtures("varying_scores")
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
-def test_killed_anywhere_between_two_writes(
+def test_killed_between_any_two_writes_and_resumed_is_bit_identical(
     part: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever there is then can be used if it has weights, and ends in the same bits when it is taken up again."""
+    """The killed run can be loaded if it has weights."""
     recipe = tiny_recipe(text, steps=4, validations=2)
-    run_tiny(recipe, tmp_path / "whole")  # the cache is warm from here on
-    places = range(part, things_done(recipe, tmp_path / "counted", monkeypatch), PARTS)
+    run_tiny(recipe, tmp_path / "whole")  # fills the cache
+    places = range(part, count_writes(recipe, tmp_path / "counted", monkeypatch), PARTS)
     assert len(places) > 5
     for place in places:
         run = tmp_path / f"parts{place}"
@@ -148,17 +148,18 @@ def test_killed_anywhere_between_two_writes(
         if (run / "model.safetensors").exists():
             ensue.load(run, device="cpu")
         run_tiny(recipe, run, resume=True)
-        assert kept(run) == kept(tmp_path / "whole")
+        assert reproducible_state(run) == reproducible_state(tmp_path / "whole")
 
 
-def test_the_best_weights_are_those_of_the_checkpoint(
+def test_a_resumed_run_restores_the_best_weights_of_its_checkpoint(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a budget of seconds, the validations of a killed run need not come again. Here step 8 was the best, its
-    checkpoint is removed, and what comes after step 4 is worse this time.
+    """With a budget of seconds, later validations may differ from those of the killed run.
+
+    Step 8 was the best; its checkpoint is removed, and the scores after step 4 are worse this time.
     """
     scores = iter([3.0, 2.0, 4.0, 5.0, 6.0])
-    monkeypatch.setattr(LanguageModeling, "selection", lambda self, given: next(scores))
+    monkeypatch.setattr(LanguageModeling, "selection", lambda self, computed: next(scores))
     recipe = tiny_recipe(text)
     run = tmp_path / "run"
     with pytest.raises(Killed):
@@ -172,10 +173,10 @@ def test_the_best_weights_are_those_of_the_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_halved_goes_on_in_as_many_parts(
+def test_a_resumed_run_keeps_its_number_of_micro_batches(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts are added up in another order than the whole, so their number is part of the bits."""
+    """The number of parts changes the order of summation, and so the bits."""
     original = LanguageModeling.loss
 
     def limited(self: LanguageModeling, model: Any, batch: Any, state: Any) -> Any:
@@ -189,32 +190,34 @@ def test_a_run_that_was_halved_goes_on_in_as_many_parts(
             run_tiny(tiny_recipe(text), tmp_path / name, reporter=At(step, die))
         monkeypatch.setattr(LanguageModeling, "loss", original)
         run_tiny(None, tmp_path / name, resume=True)
-    assert kept(tmp_path / "late")["progress"]["parts"] == 4
-    assert kept(tmp_path / "late") == kept(tmp_path / "early")
+    assert reproducible_state(tmp_path / "late")["progress"]["parts"] == 4
+    assert reproducible_state(tmp_path / "late") == reproducible_state(tmp_path / "early")
 
 
-def test_a_finished_run_resumed_stays_as_it_is(text: Path, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text), tmp_path / "run")
-    before = kept(tmp_path / "run")
+    before = reproducible_state(tmp_path / "run")
     recorder = Recorder()
     assert run_tiny(None, tmp_path / "run", resume=True, reporter=recorder).step == 12
     assert recorder.steps == []
-    assert kept(tmp_path / "run") == before
+    assert reproducible_state(tmp_path / "run") == before
 
 
 @pytest.mark.slow
-def test_a_longer_budget_goes_on_with_validations_and_reports(text: Path, tmp_path: Path) -> None:
+def test_a_longer_budget_continues_validations_and_reports(text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text, steps=12), tmp_path / "run")
     recorder = Recorder()
     run_tiny(tiny_recipe(text, steps=24), tmp_path / "run", resume=True, reporter=recorder)
     assert [v.step for v in recorder.validations] == [16, 24]
-    assert [r["step"] for r in kept(tmp_path / "run")["records"] if r["kind"] == "train"] == list(range(1, 25))
-    # what Ctrl-C says to type then knows the new budget
+    assert [r["step"] for r in reproducible_state(tmp_path / "run")["records"] if r["kind"] == "train"] == list(
+        range(1, 25)
+    )
+    # the recipe, with which Ctrl-C suggests to resume, has the new budget
     assert read_recipe(tmp_path / "run" / "recipe.toml").train.steps == 24
 
 
-@pytest.mark.usefixtures("restless")
-def test_a_budget_that_was_used_already_still_ends_in_a_model(text: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("varying_scores")
+def test_a_budget_that_is_already_used_gives_a_model(text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text, steps=24), tmp_path / "run", reporter=At(3, interrupt))
     assert not (tmp_path / "run" / "model.safetensors").exists()
     outcome = run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", resume=True)
@@ -235,13 +238,13 @@ def test_a_budget_that_was_used_already_still_ends_in_a_model(text: Path, tmp_pa
 )
 def test_another_recipe_is_refused_naming_the_key(change: dict[str, Any], key: str, text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text, steps=2), tmp_path / "run")
-    before = kept(tmp_path / "run")
+    before = reproducible_state(tmp_path / "run")
     with pytest.raises(RecipeError, match=f"another {key}"):
         run_tiny(tiny_recipe(text, **{"steps": 2} | change), tmp_path / "run", resume=True)
-    assert kept(tmp_path / "run") == before
+    assert reproducible_state(tmp_path / "run") == before
 
 
-def test_a_run_that_cannot_go_on_is_left_as_it_was(text: Path, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_resumed_is_not_changed(text: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run_tiny(tiny_recipe(text), run)
     for checkpoint in complete_checkpoints(run / "checkpoints"):
@@ -252,7 +255,7 @@ def test_a_run_that_cannot_go_on_is_left_as_it_was(text: Path, tmp_path: Path) -
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == files
 
 
-def test_moved_data_are_taken_and_others_refused(text: Path, tmp_path: Path) -> None:
+def test_moved_data_are_accepted_and_changed_data_refused(text: Path, tmp_path: Path) -> None:
     run, moved, held_out = tmp_path / "run", tmp_path / "elsewhere.txt", tmp_path / "test.txt"
     held_out.write_text("some text, " * 20)
     data = {"test": str(held_out)}
@@ -273,32 +276,32 @@ def test_moved_data_are_taken_and_others_refused(text: Path, tmp_path: Path) -> 
     with pytest.raises(RecipeError, match=r"cannot continue with another data\.test"):
         run_tiny(tiny_recipe(moved, steps=16), run, resume=True)
     config = json.loads((run / "config.json").read_text())
-    del config["held_out"]  # as before there were fingerprints of these data
+    del config["held_out"]  # earlier versions had no fingerprints of these data
     (run / "config.json").write_text(json.dumps(config))
     seal(run)
     with pytest.raises(RecipeError, match=r"cannot continue with another data\.test"):
         run_tiny(tiny_recipe(moved, data={"test": str(moved)}, steps=16), run, resume=True)
 
 
-def test_aligned_files_that_are_held_out_have_a_fingerprint(tmp_path: Path) -> None:
+def test_held_out_aligned_files_have_a_fingerprint(tmp_path: Path) -> None:
     source, target = tmp_path / "a.en", tmp_path / "a.de"
     recipe = pair_recipe(tmp_path / "pairs.tsv", data={"valid": f"{source},{target}"})
-    found = []
+    fingerprint_values = []
     for text in ("one", "two"):
         source.write_text("a line\n")
         target.write_text(f"{text}\n")
-        found.append(fingerprints(recipe.data)["valid"])
-    assert found[0] != found[1]
+        fingerprint_values.append(fingerprints(recipe.data)["valid"])
+    assert fingerprint_values[0] != fingerprint_values[1]
 
 
-def test_resuming_nothing_without_a_recipe(tmp_path: Path) -> None:
+def test_resuming_a_missing_run_without_a_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run to continue"):
         run_tiny(None, tmp_path / "nowhere", resume=True)
     assert not (tmp_path / "nowhere").exists()
 
 
 class Counting(torch.optim.Optimizer):
-    """An optimizer of another package: a number for each parameter, and one that steps change in its group."""
+    """A user-defined optimizer with state for each parameter, and a value of the group that steps change."""
 
     def __init__(self, groups: Any, lr: float) -> None:
         super().__init__(groups, {"lr": lr, "calls": 0, "growth": 1.0})
@@ -335,7 +338,7 @@ def test_a_run_with_any_optimizer_is_resumed(
     run_tiny(recipe, tmp_path / "whole")
     run_tiny(recipe, tmp_path / "parts", reporter=At(2, interrupt))
     run_tiny(None, tmp_path / "parts", resume=True)
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "parts") == reproducible_state(tmp_path / "whole")
 
 
 def test_moments_of_another_optimizer_are_refused(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,12 +369,12 @@ CHANCE: dict[str, dict[str, Any]] = {
     "elmo": {"train.reset_state": 0.2, "train.accumulate": 2},
     "bert-tiny": {"encoder.dropout": 0.1, "train.accumulate": 2, "train.average": 0.9},
 }  # fmt: skip
-"""What is drawn or kept beside the weights, by recipe."""
+"""Settings with random numbers or state besides the weights, by recipe."""
 
 
 @pytest.mark.parametrize(
     "name", some_slow([name for name in TRAINED if name not in LINEAR], "classify-lstm", "tag-lstm-crf")
 )
-def test_every_recipe_resumes_in_the_same_bits(name: str, tmp_path: Path) -> None:
+def test_every_resumed_recipe_is_bit_identical(name: str, tmp_path: Path) -> None:
     steps = {"train.steps": 10, "train.checkpoint_every": 3, "train.validations": 2}
     assert_resumes(read_recipe(cut_down_in(tmp_path, name), CHANCE.get(name, {}) | steps), tmp_path)

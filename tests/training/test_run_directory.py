@@ -1,4 +1,4 @@
-"""What a run leaves behind, what of it is checked when it is read, and what is never overwritten."""
+"""Run directories: their files, the checks when they are read, and files that are never overwritten."""
 
 import json
 import re
@@ -18,12 +18,14 @@ from ensue.runs.schema import Progress
 from ensue.runs.weights import read_tensors, write_tensors
 from ensue.training import run as run_module
 from ensue.training.optimizer import build_optimizer
-from training.tiny import Recorder, kept, run_tiny, seal, tiny_recipe, words
+from training.tiny import Recorder, reproducible_state, run_tiny, seal, tiny_recipe, words
 from training.tiny_texts import tagging
 from written_files import written
 
 
-def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_directory_has_all_files_and_scores_of_a_model(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
     test_text = written(tmp_path / "test.txt", words(100, seed=5))
     recorder = Recorder()
@@ -45,7 +47,7 @@ def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, mon
     for scores in (outcome.valid, outcome.test):
         assert f"{scores['nats_per_token']:.4f} | {scores['perplexity']:.4f}" in card
     assert f"step {outcome.best_step} of 12" in card
-    assert "generate '" in card  # a path with a blank is quoted
+    assert "generate '" in card  # paths with blanks are quoted
     assert str(test_text) in card
 
 
@@ -75,7 +77,7 @@ def test_reports_are_means_over_the_steps_since_the_last(
     assert train[2]["loss"] == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_log_goes_back_to_what_it_was(tmp_path: Path) -> None:
+def test_a_log_is_rewound_to_an_earlier_entry(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path / "metrics.jsonl")
     line = {"seconds": 0.5, "tokens": 7, "loss": 1.5, "learning_rate": 0.1}
     log.rewind(None)
@@ -84,7 +86,7 @@ def test_a_log_goes_back_to_what_it_was(tmp_path: Path) -> None:
     log.append("train", step=2, **line)
     good = log.path.read_text()
     log.path.write_text(good + '{"kind": "tra')
-    assert [r["step"] for r in log.records()] == [1, 2]  # a kill cut the third one off
+    assert [r["step"] for r in log.records()] == [1, 2]  # the third line is incomplete
     log.rewind(start)
     assert [r["step"] for r in log.records()] == [1]
     log.path.write_text(good.replace("1.5", "1.6"))
@@ -99,15 +101,15 @@ def test_a_log_goes_back_to_what_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
-def test_a_checkpoint_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
+def test_a_checkpoint_is_restored_exactly(name: str, tmp_path: Path) -> None:
     recipe = tiny_recipe(tmp_path, optimizer=name).train
 
-    def made(seed: int) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    def build(seed: int) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         torch.manual_seed(seed)
         model = torch.nn.Linear(3, 2)
         return model, build_optimizer(model, recipe)
 
-    model, optimizer = made(0)
+    model, optimizer = build(0)
     for _ in range(3):
         model(torch.ones(1, 3)).sum().backward()
         optimizer.step()
@@ -116,7 +118,7 @@ def test_a_checkpoint_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
     write_tensors(tmp_path / "best", {"weight": torch.ones(1)})
     path = save_checkpoint(tmp_path, model, optimizer, state, progress, best=tmp_path / "best")
     assert (path / "best.safetensors").read_bytes() == (tmp_path / "best").read_bytes()
-    other, other_optimizer = made(1)
+    other, other_optimizer = build(1)
     empty = ((torch.zeros(2, 3), None), torch.zeros(2, 1))
     after, counters = load_checkpoint(path, other, other_optimizer, empty)
     assert counters == progress
@@ -128,7 +130,7 @@ def test_a_checkpoint_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(dict(other.named_parameters()), dict(model.named_parameters()), rtol=0, atol=0)
 
 
-def test_two_checkpoints_are_kept_and_leftovers_of_kills_are_swept(tmp_path: Path) -> None:
+def test_two_checkpoints_are_kept_and_partial_ones_removed(tmp_path: Path) -> None:
     model = torch.nn.Linear(1, 1)
     optimizer = build_optimizer(model, tiny_recipe(tmp_path).train)
     (tmp_path / ".step-1.partial").mkdir()
@@ -138,15 +140,15 @@ def test_two_checkpoints_are_kept_and_leftovers_of_kills_are_swept(tmp_path: Pat
     assert [p.name for p in complete_checkpoints(tmp_path)] == ["step-10", "step-11"]
 
 
-def test_one_process_at_a_time(text: Path, tmp_path: Path) -> None:
+def test_only_one_process_trains_a_run(text: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(text, steps=2)
     run_tiny(recipe, tmp_path / "run")
-    before = kept(tmp_path / "run")
+    before = reproducible_state(tmp_path / "run")
     with RunDirectory(tmp_path / "run").lock():
         for options in ({"resume": True}, {"overwrite": True}):
             with pytest.raises(RunError, match="another process is training"):
                 run_tiny(recipe, tmp_path / "run", **options)
-    assert kept(tmp_path / "run") == before
+    assert reproducible_state(tmp_path / "run") == before
 
 
 def test_a_run_that_appears_while_the_text_is_read_is_not_overwritten(
@@ -163,14 +165,12 @@ def test_a_run_that_appears_while_the_text_is_read_is_not_overwritten(
     monkeypatch.setattr(run_module, "begin_job", slow)
     with pytest.raises(RunError, match="in the meantime"):
         run_tiny(tiny_recipe(text, steps=3), tmp_path / "run")
-    assert kept(tmp_path / "run")["checkpoint"] == "step-2"
+    assert reproducible_state(tmp_path / "run")["checkpoint"] == "step-2"
 
 
 @pytest.mark.parametrize("name", ["README.md", "recipe.toml", "notes"])
 @pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}])
-def test_a_folder_with_other_things_is_left_alone(
-    name: str, options: dict[str, bool], text: Path, tmp_path: Path
-) -> None:
+def test_a_folder_with_other_files_is_refused(name: str, options: dict[str, bool], text: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / name).write_text("mine")
     with pytest.raises(RunError, match=f"not a run directory .found {name}"):
@@ -178,7 +178,7 @@ def test_a_folder_with_other_things_is_left_alone(
     assert [p.name for p in (tmp_path / "folder").iterdir()] == [name]
 
 
-def test_another_programs_model_is_not_overwritten(text: Path, tmp_path: Path) -> None:
+def test_the_model_of_another_program_is_not_overwritten(text: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text('{"architectures": ["SomethingElse"]}')
@@ -188,7 +188,7 @@ def test_another_programs_model_is_not_overwritten(text: Path, tmp_path: Path) -
     assert (folder / "model.safetensors").read_text() == "precious"
 
 
-def test_an_empty_folder_and_an_unfinished_beginning_are_fine(text: Path, tmp_path: Path) -> None:
+def test_an_empty_folder_and_an_incomplete_run_are_accepted(text: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with RunDirectory(tmp_path / "run").lock():
         (tmp_path / "run" / "recipe.toml").write_text("half")
@@ -196,21 +196,21 @@ def test_an_empty_folder_and_an_unfinished_beginning_are_fine(text: Path, tmp_pa
     assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run").step == 2
 
 
-def test_overwrite_keeps_what_is_not_the_runs_and_only_begins_with_good_data(text: Path, tmp_path: Path) -> None:
+def test_overwrite_keeps_other_files_and_the_run_if_data_are_bad(text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text), tmp_path / "run")
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    before = kept(tmp_path / "run")
+    before = reproducible_state(tmp_path / "run")
     short = written(tmp_path / "short.txt", "too short")
     for bad, error in ((tmp_path / "missing.txt", DataError), (short, TrainingError)):
         with pytest.raises(error):
             run_tiny(tiny_recipe(bad), tmp_path / "run", overwrite=True)
-        assert kept(tmp_path / "run") == before
+        assert reproducible_state(tmp_path / "run") == before
     run_tiny(tiny_recipe(text, steps=3), tmp_path / "run", overwrite=True)
-    assert kept(tmp_path / "run")["checkpoint"] == "step-3"
+    assert reproducible_state(tmp_path / "run")["checkpoint"] == "step-3"
     assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
 
 
-def test_clear_leaves_nothing_of_a_run_and_all_else(names: Path, tmp_path: Path) -> None:
+def test_clear_removes_only_files_of_the_run(names: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run_tiny(tagging(names, encoder="none", steps=1), run.path)
     for name in ("curve.png", "confusion.png", "notes.txt", "labels.json.partial", "mine.partial"):
@@ -248,7 +248,7 @@ def test_weights_of_another_type_are_noticed(text: Path, tmp_path: Path) -> None
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.safetensors", "progress.json"])
-def test_a_damaged_checkpoint_is_one_line(file: str, text: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused(file: str, text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text), tmp_path / "run")
     path = complete_checkpoints(tmp_path / "run" / "checkpoints")[-1] / file
     path.write_bytes(path.read_bytes()[:-4])

@@ -1,4 +1,4 @@
-"""Budgets and learning rates against the figures one gets by hand."""
+"""Budgets and learning rates equal values computed by hand."""
 
 import math
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_budgets_are_steps_rounded_up(budget: dict[str, float], expected: int | 
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "inverse-sqrt", "constant"])
-def test_warm_up_rises_evenly_from_zero(schedule: str) -> None:
+def test_warmup_rises_linearly_from_zero(schedule: str) -> None:
     rates = [learning_rate(recipe(schedule=schedule), share) for share in (0.0, 0.05, 0.1, 0.2)]
     assert rates == pytest.approx([0.0, 0.5, 1.0, 2.0])
 
@@ -47,17 +47,17 @@ def test_warm_up_rises_evenly_from_zero(schedule: str) -> None:
         ("constant", 2, 2),
     ],
 )
-def test_the_fall_over_what_is_left(schedule: str, middle: float, end: float) -> None:
+def test_schedules_decay_after_the_warmup(schedule: str, middle: float, end: float) -> None:
     assert learning_rate(recipe(schedule=schedule), 0.4) == pytest.approx(middle)
     assert learning_rate(recipe(schedule=schedule), 1.0) == pytest.approx(end)
 
 
-def test_the_inverse_square_root_needs_a_warm_up() -> None:
+def test_the_inverse_square_root_needs_a_warmup() -> None:
     with pytest.raises(ValueError, match="needs a warmup above 0"):
         recipe(schedule="inverse-sqrt", warmup=0.0)
 
 
-def test_without_warm_up_the_first_step_has_the_full_rate() -> None:
+def test_without_warmup_the_first_step_has_the_full_rate() -> None:
     assert learning_rate(recipe(warmup=0.0), 0.0) == 2.0
 
 
@@ -84,7 +84,7 @@ def test_validations_are_spread_evenly_and_the_last_is_at_the_end(
 
 @pytest.mark.parametrize("schedule", ["linear", "inverse-sqrt"])
 def test_a_single_step_trains(schedule: str, text: Path, tmp_path: Path) -> None:
-    """A warm-up begins with the rate 0, and would end there."""
+    """A warmup starts with the rate 0, which would be the only rate."""
     weights = {}
     for rate in (0.01, 1e-9):
         out = tmp_path / f"{rate}"

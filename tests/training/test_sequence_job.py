@@ -1,4 +1,4 @@
-"""Models from sequence to sequence in training: what they learn from, what is said, what does not go together."""
+"""Training sequence-to-sequence models: data, notes, and contradicting settings."""
 
 import math
 import random
@@ -22,7 +22,7 @@ from training.tiny_pairs import LEARNED, LSTM, SMALL, pair_recipe, pairs
 from training.tiny_texts import Listener
 
 SOON = LEARNED | {"steps": 60, "batch_tokens": 100, "validations": 1}
-"""Enough for what has only one rule."""
+"""Enough steps to learn a single rule."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_one_table_needs_one_vocabulary(corpus: Path, tmp_path: Path) -> None:
+def test_tied_embeddings_need_one_vocabulary(corpus: Path, tmp_path: Path) -> None:
     tables = {"tokens": {"d_embedding": 16, "tied": "all"}, "target_tokenizer": {"kind": "words"}}
     with pytest.raises(RecipeError, match="needs one vocabulary"):
         run_tiny(pair_recipe(corpus, **tables), tmp_path / "run")
@@ -40,18 +40,18 @@ def test_one_table_needs_one_vocabulary(corpus: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["characters", "bytes"])
 @pytest.mark.parametrize("target", [None, TokenizerRecipe(kind="bytes")])
-def test_names_are_known_whatever_the_tokens_are(kind: Any, target: TokenizerRecipe | None) -> None:
-    """Also one that is spelled as a special token is."""
-    found = [Pair(("walk", "V;PST"), ("walked",)), Pair(("walk", "<end>|<unknown>"), ("walks",))]
-    coder = PairCoder.train(found, TokenizerRecipe(kind=kind), target, names=[2])
-    ids = [coder.encode(pair.sources)[0] for pair in found]
+def test_names_are_symbols_with_tokens_of_any_kind(kind: Any, target: TokenizerRecipe | None) -> None:
+    """A name may be spelled like a special token."""
+    pairs_of_names = [Pair(("walk", "V;PST"), ("walked",)), Pair(("walk", "<end>|<unknown>"), ("walks",))]
+    coder = PairCoder.train(pairs_of_names, TokenizerRecipe(kind=kind), target, names=[2])
+    ids = [coder.encode(pair.sources)[0] for pair in pairs_of_names]
     names = [[coder.source.symbol(id) for id in row[4:-1]] for row in ids]
     assert names == [["V", "PST"], ["<end>", "<unknown>"]]
     special = {coder.source.end_id, coder.source.unknown_name_id}
     assert not special & {id for row in ids for id in row[:-1].tolist()}
 
 
-def test_long_sources_are_cut_and_long_targets_left_out_which_is_said(corpus: Path, tmp_path: Path) -> None:
+def test_long_sources_are_cut_and_long_targets_left_out_with_notes(corpus: Path, tmp_path: Path) -> None:
     recipe = pair_recipe(corpus, data={"source_tokens": 5, "target_tokens": 6}, train={"steps": 1})
     listener = Listener()
     run_tiny(recipe, tmp_path / "run", reporter=listener)
@@ -72,7 +72,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_files_that_are_no_pairs_are_one_clear_line(case: str, tmp_path: Path) -> None:
+def test_files_that_are_no_pairs_are_errors_of_one_line(case: str, tmp_path: Path) -> None:
     content, message = BAD[case]
     (tmp_path / "train.tsv").write_text(content)
     data = {"target_tokens": 1} if case == "all too long" else {}
@@ -91,7 +91,7 @@ def test_files_that_are_no_pairs_are_one_clear_line(case: str, tmp_path: Path) -
     ("known", "train"), [(60, SOON | {"learning_rate": 0.05}), (380, LEARNED | {"learning_rate": 0.02})]
 )
 def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: Path) -> None:
-    """Names that training does not have come through, where the vocabulary has none of them."""
+    """Names unknown to training appear in the outputs."""
     choose = random.Random(0)
     names = ["".join(choose.choices("abcdefgh", k=5)) for _ in range(400)]
     lines = [f"hello {name} !\t{name} says hello\n" for name in names]
@@ -124,14 +124,14 @@ def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: P
         ({"decoder": LSTM, "attention": {"num_heads": 3}}, "is not divisible by attention.num_heads"),
     ],
 )
-def test_tables_that_do_not_go_together(
+def test_contradicting_tables_are_refused(
     tables: dict[str, dict[str, object]], message: str, corpus: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(RecipeError, match=message):
         run_tiny(pair_recipe(corpus, **tables), tmp_path / "run")
 
 
-def test_pairs_in_another_encoding_are_learned_from(tmp_path: Path) -> None:
+def test_pairs_in_another_encoding_are_read(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_bytes(pairs(20).encode("latin-1"))
     job = SequenceToSequenceJob(
         pair_recipe(tmp_path / "train.tsv", data={"encoding": "latin-1", "valid_fraction": 0.5})
@@ -149,9 +149,7 @@ def test_all_samples_are_shown(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("search", [{"length_penalty": 11}, {"min_tokens": 9, "max_tokens": 8}])
-def test_a_search_that_cannot_be_is_said_before_training(
-    search: dict[str, object], corpus: Path, tmp_path: Path
-) -> None:
+def test_an_invalid_search_is_refused_before_training(search: dict[str, object], corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match=r"length_penalty|min_tokens is 9"):
         run_tiny(pair_recipe(corpus, search=search), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -164,7 +162,7 @@ def participle(lemma: str) -> str:
     return f"ge{lemma[:-2]}t"
 
 
-def test_copies_with_other_stems_follow_the_rule_of_their_pair() -> None:
+def test_copies_with_other_stems_keep_the_inflection_of_their_pair() -> None:
     pairs = [Pair((lemma, "V;PTCP"), (participle(lemma),)) for lemma in LEMMAS]
     short, copies = Pair(("tun", "V;PTCP"), ("getan",)), list(with_other_stems(pairs, 3))
     assert copies[:10] == pairs
@@ -177,12 +175,12 @@ def test_copies_with_other_stems_follow_the_rule_of_their_pair() -> None:
     assert list(with_other_stems(pairs, 0)) == pairs
 
 
-def test_other_stems_are_for_training_alone(tmp_path: Path) -> None:
+def test_other_stems_are_only_in_training_data(tmp_path: Path) -> None:
     rows = [f"{lemma}\t{participle(lemma)}\tV;PTCP\n" for lemma in LEMMAS]
     (tmp_path / "a.tsv").write_text("".join(rows))
-    found = job("transduce-lstm", tmp_path / "a.tsv", format="sigmorphon", other_stems=4)
-    assert (len(found.task.train), len(found.valid_pairs)) == (9 * 5, 1)
-    assert found.valid_pairs[0].sources[0] in LEMMAS
+    sigmorphon_job = job("transduce-lstm", tmp_path / "a.tsv", format="sigmorphon", other_stems=4)
+    assert (len(sigmorphon_job.task.train), len(sigmorphon_job.valid_pairs)) == (9 * 5, 1)
+    assert sigmorphon_job.valid_pairs[0].sources[0] in LEMMAS
     for setting in ("tokenizer.kind=words", "target_tokenizer.kind=words", "data.names=[1]"):
         with pytest.raises(RecipeError, match="needs words as the first source column"):
             read_recipe("transduce-lstm", ["data.other_stems=1", setting])

@@ -1,6 +1,6 @@
-"""The scores of spans are those that a user gets: gold spans in a file change neither words nor predictions.
+"""Gold spans in a file change neither words nor predictions, and scores of spans are those of characters.
 
-The law goes over all forms in which a file has spans of characters. The oracle counts characters, and knows no words.
+All forms of files with spans of characters are tested. The oracle compares characters, not words.
 """
 
 import json
@@ -32,27 +32,27 @@ KEYS = {"spans": "LOC", "entities": "PER"}
 
 
 class Gold(NamedTuple):
-    """A text and its right spans."""
+    """A text and its gold spans."""
 
     text: str
     spans: list[Place]
 
 
 def gold(count: int, *, seed: int = 0) -> list[Gold]:
-    """Names of which some have a suffix or a prefix, and some touch each other inside of a word."""
-    found = []
+    """Return texts with names; some names have a suffix, and some touch another name inside of a word."""
+    texts = []
     for number, line in enumerate(json_spans(sentences(count, seed=seed)).splitlines()):
         row = json.loads(line)
         text, spans = row["text"], [(span["start"], span["end"], span["label"]) for span in row["spans"]]
-        if spans and number % 3 == 1:  # a suffix behind the first name
+        if spans and number % 3 == 1:  # a suffix of the first name
             start, end, label = spans[0]
             text = f"{text[:end]}'da{text[end:]}"
             spans = [(start, end, label), *((a + 3, b + 3, name) for a, b, name in spans[1:])]
         if number % 5 == 2:  # a word of two names
             spans += [(len(text) + 1, len(text) + 5, "LOC"), (len(text) + 5, len(text) + 9, "PER")]
             text += " LimaAnna"
-        found.append(Gold(text, spans))
-    return found
+        texts.append(Gold(text, spans))
+    return texts
 
 
 def json_rows(rows: Sequence[Gold], write: Callable[[Place], Any], key: str) -> str:
@@ -64,7 +64,7 @@ def as_object(span: Place) -> dict[str, Any]:
 
 
 def as_brat(rows: Sequence[Gold], folder: Path) -> Path:
-    """The last span of every third line goes on in the next line."""
+    """Write the texts in the format of brat; the last span of some lines continues in the next line."""
     text, spans = "", []
     for number, one in enumerate(rows):
         spans += [(len(text) + a, len(text) + b, label) for a, b, label in one.spans]
@@ -100,8 +100,8 @@ FORMS: dict[str, Callable[[Sequence[Gold], Path], Path]] = {
 }
 
 
-def test_all_formats_with_spans_are_here() -> None:
-    """spaCy's documents have tokens."""
+def test_forms_has_all_formats_with_spans() -> None:
+    """spaCy's documents, which have tokens, are no such format."""
     assert {name for name in FORMATS if format_class(name).text_spans is not Format.text_spans} == {"json"}
     assert {".ann"} == {*ROW_SUFFIXES} - {*PARQUET}
 
@@ -116,12 +116,12 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> LabelingPipeline:
 
 
 def spans_of(spans: Sequence[Any]) -> set[Place]:
-    """The spans of one key of a row."""
+    """Return the spans in the value of a row's key."""
     return {tuple(span) if isinstance(span, list | tuple) else tuple(span.values())[:3] for span in spans}
 
 
 def places(rows: Sequence[dict[str, Any]]) -> list[set[Place]]:
-    """The spans in rows that a tagger has written."""
+    """Return the spans in each row that a tagger has written."""
     return [spans_of(next(row[key] for key in ("spans", "label", "entities") if key in row)) for row in rows]
 
 
@@ -130,8 +130,8 @@ def rows_of(lines: str) -> list[dict[str, Any]]:
     return list(content)
 
 
-class Known(NamedTuple):
-    """Texts, their right spans, and what the tagger says of them without these."""
+class Predicted(NamedTuple):
+    """Texts with gold spans, and the words and spans that the tagger predicts without these."""
 
     rows: list[Gold]
     words: list[set[tuple[int, int]]]
@@ -139,25 +139,27 @@ class Known(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def known(tagger: LabelingPipeline) -> Known:
+def known(tagger: LabelingPipeline) -> Predicted:
     rows = gold(60, seed=2)
-    found = list(tagger.predict([row.text for row in rows]))
-    spans = [{(s.start, s.end, s.label) for s in one.spans} for one in found]
-    return Known(rows, [{(w.start, w.end) for w in one} for one in found], spans)
+    sentences_of_tagger = list(tagger.predict([row.text for row in rows]))
+    spans = [{(s.start, s.end, s.label) for s in one.spans} for one in sentences_of_tagger]
+    return Predicted(rows, [{(w.start, w.end) for w in one} for one in sentences_of_tagger], spans)
 
 
-def test_texts_of_a_file_are_those_of_a_list(tagger: LabelingPipeline, known: Known, tmp_path: Path) -> None:
+def test_predictions_for_a_file_equal_those_for_a_list(
+    tagger: LabelingPipeline, known: Predicted, tmp_path: Path
+) -> None:
     (tmp_path / "bare.jsonl").write_text("".join(json.dumps({"text": one.text}) + "\n" for one in known.rows))
     assert places(rows_of("".join(tagger.prediction_lines(str(tmp_path / "bare.jsonl"))))) == known.bare
 
 
 ODD = ["\ufeff", "\n", "\r\n", "\r", "\u2028", "\u200b", "\x00", "\u0301", "\u200d", "\t", "\u00a0", "\U0001f468", " "]
-"""Characters that files, lines, splitters or alphabets treat in another manner than letters."""
+"""Characters that files, lines, splitters or alphabets treat specially."""
 
 
 @pytest.mark.parametrize("splitter", SPLITTERS)
-def test_offsets_are_those_of_the_given_text(splitter: str, tagger: LabelingPipeline, tmp_path: Path) -> None:
-    """The text of a string, and of a row of a file: also where it begins with a byte order mark."""
+def test_offsets_refer_to_the_text_of_the_caller(splitter: str, tagger: LabelingPipeline, tmp_path: Path) -> None:
+    """Texts are strings, or rows of a file, and may begin with a byte order mark."""
     tagger = tagger.with_splitter(splitter)
     texts = [
         text for odd in ODD for text in (f"{odd}Anna sees Lima", f"Anna{odd}sees {odd}Lima", f"Anna sees Lima{odd}")
@@ -172,18 +174,18 @@ def test_offsets_are_those_of_the_given_text(splitter: str, tagger: LabelingPipe
 
 @pytest.mark.parametrize("form", FORMS)
 def test_gold_spans_change_no_prediction_and_scores_are_those_of_characters(
-    form: str, tagger: LabelingPipeline, known: Known, tmp_path: Path
+    form: str, tagger: LabelingPipeline, known: Predicted, tmp_path: Path
 ) -> None:
     rows, bare = known.rows, known.bare
     path = FORMS[form](rows, tmp_path)
     assert places(rows_of("".join(tagger.prediction_lines(str(path))))) == bare
     right = [{*one.spans} for one in rows]
-    if form == "brat":  # in which some spans go on in the next line
+    if form == "brat":  # some spans continue in the next line
         right = [{*spans} for spans in _brat_lines(path, rows)]
     scores = tagger.evaluate(path)
     correct = sum(len(a & b) for a, b in zip(right, bare, strict=True))
-    num_right, num_said = sum(map(len, right)), sum(map(len, bare))
-    assert scores.f1 == pytest.approx(2 * correct / (num_right + num_said))
+    num_gold, num_predicted = sum(map(len, right)), sum(map(len, bare))
+    assert scores.f1 == pytest.approx(2 * correct / (num_gold + num_predicted))
     assert 0.3 < scores.f1 < 0.95
     misses = sum(
         not ({a for a, _ in words} >= {start} and {b for _, b in words} >= {end})
@@ -194,18 +196,18 @@ def test_gold_spans_change_no_prediction_and_scores_are_those_of_characters(
 
 
 def _brat_lines(path: Path, rows: Sequence[Gold]) -> list[list[Place]]:
-    """The spans of the file by the line in which they begin."""
+    """Return the spans of the file for the line in which each begins."""
     spans = [line.split("\t")[1].split() for line in path.read_text().splitlines()]
-    found: list[list[Place]] = [[] for _ in rows]
+    spans_of_lines: list[list[Place]] = [[] for _ in rows]
     starts = [sum(len(one.text) + 1 for one in rows[:number]) for number in range(len(rows))]
     for label, a, b in spans:
         number = max(number for number, start in enumerate(starts) if start <= int(a))
-        found[number].append((int(a) - starts[number], int(b) - starts[number], label))
-    return found
+        spans_of_lines[number].append((int(a) - starts[number], int(b) - starts[number], label))
+    return spans_of_lines
 
 
-def test_the_scores_of_training_are_those_of_use(tagger: LabelingPipeline, tmp_path: Path) -> None:
-    """Validation and test data count spans inside of words as misses, too, and a note says so."""
+def test_scores_of_training_equal_those_of_evaluate(tagger: LabelingPipeline, tmp_path: Path) -> None:
+    """Spans inside of words count as misses in validation and test data, too, with a note."""
     rows = gold(60, seed=2)
     path = FORMS["objects"](rows, tmp_path)
     recipe = tagging(path, head={"kind": "crf"}, data={"test": str(path), "valid": str(path)})
@@ -219,7 +221,7 @@ def test_the_scores_of_training_are_those_of_use(tagger: LabelingPipeline, tmp_p
     assert "learned as the words that they touch, and count as misses" in note
 
 
-def test_the_remedy_of_many_cut_words_is_the_command_that_finds_the_reason(
+def test_the_message_about_misaligned_spans_names_a_command(
     tagger: LabelingPipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = FORMS["objects"](gold(60, seed=2), tmp_path)
@@ -227,20 +229,20 @@ def test_the_remedy_of_many_cut_words_is_the_command_that_finds_the_reason(
     assert f": they count as misses; ensue data {path} shows the likely reason\n" in capsys.readouterr().out
 
 
-def test_the_law_notices_words_that_are_cut_at_gold_borders(
+def test_words_split_at_gold_spans_are_noticed(
     tagger: LabelingPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted bug is what ensue did before 2026-11-28."""
-    whole = json_sentences.JsonSentences._spans
+    """The planted bug is the behavior before 2026-11-28."""
+    original = json_sentences.JsonSentences._spans
 
     def cut(self: Any, record: Any, key: str) -> tuple[list[Token], dict[str, list[PlacedSpan]]]:
-        words, found = whole(self, record, key)
-        borders = {place for spans in found.values() for one in spans for place in one.source[:2]}
+        words, spans_by_name = original(self, record, key)
+        borders = {place for spans in spans_by_name.values() for one in spans for place in one.source[:2]}
         pieces = []
         for word in words:
             ends = [word.start, *sorted(b for b in borders if word.start < b < word.end), word.end]
             pieces += [Token(record[key][a:b], a, b) for a, b in pairwise(ends)]
-        sources = {name: [one.source for one in spans] for name, spans in found.items()}
+        sources = {name: [one.source for one in spans] for name, spans in spans_by_name.items()}
         return pieces, {name: json_sentences.place_spans(one, pieces, nested=False) for name, one in sources.items()}
 
     monkeypatch.setattr(json_sentences.JsonSentences, "_spans", cut)
@@ -250,7 +252,7 @@ def test_the_law_notices_words_that_are_cut_at_gold_borders(
 
 @pytest.mark.parametrize("scheme", ["bio", "iobes", "iob1", "bilou", "ioe2"])
 def test_accuracy_compares_labels_in_one_scheme(scheme: Any, tagger: LabelingPipeline, tmp_path: Path) -> None:
-    """The model has bio. A file with its predictions in another scheme is all right."""
+    """The model predicts bio. A file with these predictions in another scheme has perfect scores."""
     texts = [one.text for one in gold(40, seed=3)]
     lines = []
     for answer in tagger.predict(texts):
@@ -264,7 +266,9 @@ def test_accuracy_compares_labels_in_one_scheme(scheme: Any, tagger: LabelingPip
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data", [{"nested": 2}, {"labels": ["spans", "entities"]}], ids=["nested", "columns"])
-def test_the_law_holds_for_spans_that_overlap_and_for_several_columns(data: dict[str, Any], tmp_path: Path) -> None:
+def test_gold_spans_that_overlap_or_are_in_several_columns_change_no_prediction(
+    data: dict[str, Any], tmp_path: Path
+) -> None:
     lines = []
     for one in gold(120, seed=4):
         more = [(a, max(b, c), "PAIR") for (a, b, _), (_, c, _) in pairwise(one.spans)]
@@ -277,11 +281,16 @@ def test_the_law_holds_for_spans_that_overlap_and_for_several_columns(data: dict
     (tmp_path / "bare.jsonl").write_text("".join(json.dumps({"text": line["text"]}) + "\n" for line in lines))
     run_tiny(tagging(tmp_path / "a.jsonl", head={"kind": "crf"}, data=data, steps=60), tmp_path / "run")
     tagger = load(tmp_path / "run", device="cpu")
-    own, bare = (rows_of("".join(tagger.prediction_lines(str(tmp_path / f"{name}.jsonl")))) for name in ("a", "bare"))
+    with_gold, bare = (
+        rows_of("".join(tagger.prediction_lines(str(tmp_path / f"{name}.jsonl")))) for name in ("a", "bare")
+    )
     scores = tagger.evaluate(tmp_path / "a.jsonl")
     for key in KEYS if "labels" in data else ["spans"]:
-        said, right = ([spans_of(row[key]) for row in rows] for rows in (bare, lines))
-        assert [spans_of(row[key]) for row in own] == said
-        correct, total = sum(len(a & b) for a, b in zip(right, said, strict=True)), sum(map(len, (*right, *said)))
+        predicted, gold_spans = ([spans_of(row[key]) for row in rows] for rows in (bare, lines))
+        assert [spans_of(row[key]) for row in with_gold] == predicted
+        correct, total = (
+            sum(len(a & b) for a, b in zip(gold_spans, predicted, strict=True)),
+            sum(map(len, (*gold_spans, *predicted))),
+        )
         f1 = scores.per_label[key].f1 if "labels" in data else scores.f1
         assert 0.1 < f1 == pytest.approx(2 * correct / total)

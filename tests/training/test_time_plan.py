@@ -1,4 +1,4 @@
-"""A budget of seconds, by a clock that only steps and scoring advance: what the first line says comes true."""
+"""A budget of seconds, tested with a clock that only steps and scoring advance: the announced plan is kept."""
 
 import re
 from collections.abc import Callable, Sized
@@ -26,14 +26,14 @@ NAMES = [
     "tag-frames", "classify-frames", "predict-frames", "captions", "glimpses", "draw",
     "vectors-cbow", "vectors-glove", "similar-texts", "texts-of-pairs",
 ]  # fmt: skip
-"""Recipes of all jobs."""
+"""Recipes for all classes of jobs."""
 CASES = RUNS | dict.fromkeys(["similar-texts", "texts-of-pairs"], Made("sentence-vectors", "pairs.tsv", []))
 JUDGED = {"vectors-cbow": "similar.tsv", "vectors-glove": "analogies.txt", "similar-texts": "sts-dev.tsv"}
-"""The held-out data of recipes that are scored on judgments, in place of data like those of training."""
+"""The held-out data of recipes that are scored on judgments."""
 
 
 class Clock:
-    """Seconds that pass only when a step is taken or data are scored."""
+    """A clock that only steps and scoring advance."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -66,7 +66,7 @@ def recipe_of(name: str, folder: Path, **train: Any) -> Recipe:
         return validate_recipe(document, where="tiny")
     document["data"]["test"] = document["data"]["train"]
     for path in map(Path, document["data"]["train"].split(",")):
-        if path.is_file() and path.suffix not in (".csv", ".npz"):  # a hundred times the data of a sample
+        if path.is_file() and path.suffix not in (".csv", ".npz"):  # repeat small files
             text = path.read_text(encoding="utf-8")
             path.with_name(f"many-{path.name}").write_text(text * (1 + 8_000 // len(text)), encoding="utf-8")
             document["data"]["test"] = document["data"]["test"].replace(path.name, f"many-{path.name}")
@@ -78,8 +78,9 @@ def run_by_clock(
     recipe: Recipe, out: Path, patch: pytest.MonkeyPatch, *, valid: float, test: float, overhead: float = 0.0,
     **options: Any,
 ) -> tuple[Listener, float, list[float], float]:  # fmt: skip
-    """Train with `valid` and `test` seconds for all of these data, and `overhead` for each validation. Return the
-    reports, the time of the run, and the times of the validations and of the test.
+    """Train while scoring all validation or test data takes `valid` or `test` seconds, plus `overhead`.
+
+    Return the reports, the time of the run, and the times of the validations and of the test.
     """
     clock, used, reports = Clock(patch), {"valid": 1.0, "test": 1.0}, Listener()
     job_class = type(begin_job(recipe, None))
@@ -107,7 +108,7 @@ def run_by_clock(
 @pytest.mark.parametrize(
     ("valid", "test", "overhead", "count", "parts"),
     [
-        pytest.param(0.05, 0.1, 0.0, 4, [], marks=pytest.mark.slow),  # cheap: all validations that the recipe has
+        pytest.param(0.05, 0.1, 0.0, 4, [], marks=pytest.mark.slow),  # cheap, so all validations of the recipe
         pytest.param(1.0, 2.0, 0.5, 4, [], marks=pytest.mark.slow),
         (2.0, 2.0, 0.5, 2, []),  # fewer validations
         (40.0, 2.0, 0.5, 2, ["validation"]),
@@ -115,7 +116,7 @@ def run_by_clock(
         (200.0, 200.0, 0.0, 2, ["test", "validation"]),
     ],
 )
-def test_the_division_comes_true(
+def test_the_announced_plan_is_kept(
     valid: float, test: float, overhead: float, count: int, parts: list[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -124,22 +125,22 @@ def test_the_division_comes_true(
         recipe, tmp_path / "run", monkeypatch, valid=valid, test=test, overhead=overhead
     )
     assert total == pytest.approx(60, abs=2)
-    said = next(note for note in reports.notes if note.startswith("about "))
-    about, preparation, training, of_validation, closing = map(float, re.findall(r"([\d.]+) s\b", said))
+    announced = next(note for note in reports.notes if note.startswith("about "))
+    about, preparation, training, of_validation, closing = map(float, re.findall(r"([\d.]+) s\b", announced))
     assert (about, len(validations)) == (60, count)
-    assert f" {count} of 4 validations" in said or (count == 4 and " 4 validations" in said)
+    assert f" {count} of 4 validations" in announced or (count == 4 and " 4 validations" in announced)
     assert training == pytest.approx(STEP * len(reports.steps), abs=6)
-    if not parts:  # the time of a part is rather estimated too long than too short
+    if not parts:  # the time of a part may be overestimated
         assert of_validation == pytest.approx(validations[0], abs=0.5)
         assert closing == pytest.approx(tested + 2 * validations[0] + loop.CLOSING_SECONDS, abs=1)
     assert validations[0] - 0.5 <= of_validation <= 6
     assert max(validations) <= 6
     assert tested <= 12
     assert preparation <= 12
-    kept = [note for note in reports.notes if "lack of time" in note]
-    assert [note.split()[0] for note in kept] == parts
+    part_notes = [note for note in reports.notes if "lack of time" in note]
+    assert [note.split()[0] for note in part_notes] == parts
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8").split("\n")
-    assert {f"- {note}" for note in (said, *kept)} <= {*card}
+    assert {f"- {note}" for note in (announced, *part_notes)} <= {*card}
 
 
 @pytest.mark.sampled(2)
@@ -157,7 +158,7 @@ def test_every_job_keeps_its_budget(name: str, tmp_path: Path, monkeypatch: pyte
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_part_is_drawn_from_the_data(name: str, tmp_path: Path) -> None:
-    """All examples drawn are the data; fewer have other scores, which the same part has again."""
+    """Drawing all examples gives the scores of the data; fewer give other, reproducible scores."""
     job: Any = begin_job(recipe_of(name, tmp_path, steps=1), None)
     model = job.build_model()
     data = {part: job.held_out(part) for part in ("valid", "test")}
@@ -168,24 +169,26 @@ def test_a_part_is_drawn_from_the_data(name: str, tmp_path: Path) -> None:
         job.use_part(part, job.draw(data[part], count))
         return (job.task.validate(model) if part == "valid" else job.test(model)).as_json()
 
-    for part, whole in (("valid", job.task.validate(model)), ("test", job.test(model))):
-        assert scores(part, 1.0) == whole.as_json()
-        assert scores(part, 0.5) != whole.as_json()
+    for part, all_scores in (("valid", job.task.validate(model)), ("test", job.test(model))):
+        assert scores(part, 1.0) == all_scores.as_json()
+        assert scores(part, 0.5) != all_scores.as_json()
         assert scores(part, 0.5) == scores(part, 0.5)
 
 
-def test_all_tasks_have_a_case() -> None:
-    solved = {"frame-classification-minirocket"}  # in one step, without validation data
+def test_names_has_all_tasks() -> None:
+    solved = {"frame-classification-minirocket"}  # solved in one step, without validation data
     assert {small(CASES[name]).task for name in NAMES} == {*TASKS, *entries("task")} - solved
 
 
 def test_a_planted_bug_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Job, "draw", lambda self, data, count: data)
     with pytest.raises(AssertionError):
-        test_the_division_comes_true(40.0, 2.0, 0.5, 2, ["validation"], tmp_path, monkeypatch)
+        test_the_announced_plan_is_kept(40.0, 2.0, 0.5, 2, ["validation"], tmp_path, monkeypatch)
 
 
-def test_a_resumed_run_keeps_its_parts_and_uses_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_keeps_its_parts_and_uses_the_remaining_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe, drawn, totals = recipe_of("classify-lstm", tmp_path, seconds=60.0, validations=4), [], []
     for longer in (recipe, recipe.model_copy(update={"train": recipe.train.model_copy(update={"seconds": 100.0})})):
         with monkeypatch.context() as patch:
@@ -194,4 +197,4 @@ def test_a_resumed_run_keeps_its_parts_and_uses_the_rest(tmp_path: Path, monkeyp
         drawn.append([note for note in reports.notes if "lack of time" in note])
         totals.append(total)
     assert drawn[0] == drawn[1] != []
-    assert 95 <= sum(totals) <= 100 + 15  # with the test and the card of the first run
+    assert 95 <= sum(totals) <= 100 + 15  # includes the test and the card of the first run

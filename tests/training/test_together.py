@@ -1,4 +1,4 @@
-"""Several processes train one model: the losses, the checkpoints and the mistakes are those of one process."""
+"""Several processes that train one model have the losses and checkpoints of one process."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from ensue.recipe import Recipe, validate_recipe
 from training.cut_down import cut_down
-from training.tiny import Recorder, kept, run_tiny, tiny_recipe
+from training.tiny import Recorder, reproducible_state, run_tiny, tiny_recipe
 from training.tiny_pairs import pairs
 from training.together import losses_of
 
@@ -17,12 +17,12 @@ ONE_OF_EACH = {
     "tag-lstm-crf": (3,), "tag-pretrained": (2,), "classify-lstm": (4,), "classify-pairs": (3,), "translate-lstm": (3,),
     "summarize-lm": (2,),
 }  # fmt: skip
-"""Recipes by their kind of batch, of state and of random numbers, with numbers of processes."""
+"""Recipes with each kind of batch, state and random numbers, and numbers of processes."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_losses_of_many_processes_are_those_of_one(
+def test_losses_of_several_processes_equal_those_of_one(
     name: str, text: Path, names: Path, topics: Path, tmp_path: Path
 ) -> None:
     data = {"tag": names, "classify": topics}.get(name.partition("-")[0], text)
@@ -36,11 +36,11 @@ def test_losses_of_many_processes_are_those_of_one(
     recipe = validate_recipe(document, where=name)
     alone = losses_of(recipe, tmp_path / "alone")
     for processes in ONE_OF_EACH[name]:
-        found = losses_of(recipe, tmp_path / f"of {processes}", processes=processes)
-        assert found == pytest.approx(alone, rel=1e-6, abs=1e-6)
+        losses = losses_of(recipe, tmp_path / f"of {processes}", processes=processes)
+        assert losses == pytest.approx(alone, rel=1e-6, abs=1e-6)
 
 
-def exact(name: str, data: Path, **train: Any) -> Recipe:
+def deterministic_recipe(name: str, data: Path, **train: Any) -> Recipe:
     document = cut_down(name, data).model_dump(exclude_none=True, by_alias=True)
     document["train"] |= {"deterministic": True, "steps": 12, "validations": 3} | train
     return validate_recipe(document, where=name)
@@ -48,24 +48,25 @@ def exact(name: str, data: Path, **train: Any) -> Recipe:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["char-zoneout", "word-lstm-awd", "tag-lstm-crf", "classify-lstm", "char-transformer"])
-def test_exact_runs_are_the_same_bit_for_bit(name: str, text: Path, names: Path, topics: Path, tmp_path: Path) -> None:
+def test_deterministic_runs_are_bit_identical_with_any_number_of_processes(
+    name: str, text: Path, names: Path, topics: Path, tmp_path: Path
+) -> None:
     data = {"tag": names, "classify": topics}.get(name.partition("-")[0], text)
-    recipe = exact(name, data, batch_size=10, accumulate=2)
+    recipe = deterministic_recipe(name, data, batch_size=10, accumulate=2)
     losses_of(recipe, tmp_path / "of 1")
-    for processes in (4,):
-        losses_of(recipe, tmp_path / f"of {processes}", processes=processes)
-        assert kept(tmp_path / f"of {processes}") == kept(tmp_path / "of 1")
+    losses_of(recipe, tmp_path / "of 4", processes=4)
+    assert reproducible_state(tmp_path / "of 4") == reproducible_state(tmp_path / "of 1")
 
 
 @pytest.mark.slow
-def test_exact_runs_go_on_with_another_number_of_processes(text: Path, tmp_path: Path) -> None:
-    recipe = exact("char-zoneout", text, reset_state=0.3, average=0.9)
+def test_deterministic_runs_are_resumed_with_another_number_of_processes(text: Path, tmp_path: Path) -> None:
+    recipe = deterministic_recipe("char-zoneout", text, reset_state=0.3, average=0.9)
     losses_of(recipe, tmp_path / "whole")
     out = tmp_path / "parts"
     for step, processes in ((3, 2), (6, 4), (9, 1)):
         losses_of(recipe, out, processes=processes, resume=True, stop_after=step)
     losses_of(recipe, out, processes=2, resume=True)
-    assert kept(out) == kept(tmp_path / "whole")
+    assert reproducible_state(out) == reproducible_state(tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Taggers and classifiers whose encoder is another run's, trained with the task."""
+"""Taggers and classifiers that fine-tune the encoder of another run."""
 
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,9 @@ def recipe_of(task: str, origin: Path, path: Path, **tables: Any) -> Recipe:
 
 def tuned_of(origin: Path, **encoder: Any) -> FineTunedEncoder:
     table: Any = recipe_of("labeling", origin, origin, encoder=encoder)
-    found = FineTunedEncoder.of(table.encoder, origins_for([str(origin)], None))
-    assert found is not None
-    return found
+    encoder_of_origin = FineTunedEncoder.of(table.encoder, origins_for([str(origin)], None))
+    assert encoder_of_origin is not None
+    return encoder_of_origin
 
 
 @pytest.mark.slow
@@ -59,8 +59,8 @@ def tuned_of(origin: Path, **encoder: Any) -> FineTunedEncoder:
     ("name", "pooling"),
     [("masked", "first"), ("masked", "last"), ("masked", "mean"), ("words", "last"), ("bpe", "last")],
 )
-def test_words_have_the_vectors_that_the_origin_gives(name: str, pooling: str, origins: dict[str, Path]) -> None:
-    """Sentences of any length, in a batch, with words that have no subwords."""
+def test_vectors_of_words_equal_those_of_the_origin(name: str, pooling: str, origins: dict[str, Path]) -> None:
+    """Sentences have any length, and some words have no subwords."""
     tuned, origin = tuned_of(origins[name], pooling=pooling), ensue.load(origins[name], device="cpu")
     encoder = tuned.build().eval()
     tuned.inherit(encoder)
@@ -69,22 +69,22 @@ def test_words_have_the_vectors_that_the_origin_gives(name: str, pooling: str, o
     ]  # fmt: skip
     subwords = tuned.reader(has_text_vector=False).texts(sentences)
     with torch.inference_mode():
-        found = encoder(subwords.batch(np.arange(len(sentences)), CPU)).numpy()
+        vectors_of_texts = encoder(subwords.batch(np.arange(len(sentences)), CPU)).numpy()
     expected: Any = origin.embed_words(sentences, pooling=pooling)  # type: ignore[attr-defined]
-    for row, vectors in zip(found, expected, strict=True):
+    for row, vectors in zip(vectors_of_texts, expected, strict=True):
         np.testing.assert_allclose(row[: len(vectors)], vectors, atol=2e-6)
         assert not row[len(vectors) :].any()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["words", "characters", "bpe"])
-def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[str, Path]) -> None:
-    """The ids of words with their blanks are those of the text, between the sign before it and the one behind it."""
+def test_a_causal_origin_reads_the_ids_of_the_text(name: str, origins: dict[str, Path]) -> None:
+    """The ids of words with blanks are those of the text, between a start and an end symbol."""
     tuned, text = tuned_of(origins[name]), "Janet will back the bill"
     tokenizer = tuned.origin.run.parts.tokenizer
     batch = tuned.reader(has_text_vector=True).texts([text.split()]).batch(np.zeros(1, np.int64), CPU)
     expected = [tokenizer.start_id, *tokenizer.encode(text).tolist(), tokenizer.vocabulary_size + 1]
-    if name != "bpe":  # whose windows are shorter
+    if name != "bpe":  # the windows of bpe are shorter
         assert batch.ids[0].tolist() == expected
     assert batch.size == (1, 6)
     assert len(batch.places) == 6
@@ -92,37 +92,39 @@ def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[
 
 
 @pytest.mark.parametrize(
-    ("given", "attention", "others"),
+    ("settings", "attention", "others"),
     [
         pytest.param({"dropout": 0.5}, 0.0, 0.5, id="layers"),
         pytest.param({"dropout_attention": 0.25}, 0.25, 0.0, id="attention"),
     ],
 )
-def test_attention_has_a_dropout_of_its_own(
-    given: dict[str, float], attention: float, others: float, origins: dict[str, Path]
+def test_attention_has_its_own_dropout(
+    settings: dict[str, float], attention: float, others: float, origins: dict[str, Path]
 ) -> None:
-    layers = list(tuned_of(origins["bpe"], kind="origin", **given).build().layers.modules())
+    layers = list(tuned_of(origins["bpe"], kind="origin", **settings).build().layers.modules())
     assert {layer.dropout for layer in layers if isinstance(layer, MultiHeadAttention)} == {attention}
     assert {layer.p for layer in layers if isinstance(layer, ElementDropout)} == {others}
 
 
-def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> None:
+def test_slices_of_a_batch_have_the_outputs_of_the_batch(origins: dict[str, Path]) -> None:
     tuned = tuned_of(origins["masked"])
     encoder = tuned.build().eval()
     texts = [[w for s in TAGGED[n : n + 4] for w in s.words][: 3 + 9 * n] for n in range(5)]
     subwords = tuned.reader(has_text_vector=True).texts(texts)
-    whole = subwords.batch(np.arange(5), CPU)
+    full = subwords.batch(np.arange(5), CPU)
     with torch.inference_mode():
-        h = encoder(whole)
+        h = encoder(full)
         for rows in (slice(0, 2), slice(2, 5), slice(1, 4), slice(5, 5)):
-            part = whole.slice_rows(rows)
+            part = full.slice_rows(rows)
             torch.testing.assert_close(encoder(part), h[rows], rtol=0, atol=1e-6)
-            assert (part.slot_mask is None) == (whole.slot_mask is None)
+            assert (part.slot_mask is None) == (full.slot_mask is None)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(ORIGINS, "masked"))
-def test_pairs_are_read_as_one_text(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
+def test_predictions_for_pairs_do_not_depend_on_the_batch(
+    name: str, origins: dict[str, Path], data: Path, tmp_path: Path
+) -> None:
     encoder = {"language_loss": 0.5} if name in ("words", "characters") else {}
     short = {"max_tokens": 2} if name in ("masked", "bpe") else {}
     table = {"train": str(data / "pairs.tsv"), **short}
@@ -141,7 +143,7 @@ def test_pairs_are_read_as_one_text(name: str, origins: dict[str, Path], data: P
     assert pipeline.inspect(pairs[0]).page
 
 
-def test_a_pair_has_segments_and_signs(origins: dict[str, Path]) -> None:
+def test_a_pair_has_segments_and_special_tokens(origins: dict[str, Path]) -> None:
     tuned = tuned_of(origins["segments"])
     coder = tuned.origin.run.parts.coder
     batch = tuned.reader(has_text_vector=True).texts([["Janet"]], [["back", "the"]]).batch(np.zeros(1, np.int64), CPU)
@@ -152,7 +154,7 @@ def test_a_pair_has_segments_and_signs(origins: dict[str, Path]) -> None:
     assert batch.size == (1, 4)
 
 
-def test_new_signs_of_a_causal_origin_begin_at_the_mean(origins: dict[str, Path], data: Path) -> None:
+def test_new_symbols_of_a_causal_origin_start_at_the_mean(origins: dict[str, Path], data: Path) -> None:
     job = begin_job(recipe_of("classification", origins["words"], data / "topics.tsv"), None)
     model: Any = job.build_model()
     old = read_tensors(origins["words"] / "model.safetensors")["features.weight"]
@@ -162,22 +164,22 @@ def test_new_signs_of_a_causal_origin_begin_at_the_mean(origins: dict[str, Path]
     assert job.inherited["layers.features.weight"].tolist() == [True] * len(old) + [False] * 2  # type: ignore[union-attr]
 
 
-def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path) -> None:
-    """The loss of a batch in parts is that of the whole."""
+def test_language_loss_adds_the_nats_of_next_subwords(origins: dict[str, Path], data: Path) -> None:
+    """The losses of slices add up to that of the batch."""
     job = begin_job(
         recipe_of("classification", origins["words"], data / "topics.tsv", encoder={"language_loss": 2.0}), None
     )
     torch.manual_seed(0)
     model: Any = job.build_model()
     batch = job.task.batch(0, CPU)
-    whole, _ = job.task.loss(model, batch, None)
+    full, _ = job.task.loss(model, batch, None)
     parts = [job.task.loss(model, batch.slice_rows(slice(n, n + 3)), None)[0] for n in range(0, batch.rows, 3)]
-    torch.testing.assert_close(sum(part.total for part in parts), whole.total)
+    torch.testing.assert_close(sum(part.total for part in parts), full.total)
     model.language_loss = 0.0
     plain, _ = job.task.loss(model, batch, None)
-    nats = float((whole.total - plain.total).detach()) / 2 / batch.rows
+    nats = float((full.total - plain.total).detach()) / 2 / batch.rows
     assert 1.0 < nats < 2 * np.log(model.layers.features.vocabulary_size)
-    whole.total.backward()
+    full.total.backward()
     assert model.layers.head.weight.grad is not None
 
 
@@ -199,7 +201,7 @@ def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path)
         ("pairs", "masked", {}, DataError, "a pair of .* subwords; this model reads up to 16: cut the texts, or train"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_one_line(
+def test_settings_that_do_not_fit_are_errors_of_one_line(
     task: str, origin: str, tables: dict[str, Any], error: type[Exception], message: str, origins: dict[str, Path],
     data: Path, tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -222,19 +224,19 @@ def test_what_does_not_fit_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_any_recipe_takes_an_origin(origins: dict[str, Path]) -> None:
+def test_any_recipe_accepts_an_origin(origins: dict[str, Path]) -> None:
     recipe: Any = read_recipe("tag-lstm-crf", {"encoder.from": str(origins["masked"])})
     assert recipe.encoder.kind == "origin"
     assert recipe.origins == (str(origins["masked"]),)
-    assert recipe.features.d_words > 0  # as the recipe says
+    assert recipe.features.d_words > 0  # the value of the recipe
     again: Any = validate_recipe(recipe.model_dump(exclude_none=True), where="again")
     assert again == recipe
 
 
-def test_texts_of_equal_words_are_cut_once(origins: dict[str, Path]) -> None:
+def test_equal_texts_are_tokenized_once(origins: dict[str, Path]) -> None:
     texts = Texts()
     for _ in range(3):
         texts.append(["Janet", "Janet"])
-    found = SubwordTexts(tuned_of(origins["words"]).reader(has_text_vector=False), [texts])
-    assert [len(subwords) for subwords in found.subwords] == [1]
-    assert found.batch(np.array([2, 0]), CPU).size == (2, 2)
+    subword_texts = SubwordTexts(tuned_of(origins["words"]).reader(has_text_vector=False), [texts])
+    assert [len(subwords) for subwords in subword_texts.subwords] == [1]
+    assert subword_texts.batch(np.array([2, 0]), CPU).size == (2, 2)

@@ -1,4 +1,4 @@
-"""The levels of a model, and what of them is trained: layer by layer, at its time, as fast as its level says."""
+"""The levels of a model are frozen, unfrozen over time, and trained with their own learning rates."""
 
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def test_learning_rates_fall_by_level(model: nn.Module) -> None:
         ({"unfreeze": 0.25}, 0.9, 1), ({"unfreeze": 0.1, "freeze": 3}, 0.9, 3), ({"unfreeze": 0.1}, 0.95, 0),
     ],
 )  # fmt: skip
-def test_levels_are_trained_at_their_time(model: nn.Module, table: dict[str, Any], share: float, lowest: int) -> None:
+def test_levels_are_unfrozen_at_their_time(model: nn.Module, table: dict[str, Any], share: float, lowest: int) -> None:
     tuning = Tuning(model, TuningRecipe(**table))
     tuning.begin_step(build_optimizer(model, TrainRecipe(steps=1), tuning), 0.1, share)
     for number, level in enumerate(levels_of_all(tuning)):
@@ -91,11 +91,11 @@ def levels_of_all(tuning: Tuning) -> list[list[nn.Parameter]]:
     return [list(level.values()) for level in tuning.levels]
 
 
-def test_what_is_new_is_trained_first(model: nn.Module) -> None:
+def test_new_parameters_are_trained_first(model: nn.Module) -> None:
     table = model.get_parameter("features.weight")
     old = torch.arange(len(table)) < 5
-    kept: dict[str, Any] = {name: None for name, _ in model.named_parameters() if not name.startswith("head")}
-    tuning = Tuning(model, TuningRecipe(new_first=0.5, layer_decay=0.9), kept | {"features.weight": old})
+    inherited: dict[str, Any] = {name: None for name, _ in model.named_parameters() if not name.startswith("head")}
+    tuning = Tuning(model, TuningRecipe(new_first=0.5, layer_decay=0.9), inherited | {"features.weight": old})
     optimizer = build_optimizer(model, TrainRecipe(steps=1, weight_decay=0.5), tuning)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
 
@@ -121,7 +121,7 @@ def test_what_is_new_is_trained_first(model: nn.Module) -> None:
         ({"new_first": 0.1}, "tuning.new_first trains new parameters first; no parameter comes from another run"),
     ],
 )
-def test_what_does_not_fit_is_said_before_a_run_begins(
+def test_settings_that_do_not_fit_are_refused_before_a_run_starts(
     table: dict[str, Any], message: str, text: Path, tmp_path: Path
 ) -> None:
     recipe = tiny_recipe(text, model=DEEP["lstm"]).model_copy(update={"tuning": TuningRecipe(**table)})

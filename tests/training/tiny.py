@@ -1,4 +1,4 @@
-"""Tiny texts and recipes that train in a fraction of a second, and what to compare afterwards."""
+"""Tiny texts and recipes that train in a fraction of a second, and functions to compare runs."""
 
 import json
 import random
@@ -39,7 +39,7 @@ TRAIN: dict[str, Any] = {
 
 
 def words(count: int, *, seed: int = 0) -> str:
-    """Random words with some line ends; about five characters a word."""
+    """Return random words with some line ends, about five characters per word."""
     choose = random.Random(seed)
     return "".join(choose.choice(WORDS) + choose.choice("  \n") for _ in range(count))
 
@@ -48,7 +48,7 @@ def tiny_recipe(
     text: Path, *, model: str | dict[str, Any] = "lstm", data: dict[str, Any] | None = None,
     tokenizer: dict[str, Any] | None = None, **train: Any,
 ) -> LanguageModelingRecipe:  # fmt: skip
-    """A recipe for `text`; the keywords change `[train]`, and another budget replaces the steps."""
+    """Return a recipe for `text`; the keywords change `[train]`, and another budget replaces the steps."""
     table = TRAIN | train
     if {"epochs", "tokens", "seconds"} & train.keys():
         del table["steps"]
@@ -64,7 +64,7 @@ def tiny_recipe(
 
 
 def small_recipe(task: str, train: Path | str, changes: dict[str, Any], **defaults: Any) -> Any:
-    """A recipe for what is in `train`: tables change those of `defaults` of their kind; the rest is `[train]`."""
+    """Return a recipe for data; tables of `changes` update those of `defaults`, other keys are of `[train]`."""
     document: dict[str, Any] = {"data": {"train": str(train)}, "train": {"validations": 1, "precision": "float32"}}
     for name, value in (*defaults.items(), *changes.items()):
         if isinstance(value, dict):
@@ -81,7 +81,7 @@ def run_tiny(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
 
 
 def assert_refused(recipe: Recipe, out: Path, expected: str) -> None:
-    """The recipe's data are of no use: one line says where and why, and no run is begun."""
+    """Assert that the recipe's data are refused with an error of one line, before a run is created."""
     with pytest.raises(DataError, match=expected) as caught:
         run_tiny(recipe, out)
     assert "\n" not in str(caught.value)
@@ -93,14 +93,14 @@ needs_int8 = pytest.mark.skipif(features().isdisjoint(INT8_FEATURES), reason="th
 
 
 def plain_profile() -> Profile:
-    """A profile of this machine that nobody measured: all ways take as long, so that runs take the plain one."""
-    ways = [ComputeMode(), ComputeMode(precision="bfloat16")]
-    steps = {workload: [Timing(way=way, milliseconds=1.0) for way in ways] for workload in WORKLOADS}
+    """Return a profile of this machine in which all modes are equally fast, so that runs choose the plain one."""
+    modes = [ComputeMode(), ComputeMode(precision="bfloat16")]
+    steps = {workload: [Timing(way=mode, milliseconds=1.0) for mode in modes] for workload in WORKLOADS}
     return Profile(machine=Machine.current(), date="2026-01-01", load=0.0, steps=steps)
 
 
-def kept(run: Path) -> dict[str, Any]:
-    """What a repeated or resumed run has to reproduce: all its bits but the clock's."""
+def reproducible_state(run: Path) -> dict[str, Any]:
+    """Return all that a repeated or resumed run must reproduce: weights, checkpoint, counters and log without times."""
     last = complete_checkpoints(RunDirectory(run).checkpoints)[-1]
     files = [run / "model.safetensors", *sorted(last.glob("*.safetensors"))]
     progress = json.loads((last / "progress.json").read_text())
@@ -118,7 +118,7 @@ def kept(run: Path) -> dict[str, Any]:
 
 
 def seal(directory: Path) -> None:
-    """Let the manifest say of the files what they are now, as somebody would who alters a run with care."""
+    """Update the checksums of the manifest, so that altered files pass them."""
     manifest = Manifest(directory)
     content = manifest.content()
     files = {name: entry_of(directory / name) for name in content.files}
@@ -126,12 +126,12 @@ def seal(directory: Path) -> None:
 
 
 def some_slow(cases: Iterable[Any], *quick: Any) -> list[Any]:
-    """Cases for `parametrize`, of which all but the `quick` ones are slow."""
+    """Return parameters for `parametrize`; all but the `quick` ones are slow."""
     return [pytest.param(case, marks=[] if case in quick else [pytest.mark.slow]) for case in cases]
 
 
 class Recorder(Reporter):
-    """Keeps what it hears."""
+    """Records all reports."""
 
     def __init__(self) -> None:
         self.steps: list[StepReport] = []

@@ -1,4 +1,4 @@
-"""Recipes of masked language models that train in a fraction of a second, and of other runs to begin from."""
+"""Recipes of masked language models that train in a fraction of a second, and of origins of other runs."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ PAIRS: dict[str, Any] = {"data": {"next_sentence": True}, "input": {"segments": 
 
 
 def masked_recipe(path: Path, *, train: dict[str, Any] | None = None, **tables: Any) -> MaskedLanguageModelingRecipe:
-    """A recipe for the text in `path`; the keywords change tables."""
+    """Return a recipe for the text in `path`; the keywords change tables."""
     document: dict[str, Any] = {
         "task": "masked-language-modeling", "tokenizer": {"max_size": 300} | tables.pop("tokenizer", {}),
         "encoder": ENCODER | tables.pop("encoder", {}), "train": TRAIN | (train or {}),
@@ -31,21 +31,21 @@ def masked_recipe(path: Path, *, train: dict[str, Any] | None = None, **tables: 
 
 
 def small_origins(text: Path) -> dict[str, Recipe]:
-    """Masked models, and language models of words, characters and pieces."""
+    """Return recipes of masked models, and of language models of words, characters and subwords."""
     lstm = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
-    attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
+    transformer = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
     bpe = {"kind": "bpe", "max_size": 280}
     return {
         "masked": masked_recipe(text, train=FEW),
         "segments": masked_recipe(text, train=FEW, input={"segments": 2}, encoder={"context": 64}),
         "words": tiny_recipe(text, model=lstm, tokenizer={"kind": "words"}, **FEW),
         "characters": tiny_recipe(text, model=lstm, tokenizer={"kind": "characters"}, **FEW),
-        "bpe": tiny_recipe(text, model=attends | {"positions": "learned"}, tokenizer=bpe, **FEW),
+        "bpe": tiny_recipe(text, model=transformer | {"positions": "learned"}, tokenizer=bpe, **FEW),
     }
 
 
 def paragraphs(count: int) -> str:
-    """Documents of four lines about one animal, so that what is hidden is in the words around it."""
+    """Return documents of four lines about one animal, so that masked words can be inferred from the others."""
     names = ["cat", "dog", "bird", "fish", "horse", "mouse"]
     lines = [f"the {name} is a {name}, {name} {name} and {name} {name} .\n" for name in names]
     return "".join(lines[n % 6] * 4 + "\n" for n in range(count))

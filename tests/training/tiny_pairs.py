@@ -25,7 +25,7 @@ TRAIN: dict[str, Any] = {
 LEARNED: dict[str, Any] = {
     "steps": 150, "batch_tokens": 500, "learning_rate": 0.01, "warmup": 0.1, "samples": 0,
 }  # fmt: skip
-"""Enough to learn the rule."""
+"""Settings with which a model learns the rule."""
 
 
 LSTM = {"kind": "lstm", "d_model": 16}
@@ -43,31 +43,31 @@ DECODERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def sentence(choose: random.Random) -> str:
-    """Three to seven words."""
+    """Return a sentence of five to seven words."""
     words = [choose.choice(["the", "a"]), *choose.choices(["red", "big"], k=choose.randrange(3))]
     words += [choose.choice(["cat", "dog"]), choose.choice(["sees", "hears"])]
     return " ".join([*words, choose.choice(["the", "a"]), choose.choice(["bird", "door"])])
 
 
 def translated(text: str) -> str:
-    """The words one by one."""
+    """Return the target of a source, translated word by word."""
     return " ".join(TRANSLATED[word] for word in text.split())
 
 
 def pairs(count: int, *, seed: int = 0) -> str:
-    """Lines of a source, a tab and its target."""
+    """Return lines of a source, a tab and its target."""
     choose = random.Random(seed)
     sources = [sentence(choose) for _ in range(count)]
     return "".join(f"{source}\t{translated(source)}\n" for source in sources)
 
 
 def sources_of(lines: str) -> list[str]:
-    """The sources of what `pairs` has written."""
+    """Return the sources of lines from `pairs`."""
     return [line.split("\t")[0] for line in lines.splitlines()]
 
 
 def pair_recipe(path: Path, *, train: dict[str, Any] | None = None, **tables: Any) -> SequenceToSequenceRecipe:
-    """A recipe for the pairs in `path`; the keywords replace whole tables but `[train]`, which they change."""
+    """Return a recipe for the pairs in `path`; keywords replace tables, but update `data` and `train`."""
     data = {"train": str(path), **tables.pop("data", {})}
     document = {"task": "sequence-to-sequence", **SMALL, **tables, "data": data, "train": TRAIN | (train or {})}
     recipe = validate_recipe(document, where="tiny")

@@ -1,4 +1,4 @@
-"""Tiny labeled texts, made of random words, whose labels are learned in a fraction of a second; and their recipes."""
+"""Tiny labeled texts of random words, whose labels are learned in a fraction of a second, and their recipes."""
 
 import json
 import random
@@ -60,34 +60,34 @@ class Tagged(NamedTuple):
 
 
 def sentences(count: int, *, seed: int = 0) -> list[Tagged]:
-    """Of 1 to 18 words; a word says its part of speech, and whether it begins a name or goes on with one."""
+    """Return sentences of 1 to 18 words; a word determines its part of speech and its place in a name."""
     choose = random.Random(seed)
     return [_sentence(choose) for _ in range(count)]
 
 
 def _sentence(choose: random.Random) -> Tagged:
-    found = Tagged([], [], [])
+    sentence = Tagged([], [], [])
     for _ in range(choose.randint(1, 6)):
         pos = choose.choice([*PARTS_OF_SPEECH, "PROPN", "PROPN"])
         if pos != "PROPN":
-            found.words.append(choose.choice(PARTS_OF_SPEECH[pos]))
-            found.pos.append(pos)
+            sentence.words.append(choose.choice(PARTS_OF_SPEECH[pos]))
+            sentence.pos.append(pos)
             continue
-        kind, start = choose.choice(list(NAMES)), len(found.words)
-        found.words.extend(choose.choice(part) for part in NAMES[kind][: choose.randint(1, 3)])
-        found.pos.extend(["PROPN"] * (len(found.words) - start))
-        found.spans.append(Span(kind, start, len(found.words)))
-    return found
+        kind, start = choose.choice(list(NAMES)), len(sentence.words)
+        sentence.words.extend(choose.choice(part) for part in NAMES[kind][: choose.randint(1, 3)])
+        sentence.pos.extend(["PROPN"] * (len(sentence.words) - start))
+        sentence.spans.append(Span(kind, start, len(sentence.words)))
+    return sentence
 
 
 def columns(tagged: Sequence[Tagged], scheme: Scheme = "bio", separator: str = " ") -> str:
-    """Word, part of speech and label."""
+    """Return columns of word, part of speech and label."""
     rows = (zip(s.words, s.pos, s.labels(scheme), strict=True) for s in tagged)
     return "\n".join("".join(separator.join(row) + "\n" for row in sentence) for sentence in rows)
 
 
 def conllu(tagged: Sequence[Tagged]) -> str:
-    """With a feature, a name in MISC, a comment, and, over the first two words of some, a token that is both."""
+    """Return CoNLL-U with features, names in MISC, comments, and multiword tokens of the first two words of some."""
     parts = []
     for number, sentence in enumerate(tagged):
         rows = [f"# sent_id = {number}"]
@@ -106,7 +106,7 @@ def json_tokens(tagged: Sequence[Tagged], scheme: Scheme = "bio", key: str = "la
 
 
 def json_spans(tagged: Sequence[Tagged]) -> str:
-    """The running text, and where in it the names stand."""
+    """Return JSON lines of texts and spans of names."""
     lines = []
     for sentence in tagged:
         starts = [sum(len(word) + 1 for word in sentence.words[:place]) for place in range(len(sentence.words))]
@@ -119,23 +119,23 @@ def json_spans(tagged: Sequence[Tagged]) -> str:
 
 
 class Topical(NamedTuple):
-    """A text and the topics that it is about."""
+    """A text and its topics."""
 
     text: str
     labels: list[str]
 
 
 def documents(count: int, *, seed: int = 0, most_labels: int = 1, longest: int = 6) -> list[Topical]:
-    """The words say the topics, of which a text has 1 to `most_labels`."""
+    """Return texts of 1 to `most_labels` topics, which their words determine."""
     choose = random.Random(seed)
-    found = []
+    texts = []
     for _ in range(count):
         labels = sorted(choose.sample(list(TOPICS), choose.randint(1, most_labels)))
         words = [choose.choice(TOPICS[label]) for label in labels for _ in range(3)]
         words += [choose.choice(FILLERS) for _ in range(choose.randint(1, longest))]
         choose.shuffle(words)
-        found.append(Topical(" ".join(words), labels))
-    return found
+        texts.append(Topical(" ".join(words), labels))
+    return texts
 
 
 def tsv(texts: Sequence[Topical]) -> str:
@@ -143,7 +143,7 @@ def tsv(texts: Sequence[Topical]) -> str:
 
 
 def quoted_csv(texts: Sequence[Topical], delimiter: str = ",") -> str:
-    """With quotes, delimiters and line breaks in some texts."""
+    """Return a CSV table in which some texts have quotes, delimiters and line breaks."""
     rows = []
     for number, document in enumerate(texts):
         text = document.text.replace(" ", f'{delimiter}\n"" ', 1) if number % 2 else document.text
@@ -152,7 +152,7 @@ def quoted_csv(texts: Sequence[Topical], delimiter: str = ",") -> str:
 
 
 def json_lines(texts: Sequence[Topical]) -> str:
-    """A label, or a list where there are several."""
+    """Return JSON lines; `label` is a list if some text has several labels."""
     single = all(len(d.labels) == 1 for d in texts)
     return "".join(
         json.dumps({"id": n, "text": d.text, "label": d.labels[0] if single else d.labels}) + "\n"
@@ -177,7 +177,7 @@ def folders(texts: Sequence[Topical], root: Path) -> Path:
 
 
 def class_files(texts: Sequence[Topical], root: Path) -> Path:
-    """A file for each topic, with a text on each line."""
+    """Write a file for each topic, with a text on each line."""
     root.mkdir(parents=True, exist_ok=True)
     for label in {document.labels[0] for document in texts}:
         lines = [f"{document.text}\n" for document in texts if document.labels[0] == label]
@@ -186,7 +186,7 @@ def class_files(texts: Sequence[Topical], root: Path) -> Path:
 
 
 def pairs(count: int, *, seed: int = 0) -> str:
-    """Two texts, and whether they have the same topic."""
+    """Return a table of two texts, and whether they have the same topic."""
     choose = random.Random(seed)
     rows = ["sentence1\tsentence2\tlabel\n"]
     for _ in range(count):
@@ -197,14 +197,14 @@ def pairs(count: int, *, seed: int = 0) -> str:
 
 
 def tagging(train: Path, *, encoder: str | dict[str, Any] = "lstm", **changes: Any) -> LabelingRecipe:
-    """A tagger's recipe; `data`, `features` and `head` change those tables, other keywords change `[train]`."""
+    """Return a tagger's recipe; `data`, `features` and `head` change their tables, other keywords `[train]`."""
     recipe = validate_recipe(_document("labeling", train, encoder, changes), where="tiny")
     assert isinstance(recipe, LabelingRecipe)
     return recipe
 
 
 def classifying(train: Path, *, encoder: str | dict[str, Any] = "lstm", **changes: Any) -> ClassificationRecipe:
-    """A classifier's recipe, changed as a tagger's."""
+    """Return a classifier's recipe; keywords are those of `tagging`."""
     changes = {"batch_tokens": 200} | changes
     recipe = validate_recipe(_document("classification", train, encoder, changes), where="tiny")
     assert isinstance(recipe, ClassificationRecipe)
@@ -226,7 +226,7 @@ PICTURES = {"training.run.draw_curve": draw_curve, "tasks.contract.data_set.draw
 
 
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
-    """They take longer than all the rest of a tiny run. The session of the tests calls this."""
+    """Turn off the pictures of runs, which take most of the time of a tiny run."""
     for name in PICTURES:
         patch.setattr(f"ensue.{name}", lambda *args, **kwargs: None)
 
@@ -237,7 +237,7 @@ def with_pictures(patch: pytest.MonkeyPatch) -> None:
 
 
 def labelers(folder: Path) -> Path:
-    """The folder with finished runs (names, upos, topics, several, pairs) and the data that they are made from."""
+    """Write data and train the runs names, upos, topics, several and pairs in the folder, which is returned."""
     data = {
         "names.txt": columns(sentences(120)), "upos.conllu": conllu(sentences(120)), "topics.tsv": tsv(documents(120)),
         "several.txt": fasttext(documents(120, most_labels=3)), "pairs.tsv": pairs(60),
@@ -259,7 +259,7 @@ def labelers(folder: Path) -> Path:
 
 
 class Listener(Recorder):
-    """Keeps also what is known before the first step, and the notes."""
+    """Records also the facts before the first step, and the notes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,7 +277,7 @@ MEANINGS = {"noun": (1.0, 0.0, 0.5), "verb": (0.0, 1.0, -0.5)}
 
 
 def vector_file(folder: Path) -> tuple[Path, Path]:
-    """A file of labeled sentences and one of vectors, which say the label; words 0 to 9 are in the sentences."""
+    """Write labeled sentences with words 0 to 9 of each label, and vectors of words 0 to 19 that encode the label."""
     choose = random.Random(0)
     words = {f"{kind}{number}": kind for kind in MEANINGS for number in range(20)}
     lines = []

@@ -1,4 +1,4 @@
-"""Runs in several processes, which are forked from the tests': what is imported here is not imported once more."""
+"""Runs in several forked processes, which need not import the package again."""
 
 import json
 import multiprocessing
@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 def together(size: int, work: Callable[[int], None], *, log: Path, seconds: float = 300) -> list[int | None]:
-    """Calls `work(rank)` in so many processes; returns their statuses. What they raise is in `log`, a file for each."""
+    """Call `work(rank)` in `size` processes, write their errors to files in `log`, and return their statuses."""
     log.mkdir(exist_ok=True)
     port = free_port()
     started = [FORK.Process(target=_run, args=(rank, size, port, work, log / str(rank))) for rank in range(size)]
@@ -63,7 +63,7 @@ def _run(rank: int, size: int, port: int, work: Callable[[int], None], log: Path
 
 
 class StoppedAfter(Recorder):
-    """Interrupts its process after a step."""
+    """Sends SIGTERM to its process after a step."""
 
     def __init__(self, step: int | None) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class StoppedAfter(Recorder):
 def losses_of(
     recipe: Recipe, out: Path, *, processes: int = 1, stop_after: int | None = None, **options: Any
 ) -> list[float]:
-    """The loss of each step of a run in so many processes. One of them is asked to stop after a step, or later."""
+    """Return the loss of each step of a run in `processes` processes, which stop after the step `stop_after`."""
     losses = out.with_suffix(".losses")
 
     def train(rank: int) -> None:

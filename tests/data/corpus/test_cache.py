@@ -26,7 +26,7 @@ TEXT = "the cat sat\non the mat\n" * 50
 
 
 @pytest.fixture(autouse=True)
-def empty(cache_of_its_own: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty(own_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache without compiled cells."""
     (tmp_path / "cache").mkdir()
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))

@@ -14,7 +14,7 @@ from ensue.data.records.record import Column
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.notices import Notice
-from forgetting import forget_what_was_said
+from forgetting import forget_notices
 
 RUN = DocumentLayout("tsv", (Column(2, "text"),), Column(1, "label"), header=True)
 PAIRS = DocumentLayout("tsv", (Column(1, "sentence1"), Column(2, "sentence2")), Column(3, "label"), header=True)
@@ -213,7 +213,7 @@ def test_a_stream_with_the_columns_of_the_run_is_its_table(delimiter: str) -> No
 
 
 def test_lines_that_may_be_rows_are_read_as_texts_with_a_notice() -> None:
-    forget_what_was_said()
+    forget_notices()
     with pytest.warns(Notice, match="stdin: read as plain text.*use format csv"):
         source = DocumentSource(Lines(["n;other\n1;a, b\n"], "stdin"), UNLABELED, like=RUN_OF_CSV)
     assert len(list(source)) == 2

@@ -15,7 +15,7 @@ from ensue.extensions.word_vectors.examples import LINE_END
 from ensue.extensions.word_vectors.recipe import SensesTable
 from ensue.recipe import Recipe, validate_recipe
 from training.resuming import At, interrupt
-from training.tiny import kept, run_tiny
+from training.tiny import reproducible_state, run_tiny
 
 TOPICS = (["salt", "oven", "butter", "onion", "flour"], ["piano", "choir", "rhythm", "violin", "chord"])
 
@@ -66,7 +66,7 @@ def test_a_run_of_senses_is_whole_and_resumes_to_the_same_bits(folder: Path, tmp
     assert run_tiny(again, parts, reporter=At(3, interrupt)).reason == "interrupted"
     origin.rename(tmp_path / "gone")
     run_tiny(None, parts, resume=True)
-    assert kept(whole) == kept(parts)
+    assert reproducible_state(whole) == reproducible_state(parts)
 
 
 def test_what_senses_do_not_fit_is_one_line() -> None:

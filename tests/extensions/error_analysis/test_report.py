@@ -20,7 +20,7 @@ from ensue.extensions.error_analysis.report import KINDS, find_errors, report
 from ensue.library import load, train
 from ensue.notices import Notice
 from ensue.text.schemes import Span
-from forgetting import forget_what_was_said
+from forgetting import forget_notices
 from kept_runs.make import unpacked
 from training.tiny_texts import columns, sentences
 
@@ -248,7 +248,7 @@ def test_the_threshold_for_a_precision_is_the_smallest(model: tuple[Any, str]) -
         assert chosen.precision == kept[0].precision >= precision
         assert not any(row.precision >= precision for row in rows[: len(rows) - len(kept)])
         assert len(kept) < len(rows) or chosen.threshold == 0
-    forget_what_was_said()
+    forget_notices()
     with pytest.warns(Notice, match=rf"{Path(data).name}: at_least {chosen.threshold}: precision "):
         limited = pipeline.with_precision(precision, on=data)
     assert limited.at_least == chosen.threshold
@@ -263,7 +263,7 @@ def test_a_precision_on_the_command_line(ensue: Ensue, refused: Callable[..., st
     run, data = folder / "classify-bag", folder / "topics.jsonl"
     (chosen,) = re.findall(r"^(--at-least (\S+): precision 100.00%, recall .+)$", ensue(
         "evaluate", run, data, "--at-precision", "1").out, flags=re.MULTILINE)  # fmt: skip
-    forget_what_was_said()
+    forget_notices()
     with warnings.catch_warnings(action="always"):
         said = ensue("predict", run, data, "--at-precision", "1", "--on", data)
     assert said.err == f"ensue: {data}: {chosen[0]}\n"

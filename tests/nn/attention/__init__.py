@@ -1,1 +1,1 @@
-"""Attention and Transformer blocks against torch.nn and closed forms."""
+"""Attention and Transformer blocks equal torch.nn and closed forms."""

@@ -1,4 +1,4 @@
-"""Attention and Transformer blocks against torch.nn with the same weights, and in closed form where there is one."""
+"""Self-attention and Transformer blocks equal those of torch.nn with the same weights."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from nn.attention.torch_attention import FUTURE, HEADS, MASK, B, D, T, compare, 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "both ways"])
-@pytest.mark.parametrize("is_spelled_out", [False, True], ids=["kernel", "spelled out"])
-def test_multi_head_attention(is_causal: bool, ragged: bool, is_spelled_out: bool) -> None:
+@pytest.mark.parametrize("is_watched", [False, True], ids=["kernel", "watched"])
+def test_multi_head_attention_equals_that_of_torch(is_causal: bool, ragged: bool, is_watched: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.MultiheadAttention(D, HEADS, batch_first=True, dtype=torch.float64)
     ours = MultiHeadAttention(D, num_heads=HEADS, is_causal=is_causal).double()
@@ -25,7 +25,7 @@ def test_multi_head_attention(is_causal: bool, ragged: bool, is_spelled_out: boo
         average_attn_weights=False,
     )  # fmt: skip
     mask = MASK if ragged else None
-    if is_spelled_out:
+    if is_watched:
         with watch(ours) as seen:
             y, _ = ours(x, mask=mask)
         (weights,) = seen["weights"]
@@ -40,7 +40,7 @@ def test_multi_head_attention(is_causal: bool, ragged: bool, is_spelled_out: boo
 @pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "both ways"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("block", [PostNormBlock, PreNormBlock])
-def test_transformer_block(block: Any, activation: str, is_causal: bool, ragged: bool) -> None:
+def test_transformer_blocks_equal_those_of_torch(block: Any, activation: str, is_causal: bool, ragged: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(
         D, HEADS, dim_feedforward=12, dropout=0.0, activation=activation, batch_first=True,

@@ -1,4 +1,4 @@
-"""Recurrent decoders with a memory against their equations, position by position, in plain loops."""
+"""Recurrent decoders with a memory equal their equations in loops over positions."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def elman(layer: Elman, x: Tensor, h: Tensor) -> Tensor:
 
 
 def attentional(layer: AttentionalLayer, x: Tensor, row: int) -> Tensor:
-    """`tanh(W [c; x])` with c by bilinear scores."""
+    """Return `tanh(W [c; x])` with the context c of bilinear attention."""
     source = H[row, : LENGTHS[row]]
     attention = layer.attention
     assert isinstance(attention, BilinearAttention)
@@ -35,7 +35,7 @@ def attentional(layer: AttentionalLayer, x: Tensor, row: int) -> Tensor:
     return torch.tanh(layer.combine.weight @ torch.cat((context, x)))
 
 
-def test_attention_after_the_cells() -> None:
+def test_attention_after_the_cells_equals_its_equations() -> None:
     cell, reads = Elman(D, 7).double(), AttentionalLayer(BilinearAttention(7, D_MEMORY), d_out=5).double()
     layer, x = Stack([cell, reads]), numbers(B, T, D)
     y, _ = layer(x, layer.init_state(B, MEMORY))
@@ -46,7 +46,7 @@ def test_attention_after_the_cells() -> None:
             torch.testing.assert_close(y[row, t], attentional(reads, h, row))
 
 
-def test_input_feeding() -> None:
+def test_input_feeding_equals_its_equations() -> None:
     cell, reads = Elman(D + 5, 7).double(), AttentionalLayer(BilinearAttention(7, D_MEMORY), d_out=5).double()
     layer, x = InputFeeding(cell, reads), numbers(B, T, D)
     y, _ = layer(x, layer.init_state(B, MEMORY))
@@ -59,7 +59,7 @@ def test_input_feeding() -> None:
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_a_state_from_the_context(bidirectional: bool) -> None:
+def test_initial_states_from_the_context_equal_their_equations(bidirectional: bool) -> None:
     layer = FromContext(LSTM(D, 7), D_MEMORY, bidirectional=bidirectional).double()
     state = layer.init_state(B, MEMORY)
     for row, length in enumerate(LENGTHS):
@@ -72,7 +72,7 @@ def test_a_state_from_the_context(bidirectional: bool) -> None:
     torch.testing.assert_close(layer(x, state)[0], layer.layer(x, state)[0])
 
 
-def test_the_context_beside_the_input() -> None:
+def test_cells_that_read_the_context_equal_their_equations() -> None:
     cell = Elman(D + D_MEMORY, 7).double()
     layer, x = WithContext(cell, D_MEMORY).double(), numbers(B, T, D)
     y, _ = layer(x, layer.init_state(B, MEMORY))

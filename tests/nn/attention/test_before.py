@@ -1,4 +1,4 @@
-"""Attention before the cell against its equations, and the draws of hard attention."""
+"""Attention before the cell equals its equations, and hard attention draws by its weights."""
 
 import pytest
 import torch
@@ -13,15 +13,15 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-def test_the_equations_of_xu_et_al() -> None:
+def test_attention_before_the_cell_equals_the_equations_of_xu_et_al() -> None:
     cell = FromContext(Elman(3 + 2, 4), 2, mean=True)
     layer = AttentionBefore(cell, AdditiveAttention(4, 2, d_attention=5), d_out=6).double()
     a, x = torch.randn(2, 7, 2).double(), torch.randn(2, 3, 3).double()
     real = torch.arange(7) < torch.tensor([[7], [4]])
     y, _ = layer(x, layer.init_state(2, Memory(a, real)))
 
-    asks, elman = layer.attention, cell.layer
-    assert isinstance(asks, AdditiveAttention)
+    attention, elman = layer.attention, cell.layer
+    assert isinstance(attention, AdditiveAttention)
     assert isinstance(elman, Elman)
     assert layer.gate is not None
     for row, length in enumerate((7, 4)):
@@ -31,7 +31,7 @@ def test_the_equations_of_xu_et_al() -> None:
         torch.testing.assert_close(inner[0], torch.tanh(cell.starts[0](places.mean(0))))
         for t in range(3):
             energies = torch.stack(
-                [asks.vector(torch.tanh(asks.project_in(h) + asks.project_memory(v))) for v in places]
+                [attention.vector(torch.tanh(attention.project_in(h) + attention.project_memory(v))) for v in places]
             )
             alpha = energies.flatten().softmax(0)
             z = torch.sigmoid(layer.gate(h)) * (alpha.unsqueeze(1) * places).sum(0)
@@ -41,7 +41,7 @@ def test_the_equations_of_xu_et_al() -> None:
             torch.testing.assert_close(y[row, t], expected)
 
 
-def test_sizes_that_do_not_fit() -> None:
+def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot read the 4 features"):
         AttentionBefore(GRU(5, 4), BilinearAttention(3, 2), d_out=4)
     with pytest.raises(ValueError, match="must exceed the 2 features of"):
@@ -57,10 +57,10 @@ def test_draws_have_the_probabilities_of_the_weights() -> None:
     assert (drawn.sum(3) == 1).all()
     torch.testing.assert_close(drawn.mean(0).flatten(), alpha[0].flatten(), atol=0.015, rtol=0)
     assert not drawn[..., 1].any()
-    assert not attention.draw(torch.zeros(2, 1, 1, 4)).any()  # nothing to look at
+    assert not attention.draw(torch.zeros(2, 1, 1, 4)).any()  # all positions are masked
 
 
-def test_one_position_is_seen_and_in_evaluation_the_most_probable() -> None:
+def test_hard_attention_reads_one_position_and_in_evaluation_the_most_probable() -> None:
     attention = HardAttention(3, 2)
     memory, x = Memory(torch.randn(5, 4, 2)), torch.randn(5, 1, 3)
     y, _ = attention(x, attention.init_state(5, memory))
@@ -70,18 +70,18 @@ def test_one_position_is_seen_and_in_evaluation_the_most_probable() -> None:
     best = attention.scores(attention.queries(x), state.content.keys).argmax(2)
     torch.testing.assert_close(y[:, 0], memory.values[torch.arange(5), best[:, 0]])
     attention.train()
-    attention.expected = 1.0  # always the mean
+    attention.expected = 1.0  # soft attention
     soft = AdditiveAttention(3, 2)
     soft.load_state_dict(attention.state_dict())
     torch.testing.assert_close(attention(x, state)[0], soft(x, state)[0])
 
 
-def test_draws_are_those_of_the_row_however_the_rows_are_shared_out() -> None:
+def test_draws_of_a_row_do_not_depend_on_the_slice_of_the_batch() -> None:
     attention = HardAttention(3, 2, expected=0.5)
     memory, x = torch.randn(6, 4, 2), torch.randn(6, 1, 3)
     torch.manual_seed(7)
-    whole, _ = attention(x, attention.init_state(6, Memory(memory)))
+    full, _ = attention(x, attention.init_state(6, Memory(memory)))
     torch.manual_seed(7)
     with drawing_rows(RowSlice(slice(2, 5), 6)):
-        part, _ = attention(x[2:5], attention.init_state(3, Memory(memory[2:5])))
-    torch.testing.assert_close(part, whole[2:5])
+        sliced, _ = attention(x[2:5], attention.init_state(3, Memory(memory[2:5])))
+    torch.testing.assert_close(sliced, full[2:5])

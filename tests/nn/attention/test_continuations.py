@@ -1,4 +1,4 @@
-"""A state of attention goes on in several ways, as if each had a copy of it (`ensue.engine.storage.appended`)."""
+"""Several continuations of one attention state equal those of copies (`ensue.engine.storage.appended`)."""
 
 import copy
 import io
@@ -34,11 +34,11 @@ CHANGES: dict[str, Callable[[State], State]] = {
     "copy of leaves": lambda state: map_state(copy.copy, state),
     "pickle": lambda state: pickle.loads(pickle.dumps(state)),
 }
-"""What may happen to a state before it goes on."""
+"""Changes of a state before it is continued."""
 READINGS = ("step", "forward", "ragged", "inference", "gradients")
-"""How a layer goes on."""
+"""How a layer continues a state."""
 Tree = list[tuple[int, str, str]]
-"""For each state: which earlier one it goes on from, what happens to that, and how it goes on."""
+"""For each state: the index of the earlier state that it continues, the change of that, and the reading."""
 
 
 def read(layer: SequenceLayer, state: State, reading: str, seed: int) -> tuple[Tensor, State]:
@@ -58,20 +58,20 @@ def copied(state: State) -> State:
     return map_state(torch.clone, state)
 
 
-def continuations_are_as_of_copies(layer: SequenceLayer, tree: Tree, prompt: int = 2) -> None:
-    """Outputs and states, to the bit; and no state has changed at the end."""
+def assert_continuations_equal_those_of_copies(layer: SequenceLayer, tree: Tree, prompt: int = 2) -> None:
+    """Assert that outputs and states are bit-identical, and that no state has changed at the end."""
     x = torch.randn(ROWS, prompt, layer.d_in, generator=torch.Generator().manual_seed(0)).to(next(layer.parameters()))
     with torch.no_grad():
         state = layer(x, layer.init_state(ROWS, memory_of(layer)))[1]
     nodes = [(state, copied(state))]
     for seed, (parent, change, reading) in enumerate(tree):
-        state, its_copy = nodes[parent % len(nodes)]
+        state, state_copy = nodes[parent % len(nodes)]
         y, state = read(layer, CHANGES[change](state), reading, seed)
-        expected, other = read(layer, CHANGES[change](copied(its_copy)), reading, seed)
+        expected, other = read(layer, CHANGES[change](copied(state_copy)), reading, seed)
         same([y, *leaves(state)], [expected, *leaves(other)], rtol=0, atol=0, equal_nan=True)
         nodes.append((state, copied(state)))
-    for state, its_copy in nodes:
-        same(list(leaves(state)), list(leaves(its_copy)), rtol=0, atol=0, equal_nan=True)
+    for state, state_copy in nodes:
+        same(list(leaves(state)), list(leaves(state_copy)), rtol=0, atol=0, equal_nan=True)
 
 
 def grows(state: State) -> bool:
@@ -79,8 +79,8 @@ def grows(state: State) -> bool:
 
 
 @pytest.fixture
-def rooms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Buffers from the first position on."""
+def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States have spare memory for later positions from the first position on."""
     monkeypatch.setattr(storage, "MIN_BUFFER_BYTES", 0)
     monkeypatch.setattr(storage, "ALIGNED_BYTES", 1)
 
@@ -91,21 +91,27 @@ EACH: Tree = [
     *[(2, change, "step") for change in CHANGES],
     *[(-1, "none", "step")] * 4,
 ]
-"""Each change and each reading, from states that have gone on already."""
+"""Each change and each reading, from states that were continued before."""
 
 
-@pytest.mark.usefixtures("rooms")
+@pytest.mark.usefixtures("small_buffers")
 @pytest.mark.parametrize(
-    ("names", "least"),
+    ("names", "min_layers"),
     [({"attention rotary", "pre-norm decoder block"}, 2), pytest.param(None, 20, marks=pytest.mark.slow)],
 )
-def test_every_layer_whose_state_grows(names: set[str] | None, least: int) -> None:
+def test_continuations_of_every_layer_whose_state_grows_equal_those_of_copies(
+    names: set[str] | None, min_layers: int
+) -> None:
     subjects = [case.values[0] for case in CASES]
-    layers = [one.layer for one in subjects if isinstance(one, Subject) and (names is None or one.name in names)]
+    layers = [
+        subject.layer
+        for subject in subjects
+        if isinstance(subject, Subject) and (names is None or subject.name in names)
+    ]
     growing = [layer for layer in layers if layer.is_causal and grows(layer.init_state(1, None))]
     for layer in growing:
-        continuations_are_as_of_copies(layer, EACH)
-    assert len(growing) >= least
+        assert_continuations_equal_those_of_copies(layer, EACH)
+    assert len(growing) >= min_layers
 
 
 TREES = st.lists(
@@ -115,16 +121,18 @@ TREES = st.lists(
 
 @given(tree=TREES, prompt=st.integers(14, 34), d_head=st.sampled_from([1, 4, 5, 6]), dtype=st.sampled_from(
     [torch.float32, torch.float64, torch.bfloat16, torch.float16]))  # fmt: skip
-def test_random_trees(tree: Tree, prompt: int, d_head: int, dtype: torch.dtype) -> None:
-    """Of the sizes of buffers that there are; heads of odd sizes too, whose bits depend on where they begin."""
+def test_random_trees_of_continuations_equal_those_of_copies(
+    tree: Tree, prompt: int, d_head: int, dtype: torch.dtype
+) -> None:
+    """Some heads have odd sizes, whose rounding depends on their address."""
     layer = MultiHeadAttention(2 * d_head, num_heads=2, rotary=d_head % 2 == 0).to(dtype).eval()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage, "MIN_BUFFER_BYTES", 0)
-        continuations_are_as_of_copies(layer, tree, prompt)
+        assert_continuations_equal_those_of_copies(layer, tree, prompt)
 
 
 def never_refused(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
-    """The room stays free when it is claimed."""
+    """Append without marking the spare memory as used."""
     buffers = dict(getattr(old, "room", {}))
     joined = appended(old, new, dim=dim)
     if buffers:
@@ -132,33 +140,33 @@ def never_refused(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
     return joined
 
 
-@pytest.mark.usefixtures("rooms")
+@pytest.mark.usefixtures("small_buffers")
 def test_a_claim_that_is_never_refused_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     tree: Tree = [(0, "none", "step"), (1, "none", "step"), (1, "none", "step")]
     layer = MultiHeadAttention(8, num_heads=2).eval()
-    continuations_are_as_of_copies(layer, tree)
+    assert_continuations_equal_those_of_copies(layer, tree)
     monkeypatch.setattr(multi_head, "appended", never_refused)
     with pytest.raises(AssertionError):
-        continuations_are_as_of_copies(layer, tree)
+        assert_continuations_equal_those_of_copies(layer, tree)
 
 
-@pytest.mark.usefixtures("rooms")
-def test_threads_that_go_on_with_one_state() -> None:
+@pytest.mark.usefixtures("small_buffers")
+def test_threads_continue_one_state_independently() -> None:
     layer, rounds = MultiHeadAttention(8, num_heads=2).eval(), 20
     states = [read(layer, read(layer, None, "forward", seed)[1], "step", seed)[1] for seed in range(rounds)]
     expected = [[read(layer, copied(state), "step", seed)[0] for seed in range(4)] for state in states]
     barrier = Barrier(4)
 
-    def go_on(seed: int) -> list[tuple[Tensor, State]]:
+    def continue_all(seed: int) -> list[tuple[Tensor, State]]:
         outputs = []
         for state in states:
             barrier.wait()
             outputs.append(read(layer, state, "step", seed))
         return outputs
 
-    # products by other numbers of threads may round otherwise, and a new thread has as many as there are cores
+    # rounding of products depends on torch's number of threads, which new Python threads reset to all cores
     with ThreadPoolExecutor(4, initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)) as pool:
-        for seed, results in enumerate(pool.map(go_on, range(4))):
+        for seed, results in enumerate(pool.map(continue_all, range(4))):
             for (y, after), of_state, state in zip(results, expected, states, strict=True):
                 same(y, of_state[seed], rtol=0, atol=0)
                 same(after.keys[:, :, :-1], state.keys, rtol=0, atol=0)
@@ -169,8 +177,8 @@ def num_bytes(state: State) -> int:
 
 
 @pytest.mark.parametrize("small", [0, 1 << 14])
-def test_steps_copy_as_many_bytes_as_they_read_positions(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
-    """A leaf was copied if its memory is another one; it takes at most twice the memory of its numbers."""
+def test_the_bytes_that_steps_copy_are_linear_in_the_positions(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    """A leaf whose storage has another address was copied; a storage is at most twice as large as its leaf."""
     monkeypatch.setattr(storage, "MIN_BUFFER_BYTES", small)
     layer, copies = MultiHeadAttention(32, num_heads=2).eval(), 0
     state = read(layer, None, "forward", 0)[1]
@@ -179,17 +187,19 @@ def test_steps_copy_as_many_bytes_as_they_read_positions(monkeypatch: pytest.Mon
         for old, new in zip(before[:3], state[:3], strict=True):
             copies += old.nbytes * (old.untyped_storage().data_ptr() != new.untyped_storage().data_ptr())
             assert new.untyped_storage().nbytes() <= 2 * new.nbytes
-    own = sum(leaf.nbytes for leaf in leaves(state))
-    assert copies <= 3 * own + 3 * small * small // (ROWS * 32 * 4), f"{copies / own:.1f} times the final state"
+    state_bytes = sum(leaf.nbytes for leaf in leaves(state))
+    assert copies <= 3 * state_bytes + 3 * small * small // (ROWS * 32 * 4), (
+        f"{copies / state_bytes:.1f} times the final state"
+    )
 
 
-@pytest.mark.usefixtures("rooms")
-def test_pickles_and_copies_have_no_room() -> None:
+@pytest.mark.usefixtures("small_buffers")
+def test_pickles_and_copies_have_no_spare_memory() -> None:
     layer = MultiHeadAttention(8, num_heads=2).eval()
     _, state = read(layer, read(layer, None, "forward", 0)[1], "step", 1)
     read(layer, state, "step", 2)
-    own = sum(leaf.nbytes for leaf in leaves(state))
-    assert num_bytes(state) > own
+    state_bytes = sum(leaf.nbytes for leaf in leaves(state))
+    assert num_bytes(state) > state_bytes
     file = io.BytesIO()
     torch.save({"layers": (state, None)}, file)
     file.seek(0)
@@ -197,12 +207,12 @@ def test_pickles_and_copies_have_no_room() -> None:
     for other in (loaded, copy.deepcopy(state), pickle.loads(pickle.dumps(state)), detach(state)):
         same(other, state, rtol=0, atol=0)
         assert type(other) is type(state)
-        assert num_bytes(other) == own
+        assert num_bytes(other) == state_bytes
 
 
-@pytest.mark.usefixtures("rooms")
-def test_gradients_of_a_state_that_has_gone_on() -> None:
-    """To write behind the end of a tensor is not a change of it, and steps with gradients copy."""
+@pytest.mark.usefixtures("small_buffers")
+def test_continuing_a_state_does_not_break_its_gradients() -> None:
+    """Appending writes only beyond the end of a tensor, and steps with gradients copy."""
     layer = MultiHeadAttention(8, num_heads=2).eval()
     _, state = read(layer, read(layer, None, "forward", 0)[1], "step", 1)
     factor = torch.ones((), requires_grad=True)

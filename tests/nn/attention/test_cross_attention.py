@@ -1,4 +1,4 @@
-"""Attention over a memory: each kind's equation in loops, decoder blocks against torch.nn, beams without copies."""
+"""Cross-attention equals each kind's equation, decoder blocks equal torch.nn, and beams copy no keys."""
 
 import math
 from collections.abc import Callable
@@ -46,7 +46,9 @@ def additive(layer: layers.AdditiveAttention, x: Tensor, h: Tensor) -> Tensor:
     ids=["dot", "bilinear", "additive"],
 )
 @pytest.mark.parametrize("is_watched", [False, True], ids=["kernel", "watched"])
-def test_contexts_and_weights(layer: layers.CrossAttention, score: Callable[..., Tensor], is_watched: bool) -> None:
+def test_contexts_and_weights_equal_their_equations(
+    layer: layers.CrossAttention, score: Callable[..., Tensor], is_watched: bool
+) -> None:
     torch.manual_seed(0)
     layer = layer.double()
     randomized(layer)
@@ -77,7 +79,7 @@ def copy_cross_attention(ours: layers.MultiHeadCrossAttention, theirs: nn.Multih
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("is_watched", [False, True], ids=["kernel", "watched"])
-def test_multi_head_cross_attention(ragged: bool, is_watched: bool) -> None:
+def test_multi_head_cross_attention_equals_that_of_torch(ragged: bool, is_watched: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.MultiheadAttention(D, HEADS, batch_first=True, dtype=torch.float64)
     ours = layers.MultiHeadCrossAttention(D, D, num_heads=HEADS).double()
@@ -97,7 +99,7 @@ def test_multi_head_cross_attention(ragged: bool, is_watched: bool) -> None:
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("block", [layers.PostNormDecoderBlock, layers.PreNormDecoderBlock])
-def test_decoder_block(block: Any, ragged: bool) -> None:
+def test_decoder_blocks_equal_those_of_torch(block: Any, ragged: bool) -> None:
     torch.manual_seed(0)
     theirs = nn.TransformerDecoderLayer(
         D, HEADS, dim_feedforward=12, dropout=0.0, activation="gelu", batch_first=True,
@@ -126,7 +128,7 @@ def test_decoder_block(block: Any, ragged: bool) -> None:
 
 
 def test_a_beam_copies_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of a beam, texts side by side, are queries of one batch; only in another order keys are selected."""
+    """The hypotheses of each text stay adjacent; only another order of texts selects keys."""
     layer = layers.Transformer(8, num_heads=2, num_layers=2, d_memory=8, positions="rotary").eval()
     state = layer.init_state(2, Memory(torch.randn(2, 5, 8)))
     calls: list[Tensor] = []

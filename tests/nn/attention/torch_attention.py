@@ -1,4 +1,4 @@
-"""Attention of torch with the weights of ours, and the comparison of the two."""
+"""Attention of torch with the weights of the package's attention, and a comparison of their results."""
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> N
 
 
 def compare(x: Tensor, ours: Tensor, theirs: Tensor, *, ragged: bool) -> None:
-    """Values at real positions and the gradient of the input."""
+    """Compare values at positions that are not masked, and gradients of the input."""
     seen = MASK.unsqueeze(-1) if ragged else torch.ones(B, T, 1, dtype=torch.bool)
     ours, theirs = ours.masked_fill(~seen, 0), theirs.masked_fill(~seen, 0)
     torch.testing.assert_close(ours, theirs)

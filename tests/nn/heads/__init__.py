@@ -1,1 +1,1 @@
-"""Heads against all logits and all paths written out."""
+"""Heads equal computations over all logits and all paths."""

@@ -1,4 +1,4 @@
-"""Chains of tags to solve, and all their paths written out."""
+"""Scores of tag chains, and the enumeration of all their paths."""
 
 import itertools
 from typing import NamedTuple
@@ -10,7 +10,7 @@ INF = torch.inf
 
 
 class Problem(NamedTuple):
-    """Scores of a chain, as all functions take them."""
+    """The scores of a batch of chains, in the order of the functions' arguments."""
 
     emissions: Tensor
     start: Tensor
@@ -22,7 +22,7 @@ class Problem(NamedTuple):
 def problem(
     lengths: list[int], num_tags: int, *, forbidden: float = 0.0, dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> Problem:
-    """Random scores with NaN at padding; about that share of the tables is forbidden."""
+    """Return random scores with NaN at padding; about a share `forbidden` of the tables is -inf."""
     random = torch.Generator().manual_seed(seed)
     K, T = num_tags, max(lengths, default=0)
     mask = torch.arange(T) < torch.tensor(lengths, dtype=torch.int64).unsqueeze(1)
@@ -37,7 +37,7 @@ def problem(
 
 
 class Row(NamedTuple):
-    """Every path of one row and its score, the best first."""
+    """All paths of one row and their scores, the best first."""
 
     paths: list[tuple[int, ...]]
     scores: list[float]
@@ -46,12 +46,12 @@ class Row(NamedTuple):
 def enumerated(p: Problem, row: int) -> Row:
     length = int(p.mask[row].sum())
     e, start, A, end = (scores.double().tolist() for scores in (p.emissions[row], *p[1:4]))
-    found = []
+    scored_paths = []
     for y in itertools.product(range(len(start)), repeat=length):
         score = sum(e[t][tag] for t, tag in enumerate(y)) + sum(A[i][j] for i, j in itertools.pairwise(y))
-        found.append((score + (start[y[0]] + end[y[-1]] if y else 0.0), y))
-    found.sort(reverse=True)
-    return Row([y for _, y in found], [score for score, _ in found])
+        scored_paths.append((score + (start[y[0]] + end[y[-1]] if y else 0.0), y))
+    scored_paths.sort(reverse=True)
+    return Row([y for _, y in scored_paths], [score for score, _ in scored_paths])
 
 
 def padded(path: tuple[int, ...], length: int) -> list[int]:
@@ -59,7 +59,7 @@ def padded(path: tuple[int, ...], length: int) -> list[int]:
 
 
 def counted(row: Row, length: int, num_tags: int) -> Tensor:
-    """The marginals of a row, counted over its paths."""
+    """Return the marginals of a row, summed over its paths."""
     weights = torch.tensor(row.scores, dtype=torch.float64).softmax(0)
     counts = torch.zeros(length, num_tags, dtype=torch.float64)
     for path, weight in zip(row.paths, weights, strict=True):

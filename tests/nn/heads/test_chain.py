@@ -1,4 +1,4 @@
-"""The dynamic programs below the CRF, against all paths written out."""
+"""The dynamic programs of the CRF equal the enumeration of all paths."""
 
 import gc
 import weakref
@@ -16,7 +16,7 @@ from nn.heads.chains import INF, Problem, counted, enumerated, padded, problem
 
 
 def plain_log_partition(emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, mask: Tensor) -> Tensor:
-    """The forward algorithm as the textbooks have it."""
+    """Compute the forward algorithm of textbooks, in logarithms."""
     totals = []
     for row, length in zip(emissions, mask.sum(1).tolist(), strict=True):
         if not length:
@@ -30,13 +30,15 @@ def plain_log_partition(emissions: Tensor, start: Tensor, transitions: Tensor, e
 
 
 SHAPES = [([4, 1, 3, 0, 2], 3), ([5, 5], 2), ([1], 4), ([3, 0], 1), ([0, 0], 2)]
-"""Lengths and tags: ragged and empty rows, one position, one tag; a batch of empty rows has no position at all."""
+"""Lengths and numbers of tags: ragged and empty rows, one position, one tag; a batch of empty rows."""
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize(("lengths", "num_tags"), SHAPES)
-@pytest.mark.usefixtures("way")
-def test_sums_over_all_paths(lengths: list[int], num_tags: int, dtype: torch.dtype) -> None:
+@pytest.mark.usefixtures("sum_method")
+def test_partition_and_marginals_equal_sums_over_all_paths(
+    lengths: list[int], num_tags: int, dtype: torch.dtype
+) -> None:
     if max(lengths) == 0:
         lengths = [*lengths, 1]
     p = problem(lengths, num_tags, dtype=dtype)
@@ -56,8 +58,10 @@ def test_sums_over_all_paths(lengths: list[int], num_tags: int, dtype: torch.dty
 )
 @example(lengths=[4, 1, 3, 0, 2], num_tags=3, forbidden=0.0, k=7, seed=0)
 @example(lengths=[0, 0], num_tags=2, forbidden=0.0, k=7, seed=0)
-def test_any_shape_and_any_prohibition(lengths: list[int], num_tags: int, forbidden: float, k: int, seed: int) -> None:
-    """Where every path is forbidden all scores are -inf; no other row suffers."""
+def test_random_shapes_with_forbidden_tags_equal_the_enumeration(
+    lengths: list[int], num_tags: int, forbidden: float, k: int, seed: int
+) -> None:
+    """If all paths of a row are forbidden, its scores are -inf; other rows are not affected."""
     p = problem(lengths, num_tags, forbidden=forbidden, seed=seed)
     totals, probabilities, (tags, scores) = log_partition(*p), marginals(*p), viterbi(*p)
     more_tags, more_scores = k_best(*p[:4], k=k, mask=p.mask)
@@ -76,8 +80,8 @@ def test_any_shape_and_any_prohibition(lengths: list[int], num_tags: int, forbid
 
 
 @pytest.mark.parametrize("forbidden", [0.0, 0.3])
-@pytest.mark.usefixtures("way")
-def test_finite_differences(forbidden: float) -> None:
+@pytest.mark.usefixtures("sum_method")
+def test_gradients_equal_finite_differences(forbidden: float) -> None:
     p = problem([3, 0, 1, 2], 3, forbidden=forbidden, seed=3)
     upstream = torch.tensor([1.0, 2.0, -0.5, 3.0], dtype=torch.float64)
     tables = [table.masked_fill(table == -INF, 0.0).requires_grad_() for table in p[1:4]]
@@ -93,24 +97,24 @@ def test_finite_differences(forbidden: float) -> None:
 
 @pytest.mark.parametrize("num_tags", [17, 40])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.usefixtures("way")
-def test_gradients_are_those_of_the_textbook(dtype: torch.dtype, num_tags: int) -> None:
+@pytest.mark.usefixtures("sum_method")
+def test_gradients_equal_those_of_the_forward_algorithm(dtype: torch.dtype, num_tags: int) -> None:
     p = problem([50, 13, 0, 37], num_tags, dtype=dtype)
     sources = [scores.detach().requires_grad_() for scores in p[:4]]
     exact = [scores.detach().double().requires_grad_() for scores in p[:4]]
     upstream = torch.tensor([1.0, -2.0, 5.0, 0.5], dtype=dtype)
     total, expected = log_partition(*sources, p.mask), plain_log_partition(*exact, p.mask)
     torch.testing.assert_close(total, expected.to(dtype))
-    found = torch.autograd.grad((total * upstream).sum(), sources)
-    gradients = torch.autograd.grad((expected * upstream.double()).sum(), exact)
-    for gradient, wanted in zip(found, gradients, strict=True):
-        torch.testing.assert_close(gradient, wanted.to(dtype))
+    gradients = torch.autograd.grad((total * upstream).sum(), sources)
+    expected_gradients = torch.autograd.grad((expected * upstream.double()).sum(), exact)
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient, expected_gradient.to(dtype))
 
 
 def unconnected(end: float, step: float) -> Problem:
-    """Two tags that never change into each other: one is far better at both ends, the other in the long middle.
+    """Return two tags without transitions between them: one is far better at both ends, the other in the middle.
 
-    When the middle comes, nothing may be left of the other, whatever the number that held it.
+    The middle makes the exponential of the first tag underflow, which then is needed at the end.
     """
     emissions = torch.zeros(1, 60, 2, dtype=torch.float64)
     emissions[:, :, 1] = step
@@ -126,7 +130,7 @@ def steep(scale: float, *, forbidden: float = 0.0) -> Problem:
 
 
 def forced() -> Problem:
-    """Emissions and transitions that leave one path."""
+    """Return emissions that allow one path."""
     p = problem([6], 3, dtype=torch.float32)
     path = torch.tensor([0, 2, 2, 1, 0, 1])
     emissions = torch.full_like(p.emissions, -INF)
@@ -148,8 +152,8 @@ EXTREMES: dict[str, Callable[[], Problem]] = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", EXTREMES)
-def test_extremes(name: str) -> None:
-    """Whatever underflows on the way, the sums, their derivatives and the maxima are right."""
+def test_extreme_scores_are_exact_where_exponentials_underflow(name: str) -> None:
+    """Sums, their derivatives and maxima equal those in logarithms."""
     p = EXTREMES[name]()
     very_low = [scores.detach().double().clamp(min=-1e25).requires_grad_() for scores in p[:4]]
     expected = plain_log_partition(*very_low, p.mask)
@@ -157,8 +161,8 @@ def test_extremes(name: str) -> None:
     sources = [scores.detach().requires_grad_() for scores in p[:4]]
     total = log_partition(*sources, p.mask)
     torch.testing.assert_close(total, expected.to(total.dtype), rtol=1e-6, atol=1e-4)
-    for gradient, wanted in zip(torch.autograd.grad(total.sum(), sources), counts, strict=True):
-        torch.testing.assert_close(gradient, wanted.nan_to_num(0.0).to(gradient.dtype), rtol=1e-4, atol=1e-5)
+    for gradient, expected_gradient in zip(torch.autograd.grad(total.sum(), sources), counts, strict=True):
+        torch.testing.assert_close(gradient, expected_gradient.nan_to_num(0.0).to(gradient.dtype), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(marginals(*p), counts[0].to(p.emissions.dtype), rtol=1e-4, atol=1e-5)
     tags, scores = viterbi(*p)
     torch.testing.assert_close(chain.score(p.emissions, tags, *p[1:]), scores)
@@ -166,7 +170,7 @@ def test_extremes(name: str) -> None:
 
 
 def left_to_right() -> Problem:
-    """Tags in a fixed order, as in a Bakis model: at every position some cannot be reached from one of the ends."""
+    """Return tags in a fixed order, as in a Bakis model: some tags cannot be reached from one of the ends."""
     p = problem([9, 4], 4)
     order = torch.arange(4)
     may = (order >= order.unsqueeze(1)) & (order <= order.unsqueeze(1) + 1)
@@ -178,7 +182,7 @@ def left_to_right() -> Problem:
 
 
 def test_ordinary_scores_need_no_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prohibitions included; the extremes above do."""
+    """Neither do forbidden transitions; extreme scores do."""
     called = []
     plain = chain._log_partition_in_logs
     monkeypatch.setattr(chain, "_log_partition_in_logs", lambda *args: called.append(1) or plain(*args))
@@ -190,15 +194,15 @@ def test_ordinary_scores_need_no_logarithms(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("way")
-def test_a_long_sentence() -> None:
-    """Thousands of factors below 1 underflow together, if nothing brings them back."""
+@pytest.mark.usefixtures("sum_method")
+def test_sums_of_a_long_sentence_do_not_underflow() -> None:
+    """A product of thousands of factors below 1 must be rescaled."""
     p = problem([3000, 1], 3)
     p = p._replace(transitions=p.transitions * 4)
     torch.testing.assert_close(log_partition(*p), plain_log_partition(*p))
 
 
-def test_what_is_not_a_number_stays_so() -> None:
+def test_nan_scores_give_nan() -> None:
     p = problem([3, 2], 3)
     for place in range(4):
         scores = [part.clone() for part in p[:4]]
@@ -206,7 +210,7 @@ def test_what_is_not_a_number_stays_so() -> None:
         assert log_partition(*scores, p.mask)[0].isnan()
 
 
-def test_gradients_may_be_asked_for_twice() -> None:
+def test_gradients_can_be_computed_twice() -> None:
     p = problem([3, 1], 2)
     emissions = p.emissions.requires_grad_()
     total = log_partition(*p).sum()
@@ -215,8 +219,8 @@ def test_gradients_may_be_asked_for_twice() -> None:
     torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
-def test_a_sum_goes_when_nobody_has_it() -> None:
-    """Nothing in its graph holds it in turn."""
+def test_a_sum_without_references_is_freed_without_garbage_collection() -> None:
+    """Its autograd graph has no reference cycle."""
     p = problem([3], 2)
     p.emissions.requires_grad_()
     gc.disable()
@@ -230,8 +234,8 @@ def test_a_sum_goes_when_nobody_has_it() -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-@pytest.mark.usefixtures("way")
-def test_marginals_in_every_mode(mode: Callable[[], torch.no_grad]) -> None:
+@pytest.mark.usefixtures("sum_method")
+def test_marginals_are_equal_in_every_gradient_mode(mode: Callable[[], torch.no_grad]) -> None:
     p = problem([3, 0, 1], 2)
     expected = marginals(*p)
     with mode():

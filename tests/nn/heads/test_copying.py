@@ -1,4 +1,4 @@
-"""The pointer-generator against See et al.'s equations in loops, and as a head with a state."""
+"""The pointer-generator equals the equations of See et al. in loops, and is consistent as a head with a state."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def numbers(*sizes: int, seed: int = 0) -> Tensor:
     return torch.randn(*sizes, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def made(*, coverage: bool) -> CopyingHead:
+def build(*, coverage: bool) -> CopyingHead:
     head = CopyingHead(D, SoftmaxHead(5, V), d_memory=D_MEMORY, d_attention=3, coverage=coverage).double()
     with torch.no_grad():
         for number, parameter in enumerate(head.parameters()):
@@ -35,7 +35,7 @@ def made(*, coverage: bool) -> CopyingHead:
 
 @pytest.fixture(params=[False, True], ids=["plain", "coverage"])
 def head(request: pytest.FixtureRequest) -> CopyingHead:
-    return made(coverage=request.param)
+    return build(coverage=request.param)
 
 
 H, OUTPUTS = numbers(B, S, D_MEMORY, seed=98), numbers(B, T, D, seed=99)
@@ -43,9 +43,9 @@ MEMORY = Memory(H, REAL)
 
 
 def equations(head: CopyingHead, row: int) -> tuple[list[list[float]], list[float]]:
-    """The probabilities of all words at each position of a row, and the coverage losses."""
+    """Return the probabilities of all words at each position of a row, and the coverage losses."""
     attention, length = head.attention, LENGTHS[row]
-    covered, found, losses = [0.0] * length, [], []
+    covered, probabilities, losses = [0.0] * length, [], []
     for s in OUTPUTS[row]:
         e = []
         for i in range(length):
@@ -64,13 +64,13 @@ def equations(head: CopyingHead, row: int) -> tuple[list[list[float]], list[floa
         words = [p_generate * p for p in of_vocabulary] + [0.0] * S
         for i in range(length):
             words[int(IDS[row, i])] += (1 - p_generate) * a[i]
-        found.append(words)
+        probabilities.append(words)
         losses.append(sum(min(x, y) for x, y in zip(a, covered, strict=True)) if head.cover is not None else 0.0)
         covered = [x + y for x, y in zip(covered, a, strict=True)]
-    return found, losses
+    return probabilities, losses
 
 
-def test_equations(head: CopyingHead) -> None:
+def test_scores_and_losses_equal_the_equations(head: CopyingHead) -> None:
     scores, _ = head(OUTPUTS, head.init_state(B, MEMORY, IDS))
     (nats, repeated), _ = head.nats(OUTPUTS, TARGETS, head.init_state(B, MEMORY, IDS))
     assert scores.shape == (B, T, V + S)
@@ -83,33 +83,33 @@ def test_equations(head: CopyingHead) -> None:
     same(scores.exp().sum(2), torch.ones(B, T, dtype=torch.float64))
 
 
-def test_a_step_is_a_position(head: CopyingHead) -> None:
-    """Values, gradients of everything, and the state, also where the text is cut, and where rows end."""
+def test_steps_and_segments_equal_the_full_sequence(head: CopyingHead) -> None:
+    """Values, gradients and the final coverage are compared."""
     memory = Memory(H.clone().requires_grad_(), REAL)
     outputs = OUTPUTS.clone().requires_grad_()
     sources = [outputs, memory.values, *head.parameters()]
-    found = []
-    for way in ("whole", "steps", "cut"):
+    results = []
+    for mode in ("full", "steps", "segments"):
         state = head.init_state(B, memory, IDS)
-        if way == "steps":
+        if mode == "steps":
             columns = []
             for s_t in outputs.unbind(1):
                 column, state = head.step(s_t, state)
                 columns.append(column)
             scores = torch.stack(columns, dim=1)
-        elif way == "cut":
+        elif mode == "segments":
             first, state = head(outputs[:, :3], state)
             last, state = head(outputs[:, 3:], state)
             scores = torch.cat((first, last), dim=1)
         else:
             scores, state = head(outputs, state)
         total = (scores.exp() * numbers(*scores.shape)).sum()
-        found.append([scores, *torch.autograd.grad(total, sources), *([state.coverage] if head.cover else [])])
-    same(found[1], found[0])
-    same(found[2], found[0])
+        results.append([scores, *torch.autograd.grad(total, sources), *([state.coverage] if head.cover else [])])
+    same(results[1], results[0])
+    same(results[2], results[0])
 
 
-def test_rows_that_end_cover_no_more(head: CopyingHead) -> None:
+def test_coverage_does_not_change_after_the_end_of_a_row(head: CopyingHead) -> None:
     _, state = head(OUTPUTS.masked_fill(~MASK.unsqueeze(2), torch.nan), head.init_state(B, MEMORY, IDS), mask=MASK)
     for row, length in enumerate(MASK.sum(1).tolist()):
         _, alone = head(
@@ -138,23 +138,23 @@ def test_beams_share_a_source(head: CopyingHead) -> None:
             )
 
 
-def test_padding_of_the_source_reaches_nothing(head: CopyingHead) -> None:
-    found = []
+def test_padding_of_the_source_changes_no_result(head: CopyingHead) -> None:
+    results = []
     for number, id in ((0.0, 0), (torch.nan, 3), (9.0, -5)):
         values = H.masked_fill(~REAL.unsqueeze(2), number).requires_grad_()
         state = head.init_state(B, Memory(values, REAL), IDS.masked_fill(~REAL, id))
         (nats, repeated), _ = head.nats(OUTPUTS, TARGETS, state)
         (dvalues,) = torch.autograd.grad((nats + repeated).sum(), values)
         assert not dvalues[~REAL].any()
-        found.append([nats, repeated, dvalues])
-    same(found[1], found[0])
-    same(found[2], found[0])
+        results.append([nats, repeated, dvalues])
+    same(results[1], results[0])
+    same(results[2], results[0])
 
 
-def test_gradients(head: CopyingHead) -> None:
+def test_gradients_equal_finite_differences(head: CopyingHead) -> None:
     names = [name for name, _ in head.named_parameters()]
 
-    class Whole(torch.nn.Module):
+    class Loss(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.head = head
@@ -164,18 +164,18 @@ def test_gradients(head: CopyingHead) -> None:
             (nats, repeated), _ = head.nats(outputs, TARGETS, state, mask=MASK)
             return nats, repeated
 
-    whole = Whole()
+    loss = Loss()
 
     def function(outputs: Tensor, values: Tensor, *parameters: Tensor) -> Any:
-        given = {f"head.{name}": parameter for name, parameter in zip(names, parameters, strict=True)}
-        return torch.func.functional_call(whole, given, (outputs, values))
+        renamed = {f"head.{name}": parameter for name, parameter in zip(names, parameters, strict=True)}
+        return torch.func.functional_call(loss, renamed, (outputs, values))
 
     sources = [OUTPUTS.clone().requires_grad_(), H.clone().requires_grad_(), *head.parameters()]
     assert torch.autograd.gradcheck(function, sources, fast_mode=True)
 
 
-def test_a_word_that_is_not_there_is_impossible(head: CopyingHead) -> None:
-    """Its surprisal is infinite, and no gradient is NaN for that."""
+def test_a_word_outside_vocabulary_and_source_is_impossible(head: CopyingHead) -> None:
+    """The surprisal is infinite, and all gradients are finite."""
     outputs = OUTPUTS.clone().requires_grad_()
     state = head.init_state(B, MEMORY, IDS)
     (nats, _), _ = head.nats(outputs, torch.full((B, T), V + S - 1), state)
@@ -190,7 +190,7 @@ def test_a_word_that_is_not_there_is_impossible(head: CopyingHead) -> None:
     assert bool(gradient.isfinite().all())
 
 
-def test_without_a_memory_all_is_generated(head: CopyingHead) -> None:
+def test_without_a_memory_words_are_only_generated(head: CopyingHead) -> None:
     scores, state = head(OUTPUTS, head.init_state(B))
     assert scores.shape == (B, T, V)
     nothing = torch.zeros(B, T, D_MEMORY, dtype=torch.float64)
@@ -200,14 +200,14 @@ def test_without_a_memory_all_is_generated(head: CopyingHead) -> None:
     same(nats, -scores.gather(2, TARGETS.unsqueeze(2) % V).squeeze(2))
 
 
-def test_empty_batches_and_texts(head: CopyingHead) -> None:
+def test_batches_and_texts_may_be_empty(head: CopyingHead) -> None:
     scores, _ = head(OUTPUTS[:, :0], head.init_state(B, MEMORY, IDS))
     assert scores.shape == (B, 0, V + S)
     scores, _ = head(OUTPUTS[:0], head.init_state(0, Memory(H[:0]), IDS[:0]))
     assert scores.shape == (0, T, V + S)
 
 
-plain = made(coverage=False)
+plain = build(coverage=False)
 WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (
         ValueError,
@@ -223,13 +223,13 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (
         TypeError,
         "CopyingHead.forward expects state.coverage as a tensor, found None",
-        lambda: made(coverage=True)(OUTPUTS, plain.init_state(B)),
+        lambda: build(coverage=True)(OUTPUTS, plain.init_state(B)),
     ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "message", "call"), WRONG, ids=[message for _, message, _ in WRONG])
 @pytest.mark.usefixtures("unchecked_types")
-def test_what_does_not_fit_is_named(kind: type[Exception], message: str, call: Callable[[], object]) -> None:
+def test_invalid_arguments_are_named(kind: type[Exception], message: str, call: Callable[[], object]) -> None:
     with pytest.raises(kind, match=f"^{re.escape(message)}$"):
         call()

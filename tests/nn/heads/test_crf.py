@@ -1,4 +1,4 @@
-"""The CRF, against the probabilities of all its paths."""
+"""The CRF equals the probabilities of all its paths."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from nn.heads.chains import INF, Problem, counted, enumerated, padded, problem
 
 
 def some_tags(p: Problem) -> Tensor:
-    """Tags with something at padding that is none."""
+    """Return random tags with -100 at padding."""
     random = torch.Generator().manual_seed(5)
     tags = torch.randint(len(p.start), p.mask.shape, generator=random)
     return tags.masked_fill(~p.mask, -100)
@@ -29,12 +29,11 @@ LEGAL = LegalTags(
     pairs=torch.tensor([[True, True, False], [True, True, True], [True, True, True]]),
     end=torch.tensor([True, True, True]),
 )
-"""O, B, I: what is inside begins somewhere."""
+"""O, B, I: an I follows a B or an I."""
 
 
 @pytest.mark.parametrize("legal", [None, LEGAL], ids=["free", "IOB"])
-def test_the_module_is_the_distribution(legal: LegalTags | None) -> None:
-    """Every method against the probabilities of all legal paths."""
+def test_all_methods_equal_the_distribution_over_legal_paths(legal: LegalTags | None) -> None:
     p = problem([4, 2, 0, 1], 3)
     crf = crf_with(p, legal)
     known = p
@@ -57,11 +56,11 @@ def test_the_module_is_the_distribution(legal: LegalTags | None) -> None:
         np.testing.assert_allclose(marginals_of_one(one, *crf.tables()), counted(row, length, 3), rtol=1e-9, atol=1e-15)
 
 
-def test_an_illegal_gold_path_costs_a_finite_number_and_trains_the_rest() -> None:
+def test_an_illegal_gold_path_has_a_finite_loss_and_gradients() -> None:
     p = problem([3, 2], 3)
     crf = crf_with(p, LEGAL)
     emissions = p.emissions.nan_to_num(0.0).requires_grad_()
-    tags = torch.tensor([[2, 0, 2], [0, 1, 0]])  # begins inside
+    tags = torch.tensor([[2, 0, 2], [0, 1, 0]])  # begins with I
     nats = crf.nats(emissions, tags, p.mask)
     assert nats.isfinite().all()
     nats.sum().backward()
@@ -71,9 +70,9 @@ def test_an_illegal_gold_path_costs_a_finite_number_and_trains_the_rest() -> Non
         assert source.grad.any()
 
 
-@pytest.mark.usefixtures("way")
-def test_padding_reaches_nothing() -> None:
-    """NaN there, and two other numbers: the same values; no gradient goes there."""
+@pytest.mark.usefixtures("sum_method")
+def test_padding_changes_no_result() -> None:
+    """Padding is NaN or one of two numbers. Its gradient is 0."""
     p = problem([5, 2, 0, 3], 4)
     tags, gradients = some_tags(p), []
     for filling in (torch.nan, 0.0, -3.0):
@@ -88,7 +87,7 @@ def test_padding_reaches_nothing() -> None:
 
 
 @pytest.mark.parametrize(("rows", "length"), [(0, 3), (2, 0), (0, 0)])
-def test_nothing_at_all(rows: int, length: int) -> None:
+def test_batches_may_be_empty(rows: int, length: int) -> None:
     crf = LinearChainCRF(3, legal=LEGAL)
     emissions, tags = torch.zeros(rows, length, 3), torch.zeros(rows, length, dtype=torch.int64)
     assert crf.nats(emissions, tags).tolist() == [0.0] * rows
@@ -102,44 +101,44 @@ def test_nothing_at_all(rows: int, length: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 300.0, 3000.0])
-def test_marginals_of_one_sentence_are_those_of_a_batch(size: float) -> None:
-    """Also where products of exponentials would be too small: then they are worked out in logarithms."""
+def test_marginals_of_one_sentence_equal_those_of_a_batch(size: float) -> None:
+    """If products of exponentials would underflow, they are computed in logarithms."""
     generator = torch.Generator().manual_seed(1)
     crf = crf_with(problem([3], 3), LEGAL)
     emissions = size * torch.randn(1, 40, 3, generator=generator, dtype=torch.float64)
-    found = marginals_of_one(emissions[0].numpy(), *crf.tables())
-    np.testing.assert_allclose(found, crf.marginals(emissions)[0].numpy(), rtol=1e-7, atol=1e-12)
+    result = marginals_of_one(emissions[0].numpy(), *crf.tables())
+    np.testing.assert_allclose(result, crf.marginals(emissions)[0].numpy(), rtol=1e-7, atol=1e-12)
 
 
-def test_half_precision_emissions_are_summed_in_full() -> None:
+def test_half_precision_emissions_are_summed_in_float32() -> None:
     p = problem([40, 17], 6, dtype=torch.float32)
     crf, tags = crf_with(p), some_tags(p)
     half = p.emissions.bfloat16()
     expected = crf.nats(half.float(), tags, p.mask)
     with torch.autocast("cpu", torch.bfloat16):
-        found = crf.nats(half.requires_grad_(), tags, p.mask)
-        found.sum().backward()
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-4)
+        nats = crf.nats(half.requires_grad_(), tags, p.mask)
+        nats.sum().backward()
+    assert nats.dtype == torch.float32
+    torch.testing.assert_close(nats, expected, rtol=1e-6, atol=1e-4)
     assert half.grad is not None
     assert half.grad.dtype == torch.bfloat16
 
 
-def test_what_is_saved_are_the_scores() -> None:
-    """Legality belongs to the labels, which are saved elsewhere."""
+def test_the_state_dict_has_only_the_scores() -> None:
+    """The legal tags follow from the labels, which are saved elsewhere."""
     crf = LinearChainCRF(3, legal=LEGAL)
     assert set(crf.state_dict()) == {"start", "transitions", "end"}
     assert repr(crf) == "LinearChainCRF(num_tags=3, legal)"
     assert not any(parameter.any() for parameter in crf.parameters())
 
 
-def test_legality_of_another_number_of_tags() -> None:
+def test_legal_tags_of_another_number_are_refused() -> None:
     with pytest.raises(ValueError, match="legal has 3 tags, the CRF 4"):
         LinearChainCRF(4, legal=LEGAL)
 
 
-def test_the_loss_of_an_illegal_path_has_a_bound() -> None:
-    """However far training goes; the loss of a legal path does not depend on whether others are legal."""
+def test_the_loss_of_illegal_paths_can_be_trained_to_zero() -> None:
+    """The loss is never negative during training."""
     crf, tags = LinearChainCRF(3, legal=LEGAL), torch.tensor([[2, 1, 0, 2], [0, 1, 0, 1], [0, 2, 0, 0]])
     emissions = torch.nn.Parameter(torch.zeros(3, 4, 3))
     optimizer = torch.optim.AdamW([emissions, *crf.parameters()], lr=0.5)
@@ -155,7 +154,7 @@ def test_the_loss_of_an_illegal_path_has_a_bound() -> None:
 @pytest.mark.parametrize("num_tags", [1, 3, 17, 40])
 @pytest.mark.parametrize("scale", [3.0, 200.0], ids=["usual", "out of range of float32"])
 @pytest.mark.parametrize("is_free", [True, False], ids=["free", "legal"])
-def test_sums_in_float32_are_those_in_float64(num_tags: int, scale: float, is_free: bool) -> None:
+def test_sums_in_float32_equal_those_in_float64(num_tags: int, scale: float, is_free: bool) -> None:
     random = torch.Generator().manual_seed(0)
     lengths = torch.tensor([13, 0, 1, 7, 2])
     mask, K = torch.arange(13) < lengths.unsqueeze(1), num_tags
@@ -171,5 +170,5 @@ def test_sums_in_float32_are_those_in_float64(num_tags: int, scale: float, is_fr
         nats = crf.nats(scores, tags, mask)
         gradients = torch.autograd.grad((nats * weights).sum(), [scores, *crf.parameters()])
         results.append([nats.detach(), *gradients])
-    for found, expected in zip(results[1], results[0], strict=True):
-        torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5)
+    for result, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(result, expected, rtol=2e-5, atol=2e-5)

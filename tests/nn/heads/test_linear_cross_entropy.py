@@ -1,4 +1,4 @@
-"""The fused loss against torch's cross-entropy over all logits."""
+"""The fused loss equals torch's cross-entropy over all logits."""
 
 import importlib
 import math
@@ -17,7 +17,7 @@ module = importlib.import_module("ensue.nn.heads.softmax")  # the package's attr
 
 
 def problem(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
-    """h, weight and bias, and targets."""
+    """Return h, weight and bias, and targets."""
     torch.manual_seed(0)
     return [torch.randn(*shape, dtype=dtype, requires_grad=True) for shape in ((N, D), (V, D), (V,))], torch.randint(
         V, (N,)
@@ -26,7 +26,9 @@ def problem(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("chunk_rows", [1, 64, 75, 149, 150, 1000])
-def test_values_and_gradients(chunk_rows: int, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_and_gradients_equal_those_of_torch(
+    chunk_rows: int, smoothing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 0)
     monkeypatch.setattr(module, "CHUNK_ROWS", chunk_rows)
     sources, targets = problem()
@@ -38,24 +40,24 @@ def test_values_and_gradients(chunk_rows: int, smoothing: float, monkeypatch: py
 
 
 @pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
-def test_no_gradients_are_worked_out_where_none_are_wanted(
+def test_gradients_are_computed_only_if_they_are_enabled(
     without_gradients: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, chunked = [], module._sum_by_chunks
+    flags, chunked = [], module._sum_by_chunks
 
-    def noted(*args: object, with_gradients: bool) -> object:
-        asked.append(with_gradients)
+    def recorded(*args: object, with_gradients: bool) -> object:
+        flags.append(with_gradients)
         return chunked(*args, with_gradients=with_gradients)
 
-    monkeypatch.setattr(module, "_sum_by_chunks", noted)
+    monkeypatch.setattr(module, "_sum_by_chunks", recorded)
     sources, targets = problem()
     expected = linear_cross_entropy(*sources, targets)
     with without_gradients():
         assert torch.equal(linear_cross_entropy(*sources, targets), expected)
-    assert asked == [True, False]
+    assert flags == [True, False]
 
 
-def test_no_rows_are_no_nats() -> None:
+def test_no_rows_have_zero_nats() -> None:
     (h, weight, bias), targets = problem()
     total = linear_cross_entropy(h[:0], weight, bias, targets[:0])
     total.backward()
@@ -64,7 +66,7 @@ def test_no_rows_are_no_nats() -> None:
     assert not weight.grad.any()
 
 
-def test_half_precision_is_close() -> None:
+def test_autocast_is_close_to_float32() -> None:
     sources, targets = problem(torch.float32)
     h, weight, bias = sources
     exact = linear_cross_entropy(h, weight, bias, targets)
@@ -72,13 +74,15 @@ def test_half_precision_is_close() -> None:
         rounded = linear_cross_entropy(h, weight, bias, targets)
     assert rounded.dtype == torch.float32
     torch.testing.assert_close(rounded, exact, rtol=5e-3, atol=0)
-    for found, expected in zip(torch.autograd.grad(rounded, sources), torch.autograd.grad(exact, sources), strict=True):
-        assert found.dtype == torch.float32
-        assert (found - expected).norm() < 2e-2 * expected.norm()
+    for gradient, expected in zip(
+        torch.autograd.grad(rounded, sources), torch.autograd.grad(exact, sources), strict=True
+    ):
+        assert gradient.dtype == torch.float32
+        assert (gradient - expected).norm() < 2e-2 * expected.norm()
 
 
 def exact_problem(scale: float, vocabulary_size: int = 50_000) -> tuple[list[Tensor], Tensor]:
-    """Logits that bfloat16 holds exactly, so that what is wrong of the nats is wrong by their sums alone."""
+    """Return a problem whose logits are exact in bfloat16, so that errors of the nats come from their sums."""
     torch.manual_seed(0)
     h, weight = torch.randint(-8, 9, (24, 3)).float(), scale * torch.randint(-2, 3, (vocabulary_size, 3)).float()
     sources = [part.requires_grad_() for part in (h, weight, torch.zeros(vocabulary_size))]
@@ -87,19 +91,21 @@ def exact_problem(scale: float, vocabulary_size: int = 50_000) -> tuple[list[Ten
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("scale", [0.0, 0.125, 4.0])
-def test_sums_are_not_in_half_precision(scale: float) -> None:
-    """Nats to 1e-6; the gradient is that of shares which are each rounded once for the product."""
+def test_sums_under_autocast_are_in_float32(scale: float) -> None:
+    """Gradients may have the error of probabilities rounded once to bfloat16."""
     sources, targets = exact_problem(scale)
     with torch.autocast("cpu", torch.bfloat16):
         total = linear_cross_entropy(*sources, targets)
     expected = F.cross_entropy(F.linear(*(part.double() for part in sources)), targets, reduction="sum")
     assert total.item() == pytest.approx(expected.item(), rel=1e-6)
-    for found, wanted in zip(torch.autograd.grad(total, sources), torch.autograd.grad(expected, sources), strict=True):
-        assert (found - wanted).norm() <= 4e-3 * wanted.norm() + 1e-5
+    for gradient, expected_gradient in zip(
+        torch.autograd.grad(total, sources), torch.autograd.grad(expected, sources), strict=True
+    ):
+        assert (gradient - expected_gradient).norm() <= 4e-3 * expected_gradient.norm() + 1e-5
 
 
-def test_a_target_that_is_nearly_certain_still_pulls() -> None:
-    """Its probability is rounded to 1 in bfloat16; what is missing to 1 is not rounded away."""
+def test_a_nearly_certain_target_has_a_gradient() -> None:
+    """Its probability is rounded to 1 in bfloat16; 1 - p is not rounded to 0."""
     sources = [torch.tensor([[1.0]]), torch.tensor([[8.0], [0.0]]), torch.zeros(2, requires_grad=True)]
     with torch.autocast("cpu", torch.bfloat16):
         total = linear_cross_entropy(*sources, torch.tensor([0]))
@@ -117,7 +123,7 @@ def test_a_layer_in_half_precision_sums_in_float32() -> None:
     assert {part.dtype for part in torch.autograd.grad(total, sources)} == {torch.bfloat16}
 
 
-def test_an_impossible_target_costs_a_finite_number_and_pulls_fully() -> None:
+def test_an_impossible_target_has_a_finite_loss_and_the_full_gradient() -> None:
     h = torch.tensor([[1.0]], requires_grad=True)
     weight, bias, target = torch.tensor([[200.0], [-200.0]]), torch.zeros(2), torch.tensor([1])
     total = linear_cross_entropy(h, weight, bias, target)
@@ -141,8 +147,8 @@ def test_heads_agree_with_their_logits(kind: str) -> None:
 @pytest.mark.parametrize("words", [10, LARGE_VOCABULARY])
 @pytest.mark.parametrize("target", [-100, -1, None])
 @pytest.mark.parametrize("use", ["nats", "total_nats", "sampled", "linear_cross_entropy"])
-def test_a_target_that_is_no_word_is_refused(use: str, target: int | None, words: int) -> None:
-    """At each size, in each function, in one line."""
+def test_targets_outside_the_vocabulary_are_refused(use: str, target: int | None, words: int) -> None:
+    """Small and large vocabularies have different code."""
     head, h = SoftmaxHead(4, words), torch.randn(3, 4)
     targets = torch.tensor([0, words if target is None else target, 1])
     sample = WordSample(torch.arange(4), torch.zeros(4))

@@ -1,4 +1,4 @@
-"""Mixtures of diagonal Gaussians against torch.distributions."""
+"""Mixtures of diagonal Gaussians equal torch.distributions."""
 
 import torch
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
@@ -6,7 +6,7 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 from ensue.nn.gaussian import Gaussian, Mixture
 
 
-def test_surprisal_and_moments_are_those_of_torch() -> None:
+def test_surprisal_and_moments_equal_those_of_torch() -> None:
     generator = torch.Generator().manual_seed(0)
     weights, means, deviations, x = (
         torch.randn(shape, dtype=torch.float64, generator=generator) for shape in ((5, 3), (5, 3, 4), (5, 3, 4), (5, 4))

@@ -1,4 +1,4 @@
-"""The sampled softmax against the full one, and its estimate of the sum of exponentials against that sum."""
+"""The sampled softmax with all words equals the full softmax, and its estimate of the sum is unbiased."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ N, D, V = 6, 5, 11
 
 
 def problem(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
-    """h, weight and bias, and targets."""
+    """Return h, weight and bias, and targets."""
     torch.manual_seed(0)
     return [torch.randn(*shape, dtype=dtype, requires_grad=True) for shape in ((N, D), (V, D), (V,))], torch.randint(
         V, (N,)
@@ -22,16 +22,16 @@ def every_word() -> WordSample:
     return WordSample(torch.randperm(V), torch.zeros(V))
 
 
-def test_with_every_word_it_is_the_full_softmax() -> None:
+def test_a_sample_of_every_word_gives_the_full_softmax() -> None:
     sources, targets = problem()
-    found = sampled_cross_entropy(*sources, targets, every_word())
+    loss = sampled_cross_entropy(*sources, targets, every_word())
     expected = F.cross_entropy(F.linear(*sources), targets, reduction="sum")
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(torch.autograd.grad(found, sources), torch.autograd.grad(expected, sources))
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(torch.autograd.grad(loss, sources), torch.autograd.grad(expected, sources))
 
 
 def test_the_sum_of_exponentials_is_unbiased() -> None:
-    """Over all samples of two words, drawn independently by q, with their probabilities: the mean estimate is Z."""
+    """The mean estimate over all pairs of words, weighted by their probabilities, equals Z."""
     (h, weight, bias), targets = problem()
     q = torch.softmax(torch.randn(V, dtype=torch.float64), 0)
     logits = F.linear(h, weight, bias).detach()
@@ -47,8 +47,8 @@ def test_the_sum_of_exponentials_is_unbiased() -> None:
     torch.testing.assert_close(mean, logits.exp().sum(1))
 
 
-def test_case_worked_by_hand() -> None:
-    """A target with the score 0, a word with log 3, expected half a time, and the target again: Z = 1 + 3 / 0.5."""
+def test_nats_equal_a_case_computed_by_hand() -> None:
+    """The target has score 0, a word with score log 3 an expected count of 0.5; Z = 1 + 3 / 0.5."""
     h, weight = torch.ones(1, 1), torch.tensor([[0.0], [torch.tensor(3.0).log()]])
     sample = WordSample(torch.tensor([1, 0]), torch.tensor([0.5, 0.9]).log())
     nats = sampled_cross_entropy(h, weight, torch.zeros(2), torch.tensor([0]), sample)
@@ -68,7 +68,7 @@ def test_heads_train_by_a_sample_and_score_by_all_words(tied: bool) -> None:
         head.total_nats(h, targets, sample=some, label_smoothing=0.1)
 
 
-def test_wrong_arguments_are_told() -> None:
+def test_wrong_samples_are_refused() -> None:
     (h, weight, bias), targets = problem()
     with pytest.raises(TypeError, match=r"sample\.ids"):
         sampled_cross_entropy(h, weight, bias, targets, WordSample(torch.zeros(2), torch.zeros(2)))

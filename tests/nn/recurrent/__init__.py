@@ -1,1 +1,1 @@
-"""Recurrent layers against torch.nn, the equations of the papers written out, and numpy."""
+"""Recurrent layers equal torch.nn, the equations of papers, and numpy."""

@@ -1,4 +1,4 @@
-"""What tests of layers against written-out equations share: a problem, rows one by one, and the comparison."""
+"""A problem, a loop over rows and positions, and the comparison for tests of layers against their equations."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -17,11 +17,11 @@ Module = TypeVar("Module", bound=nn.Module)
 Layer = TypeVar("Layer", bound=SequenceLayer)
 Found = tuple[Tensor, list[Tensor]]
 Step = Callable[[Tensor, list[Tensor], tuple[int, int]], tuple[Tensor, Sequence[Tensor]]]
-"""From x at a position and the leaves of a row's state, at this row and position, to the output and the next leaves."""
+"""A function of x at a position, the leaves of a row's state, and (row, position) to the output and the next leaves."""
 
 
 def randomized(layer: Module) -> Module:
-    """In float64, every parameter far from where training begins."""
+    """Return the layer in float64 with random parameters far from their initialization."""
     torch.manual_seed(1)
     for parameter in layer.double().parameters():
         nn.init.normal_(parameter, std=0.5)
@@ -29,14 +29,14 @@ def randomized(layer: Module) -> Module:
 
 
 def started(layer: SequenceLayer) -> tuple[Tensor, State]:
-    """Inputs, and a state that is not the initial one."""
+    """Return inputs and a random state."""
     torch.manual_seed(9)
     state = map_state(lambda leaf: torch.randn_like(leaf).requires_grad_(), layer.init_state(B))
     return torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True), state
 
 
 def row_by_row(step: Step, x: Tensor, state: State, lengths: list[int]) -> Found:
-    """Outputs with zeros at padding, and the leaves of each row after its last position."""
+    """Return outputs with zeros at padding, and the leaves of the state after each row's last position."""
     rows = []
     for row, length in enumerate(lengths):
         old, outputs = [leaf[row] for leaf in leaves(state)], [torch.zeros(D, dtype=x.dtype)] * x.shape[1]
@@ -48,20 +48,20 @@ def row_by_row(step: Step, x: Tensor, state: State, lengths: list[int]) -> Found
 
 
 def compare(results: list[Tensor], expected: list[Tensor], sources: list[Tensor], *, unused: bool = False) -> None:
-    """Values, and gradients of a sum with random weights; of what may be `unused` they are zeros."""
+    """Compare values, and gradients of a sum with random weights; with `unused`, missing gradients are zeros."""
     torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-9)
     weights = [torch.randn_like(result) for result in results]
-    found, wanted = (
+    gradients, expected_gradients = (
         torch.autograd.grad(tensors, sources, weights, allow_unused=unused, materialize_grads=unused)
         for tensors in (results, expected)
     )
-    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(gradients, expected_gradients, rtol=1e-9, atol=1e-9)
 
 
 def check(
     layer: Layer, written_out: Callable[[Layer, Tensor, State, list[int]], Found], *, ragged: bool, run: str = "forward"
 ) -> None:
-    """Values, final states and all gradients are those of the oracle, a function of layer, x, state and lengths."""
+    """Compare outputs, final states and all gradients with the oracle, a function of layer, x, state and lengths."""
     x, state = started(layer)
     lengths, mask = (LENGTHS, MASK) if ragged else ([T] * B, torch.ones_like(MASK))
 

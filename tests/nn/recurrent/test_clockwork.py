@@ -1,4 +1,4 @@
-"""The clockwork network against the paper's equations module by module, and its fast path against the fold."""
+"""The clockwork network equals the paper's equations for each module, and its fast path equals the fold."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def layer_of(periods: tuple[int, ...], size: int = SIZE) -> Clockwork:
     torch.manual_seed(0)
     layer = Clockwork(D_IN, size * len(periods), periods=periods).double()
     with torch.no_grad():
-        for parameter in layer.parameters():  # the blocks that nothing reads are filled, too
+        for parameter in layer.parameters():  # also the unused blocks
             parameter.normal_(std=size**-0.5)
     return layer
 
@@ -38,7 +38,7 @@ def masked(lengths: list[int], T: int) -> Tensor:
 
 
 def written_out(layer: Clockwork, x: Tensor, state: ClockworkState, lengths: list[int]) -> tuple[Tensor, Tensor]:
-    """Koutník et al. 2014: which modules work at t, and what each of them reads. Returns the outputs and the last h."""
+    """Return the outputs and the last h by Koutník et al. 2014: which modules are updated at t, and what each reads."""
     count = len(layer.periods)
     W = layer.weight_input.view(count, SIZE, D_IN)
     U = layer.weight_hidden.view(count, SIZE, count, SIZE)
@@ -50,8 +50,8 @@ def written_out(layer: Clockwork, x: Tensor, state: ClockworkState, lengths: lis
             t, before = int(state.clock[row]) + step, list(h)
             for k in range(count):
                 if t % layer.periods[k] == 0:
-                    heard = [U[k, :, j] @ before[j] for j in range(count) if layer.periods[j] >= layer.periods[k]]
-                    h[k] = torch.tanh(W[k] @ x[row, step] + b[k] + torch.stack(heard).sum(0))
+                    inputs = [U[k, :, j] @ before[j] for j in range(count) if layer.periods[j] >= layer.periods[k]]
+                    h[k] = torch.tanh(W[k] @ x[row, step] + b[k] + torch.stack(inputs).sum(0))
             outputs[step] = torch.cat(h)
         y.append(torch.stack(outputs))
         final.append(torch.cat(h))
@@ -63,7 +63,7 @@ def written_out(layer: Clockwork, x: Tensor, state: ClockworkState, lengths: lis
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("execution", some_slow(["compiled", "plain", "fold"], "compiled", "fold"))
 @pytest.mark.parametrize("periods", some_slow(PERIODS, (1, 2, 4)), ids=str)
-def test_values_states_and_gradients(
+def test_values_states_and_gradients_equal_the_equations(
     periods: tuple[int, ...], execution: Execution, ragged: bool, clock: list[int]
 ) -> None:
     T = 9
@@ -87,10 +87,10 @@ def test_values_states_and_gradients(
     start=st.integers(0, 30),
     turns=st.lists(st.integers(0, 2), min_size=B, max_size=B),
 )
-def test_turns_in_c_are_the_fold(
+def test_the_schedule_in_c_equals_the_fold(
     periods: list[int], size: int, lengths: list[int], padding: int, start: int, turns: list[int]
 ) -> None:
-    """Whatever the periods, the sizes, the lengths of the rows and the clocks, if they agree up to whole turns."""
+    """The clocks of rows may differ by multiples of the longest period."""
     products = [periods[0]]
     for factor in periods[1:]:
         products.append(products[-1] * (factor + 1))
@@ -107,14 +107,14 @@ def test_turns_in_c_are_the_fold(
 
 
 @needs_compiler
-def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that disagree, and what is watched, otherwise."""
+def test_rows_whose_clocks_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows whose clocks disagree, and watched layers, are not."""
     layer, x, names = layer_of((1, 2, 4)), torch.randn(B, 9, D_IN, dtype=torch.float64), []
     run = ClockworkSchedule.run
 
-    def counted(turns: ClockworkSchedule, name: str, *given: Any, **named: Any) -> None:
+    def counted(turns: ClockworkSchedule, name: str, *arguments: Any, **options: Any) -> None:
         names.append(name)
-        run(turns, name, *given, **named)
+        run(turns, name, *arguments, **options)
 
     monkeypatch.setattr(ClockworkSchedule, "run", counted)
     layer(x, state_of(layer, [3, 7, 3, 15]))[0].sum().backward()
@@ -143,15 +143,14 @@ def test_the_result_does_not_depend_on_the_threads() -> None:
     torch.testing.assert_close(*results)
 
 
-def test_only_the_state_after_is_wanted() -> None:
+def test_gradients_of_only_the_final_state_equal_those_of_the_fold() -> None:
     layer, x = layer_of((1, 2, 4)), torch.randn(B, 5, D_IN, dtype=torch.float64)
     state = state_of(layer, [1] * B)
-    found, wanted = (torch.autograd.grad(f(x, state)[1].h.sum(), state.h)[0] for f in (layer, layer.fold))
-    torch.testing.assert_close(found, wanted)
+    gradient, expected = (torch.autograd.grad(f(x, state)[1].h.sum(), state.h)[0] for f in (layer, layer.fold))
+    torch.testing.assert_close(gradient, expected)
 
 
-def test_what_c_must_not_be_given_is_not() -> None:
-    """Another type of numbers is run by torch, and sizes that do not fit are refused."""
+def test_other_types_are_run_by_torch_and_other_sizes_are_refused() -> None:
     layer, x = Clockwork(D_IN, 6, periods=(1, 2, 4)), torch.randn(B, 9, D_IN)
     y, _ = layer.bfloat16()(x.bfloat16())
     y_fold, _ = layer.fold(x.bfloat16())
@@ -163,7 +162,7 @@ def test_what_c_must_not_be_given_is_not() -> None:
 
 
 @pytest.mark.usefixtures("in_torch_operations")
-def test_what_nothing_reads_starts_at_zero_and_stays_there() -> None:
+def test_unused_weights_start_at_zero_and_have_no_gradient() -> None:
     layer = Clockwork(D_IN, 8, periods=(1, 2, 4, 8))
     unused = torch.ones(4, 4).tril(-1).repeat_interleave(2, 0).repeat_interleave(2, 1).bool()
     layer(torch.randn(B, 20, D_IN))[0].square().sum().backward()
@@ -177,8 +176,7 @@ def test_what_nothing_reads_starts_at_zero_and_stays_there() -> None:
 
 
 @pytest.mark.parametrize("execution", ["compiled", "plain"])
-def test_dropped_weights_are_those_of_the_modules(execution: Execution) -> None:
-    """Under WeightDrop, `forward` uses the weights that it is lent."""
+def test_weight_drop_replaces_the_weights_of_forward(execution: Execution) -> None:
     layer = layer_of((1, 2, 4))
     x = torch.randn(B, 9, D_IN, dtype=torch.float64)
     with executing(execution):
@@ -189,7 +187,7 @@ def test_dropped_weights_are_those_of_the_modules(execution: Execution) -> None:
 
 
 @pytest.mark.parametrize("periods", [(), (0, 1), (-1,), (2, 1), (1, 1), (2, 3)], ids=str)
-def test_periods_that_are_none_are_refused(periods: tuple[int, ...]) -> None:
+def test_invalid_periods_are_refused(periods: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="periods must be positive, ascending, and each divide the next; found"):
         Clockwork(D_IN, 12, periods=periods)
 

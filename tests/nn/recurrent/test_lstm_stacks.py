@@ -1,4 +1,4 @@
-"""Stacks of LSTMs against the papers' equations, one row, position and layer at a time, and against torch.nn."""
+"""Stacks of LSTMs equal the papers' equations in loops, and torch.nn."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from training.tiny import some_slow
 
 
 def depth_gated(layer: DepthGatedLSTM, x: Tensor, state: State, lengths: list[int]) -> Found:
-    """Yao et al. 2015, without peepholes at the gates of the LSTM. Returns the outputs and h and c of each layer."""
+    """Return the outputs and h and c of each layer by Yao et al. 2015, without peepholes at the gates of the LSTM."""
     bottom, *uppers = layer.stack
 
     def step(below: Tensor, old: list[Tensor], _: object) -> tuple[Tensor, list[Tensor]]:
@@ -34,14 +34,14 @@ def depth_gated(layer: DepthGatedLSTM, x: Tensor, state: State, lengths: list[in
 
 
 def lstm(H: Tensor, c: Tensor, W: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """W is (4, d, 2 d), one matrix for each gate; H is both hidden vectors."""
+    """Return h and c; W is (4, d, 2 d), one matrix for each gate; H is both hidden vectors."""
     i, f, o = (torch.sigmoid(W[gate] @ H + b[gate]) for gate in (0, 1, 3))
     c = f * c + i * torch.tanh(W[2] @ H + b[2])
     return o * torch.tanh(c), c
 
 
 def grid(layer: GridLSTM, x: Tensor, state: State, lengths: list[int]) -> Found:
-    """Kalchbrenner et al. 2015. Returns the outputs, and h and c of each layer in time."""
+    """Return the outputs, and h and c of each layer in time by Kalchbrenner et al. 2015."""
 
     def step(x_t: Tensor, old: list[Tensor], _: object) -> tuple[Tensor, list[Tensor]]:
         h_depth, c_depth = (layer.entry.weight @ x_t + layer.entry.bias).view(2, D)
@@ -63,11 +63,11 @@ EQUATIONS = {DepthGatedLSTM: depth_gated, GridLSTM: grid}
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("num_layers", some_slow([1, 2, 3], 2))
 @pytest.mark.parametrize("kind", EQUATIONS)
-def test_values_states_and_gradients(kind: Any, num_layers: int, ragged: bool) -> None:
+def test_values_states_and_gradients_equal_the_equations(kind: Any, num_layers: int, ragged: bool) -> None:
     check(randomized(kind(D_IN, D, num_layers=num_layers)), EQUATIONS[kind], ragged=ragged)
 
 
-def test_with_shut_depth_gates_it_is_a_stack_of_lstms() -> None:
+def test_closed_depth_gates_give_a_stack_of_lstms() -> None:
     layer, theirs = (
         randomized(DepthGatedLSTM(D_IN, D, num_layers=3)),
         nn.LSTM(D_IN, D, num_layers=3, batch_first=True).double(),
@@ -90,7 +90,7 @@ def test_with_shut_depth_gates_it_is_a_stack_of_lstms() -> None:
     torch.testing.assert_close(list(leaves(state)), [leaf for pair in zip(h, c, strict=True) for leaf in pair])
 
 
-def test_the_last_layer_in_time_shows_at_the_next_position_only() -> None:
+def test_the_state_of_the_last_layer_changes_the_next_output() -> None:
     layer = randomized(GridLSTM(D_IN, D, num_layers=2))
     _, (first, last) = started(layer)
     x = torch.randn(B, D_IN, dtype=torch.float64)

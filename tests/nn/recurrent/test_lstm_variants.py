@@ -1,7 +1,4 @@
-"""The variants of the LSTM against their equations written out row by row, and the cases they have in common.
-
-The written-out ones know the names of a layer's parameters and nothing else of it; autograd differentiates them.
-"""
+"""Variants of the LSTM equal their equations over the same parameters, differentiated by autograd."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,7 +17,7 @@ Cell = Callable[[Weights, Tensor, Tensor, Tensor], Pair]
 
 
 def block(w: Weights, name: str, k: int) -> Tensor:
-    """The k-th of the blocks of D rows that a parameter stacks."""
+    """Return the k-th block of D rows of a parameter."""
     return w[name][k * D : (k + 1) * D]
 
 
@@ -66,7 +63,7 @@ CELLS: dict[str, tuple[type[Recurrent], Cell]] = {
 @pytest.mark.parametrize("execution", ["forward", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize(("make", "cell"), CELLS.values(), ids=CELLS)
-def test_values_states_and_gradients(
+def test_values_states_and_gradients_equal_the_equations(
     make: Callable[[int, int], Recurrent], cell: Cell, ragged: bool, execution: str
 ) -> None:
     def written_out(layer: Recurrent, x: Tensor, state: State, lengths: list[int]) -> Found:
@@ -81,7 +78,7 @@ def test_values_states_and_gradients(
     check(randomized(make(D_IN, D)), written_out, ragged=ragged, run=execution)
 
 
-def test_a_normalized_layer_does_not_see_the_scale_of_its_weights() -> None:
+def test_layer_norm_ignores_scale_and_offset_of_the_weights() -> None:
     layer = randomized(LayerNormLSTM(D_IN, D))
     x = 100 * torch.randn(B, T, D_IN, dtype=torch.float64)
     state = layer.init_state(B)._replace(h=torch.randn(B, D, dtype=torch.float64))
@@ -90,7 +87,7 @@ def test_a_normalized_layer_does_not_see_the_scale_of_its_weights() -> None:
         layer.weight_input.mul_(1000)
     torch.testing.assert_close(layer(x[:, :1], state)[0], y, rtol=1e-5, atol=1e-6)
     with torch.no_grad():
-        layer.weight_input.add_(3)  # the same for every gate: the mean over all of them takes it away
+        layer.weight_input.add_(3)  # the same for every gate, so their mean subtracts it
     torch.testing.assert_close(layer(x[:, :1], state)[0], y, rtol=1e-5, atol=1e-6)
 
 
@@ -103,8 +100,8 @@ VARIANTS: list[Callable[[], Recurrent]] = [
 
 
 @pytest.mark.parametrize("make", VARIANTS, ids=lambda make: type(make()).__name__)
-def test_a_fresh_layer_remembers_and_turns(make: Callable[[], Recurrent]) -> None:
-    """The forget bias is 1 and the others 0; every gate's U is orthogonal; W and U of the gates are not the same."""
+def test_biases_and_weights_of_a_new_layer_are_initialized(make: Callable[[], Recurrent]) -> None:
+    """The forget bias is 1, others 0; every gate has another orthogonal U; W is Glorot-uniform for each gate."""
     layer = make()
     parameters = dict(layer.named_parameters())
     gates = [name for name, _ in layer.get_submodule("gates").named_children()]

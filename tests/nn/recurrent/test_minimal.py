@@ -1,4 +1,4 @@
-"""minGRU and minLSTM against numpy: the recurrence written out, and the paper's way of training it by logarithms."""
+"""minGRU and minLSTM equal numpy: the recurrence in a loop, and the paper's parallel form in logarithms."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ same = torch.testing.assert_close
 
 @pytest.fixture(autouse=True, params=["by a scan", "by the engine"])
 def execution(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test goes both ways, where there is a compiler."""
+    """Run every test with the parallel scan and with the compiled engine, if there is a compiler."""
     with executing("plain" if request.param == "by a scan" else "compiled"):
         yield
 
@@ -47,7 +47,7 @@ def preactivations(layer: LinearRecurrence, x: Tensor) -> list[Numbers]:
 
 
 def one_by_one(layer: LinearRecurrence, x: Tensor, h: Numbers) -> Numbers:
-    """The paper's sequential mode."""
+    """Return the outputs of the paper's sequential mode."""
     *gates, v_n = preactivations(layer, x)
     n = np.where(v_n >= 0, v_n + 0.5, sigmoid(v_n))
     outputs = []
@@ -63,7 +63,7 @@ def one_by_one(layer: LinearRecurrence, x: Tensor, h: Numbers) -> Numbers:
 
 
 def by_logarithms(layer: LinearRecurrence, x: Tensor, h: Numbers) -> Numbers:
-    """The paper's parallel mode: a cumulative sum of log a and a cumulative log-sum-exp of log b minus that sum."""
+    """Return the outputs of the paper's parallel mode, with cumulative sums of log a and cumulative log-sum-exp."""
     *gates, v_n = preactivations(layer, x)
     if isinstance(layer, MinGRU):
         log_a, log_i = -softplus(gates[0]), -softplus(-gates[0])
@@ -74,15 +74,15 @@ def by_logarithms(layer: LinearRecurrence, x: Tensor, h: Numbers) -> Numbers:
     with np.errstate(divide="ignore"):
         log_values = np.concatenate((np.log(h)[:, None], log_i + log_n), axis=1)
     sums = np.concatenate((np.zeros_like(h)[:, None], np.cumsum(log_a, axis=1)), axis=1)
-    found: Numbers = np.exp(sums + np.logaddexp.accumulate(log_values - sums, axis=1))[:, 1:]
-    return found
+    outputs: Numbers = np.exp(sums + np.logaddexp.accumulate(log_values - sums, axis=1))[:, 1:]
+    return outputs
 
 
 @pytest.mark.sampled(3, always="by a scan")
 @pytest.mark.parametrize("T", some_slow([1, 2, 31, 64, 200], 1, 31, 200))
 @pytest.mark.parametrize("B", some_slow([1, 3], 3))
 @pytest.mark.parametrize("kind", LAYERS)
-def test_against_the_paper(kind: str, B: int, T: int) -> None:
+def test_outputs_equal_both_modes_of_the_paper(kind: str, B: int, T: int) -> None:
     layer = build(kind)
     x = torch.randn(B, T, D_IN, dtype=torch.float64)
     for h in (torch.zeros(B, D, dtype=torch.float64), torch.rand(B, D, dtype=torch.float64)):
@@ -96,35 +96,35 @@ def test_against_the_paper(kind: str, B: int, T: int) -> None:
 @pytest.mark.parametrize("d", some_slow([1, 7], 7))
 @pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_ragged_rows_are_the_fold(kind: str, dtype: torch.dtype, d: int) -> None:
-    """From a state, with NaN at padding: real outputs, final state and every gradient."""
+def test_ragged_rows_equal_the_fold(kind: str, dtype: torch.dtype, d: int) -> None:
+    """Padding is NaN. Outputs, final state and all gradients are compared."""
     layer = build(kind, d=d).to(dtype)
     mask = torch.arange(40) < torch.tensor([40, 0, 1, 23]).unsqueeze(1)
     real = mask.unsqueeze(-1)
     x = torch.randn(4, 40, D_IN, dtype=dtype).masked_fill(~real, torch.nan).requires_grad_()
     state = LinearState(torch.randn(4, d, dtype=dtype, requires_grad=True))
     dy, dfinal = torch.randn(4, 40, d, dtype=dtype), torch.randn(4, d, dtype=dtype)
-    found = []
+    results = []
     for execution in (layer, layer.fold):
         y, final = execution(x, state, mask=mask)
         y = y.masked_fill(~real, 0.0)
         sources = [x, state.h, *layer.parameters()]
-        found.append([y, final.h, *torch.autograd.grad((y * dy).sum() + (final.h * dfinal).sum(), sources)])
-    same(*found)
+        results.append([y, final.h, *torch.autograd.grad((y * dy).sum() + (final.h * dfinal).sum(), sources)])
+    same(*results)
 
 
-def test_g() -> None:
-    """Its two halves meet in 1/2 with slopes 1/4 and 1, and it is positive."""
+def test_the_positive_activation_has_its_values_and_slopes() -> None:
+    """The two halves meet at 1/2 with slopes 1/4 and 1."""
     v = torch.tensor([-3.0, -1e-6, 0.0, 2.0], dtype=torch.float64, requires_grad=True)
     g = positive_activation(v)
     same(g, torch.tensor([1 / (1 + np.exp(3.0)), 0.5 - 0.25e-6, 0.5, 2.5], dtype=torch.float64))
     (dg,) = torch.autograd.grad(g.sum(), v)
     same(dg[[1, 3]], torch.tensor([0.25, 1.0], dtype=torch.float64))
-    assert dg[2] == 1  # of the half that has the point, with every torch
+    assert dg[2] == 1  # the slope of the half v >= 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-def test_two_shut_gates_of_a_minlstm_still_share(dtype: torch.dtype) -> None:
+def test_two_closed_gates_of_a_minlstm_keep_their_ratio(dtype: torch.dtype) -> None:
     """f and i vanish in float32, f / (f + i) does not: for v_f and v_i far below zero it is σ(v_f - v_i)."""
     layer = MinLSTM(1, 1).to(dtype)
     with torch.no_grad():
@@ -134,7 +134,7 @@ def test_two_shut_gates_of_a_minlstm_still_share(dtype: torch.dtype) -> None:
     same(y_t, torch.full((1, 1), 3.5 / (1 + np.exp(-1.0)), dtype=dtype))
 
 
-def test_a_gate_that_remembers_survives_autocast() -> None:
+def test_gates_are_not_rounded_by_autocast() -> None:
     """1 - z is 0.999, which in bfloat16 would be 1."""
     layer = MinGRU(1, 1)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The quasi-recurrent network against torch's convolution and a pooling loop in numpy."""
+"""The quasi-recurrent network equals torch's convolution and a pooling loop in numpy."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def build(size: int, *, d: int = D) -> QRNN:
 
 
 def by_convolution(layer: QRNN, x: Tensor) -> tuple[Tensor, Tensor]:
-    """h and c of all positions; zeros stand before the first."""
+    """Return h and c of all positions; zeros precede the first."""
     kernel = layer.pooling.weight_input.view(3 * layer.d_out, layer.size, D_IN).transpose(1, 2)
     v = F.conv1d(F.pad(x.transpose(1, 2), (layer.size - 1, 0)), kernel, layer.pooling.bias).transpose(1, 2)
     v_z, v_f, v_o = np.split(v.detach().numpy(), 3, axis=-1)
@@ -37,7 +37,7 @@ def by_convolution(layer: QRNN, x: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("T", [1, 2, 3, 40])
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_against_a_convolution(size: int, B: int, T: int) -> None:
+def test_outputs_equal_a_convolution_and_a_loop(size: int, B: int, T: int) -> None:
     layer, x = build(size), torch.randn(B, T, D_IN, dtype=torch.float64)
     y, final = layer(x)
     expected, cells = by_convolution(layer, x)
@@ -45,13 +45,13 @@ def test_against_a_convolution(size: int, B: int, T: int) -> None:
     same(final.c, cells[:, -1])
 
 
-def test_a_window_has_a_position() -> None:
+def test_an_empty_window_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         QRNN(D_IN, D, size=0)
 
 
-def test_a_row_keeps_its_own_last_inputs() -> None:
-    """Those before the beginning are zeros."""
+def test_the_state_has_each_rows_last_inputs() -> None:
+    """Inputs before the beginning are zeros."""
     layer, x = build(3), torch.randn(3, 4, D_IN, dtype=torch.float64)
     mask = torch.arange(4) < torch.tensor([4, 1, 0]).unsqueeze(1)
     _, final = layer(x, mask=mask)

@@ -1,4 +1,4 @@
-"""Layers since 2020 against numpy: each recurrence as its paper has it, without what keeps it stable."""
+"""Layers of papers since 2020 equal the papers' recurrences in numpy, without stabilization."""
 
 import copy
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def sigmoid(v: Numbers) -> Numbers:
 
 
 def lru(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
-    """With complex numbers; eqs. 6 to 8 of the paper, one vector after another."""
+    """Compute eqs. 6 to 8 of the paper with complex numbers."""
     n = len(w["decay"])
     eigenvalues = np.exp(-np.exp(w["decay"]) + 1j * np.exp(w["frequency"]))
     W_in = w["weight_input"][:n] + 1j * w["weight_input"][n:]
@@ -67,7 +67,7 @@ def lem(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
 
 
 def slstm(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
-    """Not stabilized, with one recurrent matrix that has blocks on its diagonal."""
+    """Compute the recurrence with one block-diagonal recurrent matrix."""
     c = n = h = np.zeros((len(x), D))
     U = np.zeros((4, D, D))
     for head, block in enumerate(np.split(w["weight_hidden"], 2)):
@@ -83,7 +83,7 @@ def slstm(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
 
 
 def mlstm(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
-    """Not stabilized, row by row and head by head."""
+    """Compute the recurrence for each row and head."""
     y = np.zeros((len(x), T, D))
     d = D // 2
     for row in range(len(x)):
@@ -92,17 +92,17 @@ def mlstm(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
             q, k, v, o = np.split(w["weight_input"] @ x_t, 4)
             i, f = np.split(w["weight_gates"] @ x_t + w["bias_gates"], 2)
             for head in range(2):
-                own = slice(head * d, (head + 1) * d)
-                key = k[own] / np.sqrt(d)
-                C[head] = sigmoid(f[head]) * C[head] + np.exp(i[head]) * np.outer(v[own], key)
+                features = slice(head * d, (head + 1) * d)
+                key = k[features] / np.sqrt(d)
+                C[head] = sigmoid(f[head]) * C[head] + np.exp(i[head]) * np.outer(v[features], key)
                 n[head] = sigmoid(f[head]) * n[head] + np.exp(i[head]) * key
-                y[row, t, own] = C[head] @ q[own] / max(abs(n[head] @ q[own]), 1)
+                y[row, t, features] = C[head] @ q[features] / max(abs(n[head] @ q[features]), 1)
             y[row, t] *= sigmoid(o + w["bias"])
     return y
 
 
 def hgrn2(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
-    """With the state of the paper, whose rows are the features of keys; row by row and head by head."""
+    """Compute the recurrence for each row and head; rows of the state are features of keys, as in the paper."""
     w = {name.removeprefix("layer.layers."): value for name, value in w.items()}
     y, d, bound = np.zeros((len(x), T, D)), D // 2, sigmoid(w["0.bound"])
     for row in range(len(x)):
@@ -111,9 +111,9 @@ def hgrn2(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
             q, f, v = np.split(w["0.weight_input"] @ x_t, 3)
             q, f = q * sigmoid(q), bound + (1 - bound) * sigmoid(f)
             for head in range(2):
-                own = slice(head * d, (head + 1) * d)
-                S[head] = np.diag(f[own]) @ S[head] + np.outer(1 - f[own], v[own])
-                y[row, t, own] = q[own] @ S[head]
+                features = slice(head * d, (head + 1) * d)
+                S[head] = np.diag(f[features]) @ S[head] + np.outer(1 - f[features], v[features])
+                y[row, t, features] = q[features] @ S[head]
             normed = y[row, t] / np.sqrt((y[row, t] ** 2).mean() + 1e-6) * w["0.gain"]
             y[row, t] = w["1.module.weight"] @ normed
     return y
@@ -124,7 +124,7 @@ def unit(v: Numbers) -> Numbers:
 
 
 def gated_deltanet(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
-    """With products of matrices, as in the paper; row by row and head by head."""
+    """Compute the recurrence for each row and head with products of matrices, as in the paper."""
     w = {name.removeprefix("layer.layers."): value for name, value in w.items()}
     y, d = np.zeros((len(x), T, D)), D // 2
     for row in range(len(x)):
@@ -138,19 +138,19 @@ def gated_deltanet(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
             of_alpha, of_beta = np.split(w["0.weight_gates"] @ x_t, 2)
             alpha = np.exp(-np.exp(w["0.decay"]) * np.log1p(np.exp(of_alpha + w["0.bias"])))
             for head in range(2):
-                own, beta = slice(head * d, (head + 1) * d), sigmoid(of_beta[head])
-                key = unit(k[own])
+                features, beta = slice(head * d, (head + 1) * d), sigmoid(of_beta[head])
+                key = unit(k[features])
                 S[head] = S[head] @ (alpha[head] * (np.eye(d) - beta * np.outer(key, key))) + beta * np.outer(
-                    v[own], key
+                    v[features], key
                 )
-                read = S[head] @ unit(q[own])
-                y[row, t, own] = read / np.sqrt((read**2).mean() + 1e-6) * w["1.gain"][own] * gate[own]
+                read = S[head] @ unit(q[features])
+                y[row, t, features] = read / np.sqrt((read**2).mean() + 1e-6) * w["1.gain"][features] * gate[features]
             y[row, t] = w["2.module.weight"] @ y[row, t]
     return y
 
 
 def rwkv7(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
-    """In rows, as the paper writes it, so that matrices stand on the right; head by head."""
+    """Compute the recurrence for each row and head with row vectors, as in the paper."""
     w = {name.removeprefix("layer.layers."): value for name, value in w.items()}
     W_r, W_k, W_v = (part.T for part in np.split(w["0.weight_input"], 3))
     A_w, A_a, A_g = (part.T for part in np.split(w["0.weight_down"], [2, 4]))
@@ -167,13 +167,15 @@ def rwkv7(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
             gate = sigmoid(x_g @ A_g) @ w["0.weight_gate"].T
             written = key * ((1 - alpha) + rate * alpha)
             for head in range(2):
-                own = slice(head * d, (head + 1) * d)
-                removal = unit((key * xi)[own])
-                transition = np.diag(decay[own]) - np.outer(removal, rate[own] * removal)
-                wkv[head] = wkv[head] @ transition + np.outer(value[own], written[own])
-                p = receptance[own] @ wkv[head].T
-                p = (p - p.mean()) / np.sqrt(p.var() + 64e-5) * w["1.gain"][own] + w["1.bias"][own]
-                y[row, t, own] = gate[own] * (p + (receptance[own] @ (rho * written)[own]) * value[own])
+                features = slice(head * d, (head + 1) * d)
+                removal = unit((key * xi)[features])
+                transition = np.diag(decay[features]) - np.outer(removal, rate[features] * removal)
+                wkv[head] = wkv[head] @ transition + np.outer(value[features], written[features])
+                p = receptance[features] @ wkv[head].T
+                p = (p - p.mean()) / np.sqrt(p.var() + 64e-5) * w["1.gain"][features] + w["1.bias"][features]
+                y[row, t, features] = gate[features] * (
+                    p + (receptance[features] @ (rho * written)[features]) * value[features]
+                )
             y[row, t] = y[row, t] @ w["2.module.weight"].T
     return y
 
@@ -193,7 +195,7 @@ CASES: dict[str, tuple[SequenceLayer, Callable[[SequenceLayer, Weights, Numbers]
 @pytest.mark.sampled(1, always="fold")
 @pytest.mark.parametrize("execution", ["compiled", "fold"])
 @pytest.mark.parametrize("name", CASES)
-def test_each_layer_is_its_equations(name: str, execution: str) -> None:
+def test_each_layer_equals_its_equations(name: str, execution: str) -> None:
     layer, oracle = CASES[name]
     layer = layer.double()
     generator = torch.Generator().manual_seed(0)
@@ -207,8 +209,8 @@ def test_each_layer_is_its_equations(name: str, execution: str) -> None:
 
 
 @pytest.mark.usefixtures("in_torch_operations")
-def test_the_xlstm_is_stable_where_its_gates_overflow() -> None:
-    """Input gates of e^200: without a stabilizer 0 divided by 0, or infinity by itself."""
+def test_the_xlstm_is_finite_where_exponentials_of_gates_overflow() -> None:
+    """Input gates of e^200 would give 0 / 0 or infinity / infinity without a stabilizer."""
     for layer in (SLSTM(D_IN, D, num_heads=2), MLSTM(D_IN, D, num_heads=2)):
         bias = layer.bias if isinstance(layer, SLSTM) else layer.bias_gates
         with torch.no_grad():
@@ -220,7 +222,7 @@ def test_the_xlstm_is_stable_where_its_gates_overflow() -> None:
 
 
 def test_a_gated_deltanet_reads_what_was_last_written_under_a_key() -> None:
-    """Nothing is forgotten, and each value replaces the one before: orthogonal keys, two of them written twice."""
+    """Keys are orthogonal, two of them are written twice, and nothing is forgotten."""
     d, keys = 4, torch.eye(4, dtype=torch.float64)[[0, 1, 0, 2, 1, 3]]
     values = torch.randn(6, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     rule, numbers = GatedDeltaRule(4 * d + 2, d, num_heads=1).double(), torch.ones(6, 1, dtype=torch.float64)
@@ -248,8 +250,8 @@ def test_wrong_sizes_are_refused(make: Callable[[], SequenceLayer], message: str
 
 
 @pytest.mark.parametrize("execution", ["compiled", "plain", "fold"])
-def test_a_factor_of_all_input_gates_changes_nothing(execution: Execution) -> None:
-    """It is a factor of c and of n, from exp(-200) to exp(200)."""
+def test_a_common_factor_of_all_input_gates_changes_no_output(execution: Execution) -> None:
+    """The factor, from exp(-200) to exp(200), is one of c and of n."""
     layer, x = SLSTM(3, 4, num_heads=2), torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
     with executing(execution):
         expected, _ = layer(x)
@@ -258,6 +260,6 @@ def test_a_factor_of_all_input_gates_changes_nothing(execution: Execution) -> No
             with torch.no_grad():
                 other.bias[:4] += shift
             x.requires_grad_()
-            found, _ = other(x)
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-            assert torch.autograd.grad(found.sum(), x)[0].isfinite().all()
+            y, _ = other(x)
+            torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-5)
+            assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()

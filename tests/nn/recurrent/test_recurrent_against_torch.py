@@ -1,4 +1,4 @@
-"""LSTM (with a projection, too), GRU ("after") and Elman against torch.nn: the engine, the vendor, the fold."""
+"""LSTM (also with projection), GRU ("after") and Elman equal torch.nn in the engine, torch's kernels and the fold."""
 
 from collections.abc import Callable
 
@@ -30,14 +30,14 @@ PAIRS: dict[str, tuple[Callable[[], Recurrent], Callable[[], nn.RNNBase]]] = {
 
 
 def copied(ours: Recurrent, theirs: nn.RNNBase) -> None:
-    """Random weights for theirs, the same for ours. Torch has two biases where one is enough."""
+    """Copy random weights of torch's layer to ours. Torch has two biases where one suffices."""
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.normal_(std=0.5)
         hidden_bias = theirs.bias_hh_l0
         candidate = hidden_bias[2 * D :].clone()
         bias = theirs.bias_ih_l0 + hidden_bias
-        if isinstance(ours, GRU):  # the candidate's second bias stands inside the reset gate's product
+        if isinstance(ours, GRU):  # the candidate's second bias is inside the reset gate's product
             bias[2 * D :] = theirs.bias_ih_l0[2 * D :]
             ours.bias_candidate.copy_(candidate)
         ours.weight_input.copy_(theirs.weight_ih_l0)
@@ -49,12 +49,12 @@ def copied(ours: Recurrent, theirs: nn.RNNBase) -> None:
 
 def run_theirs(theirs: nn.RNNBase, x: Tensor, state: list[Tensor], *, ragged: bool) -> tuple[Tensor, list[Tensor]]:
     before = [leaf.unsqueeze(0) for leaf in state]
-    given = tuple(before) if len(before) > 1 else before[0]
+    initial = tuple(before) if len(before) > 1 else before[0]
     if ragged:
-        packed, after = theirs(pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False), given)
+        packed, after = theirs(pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False), initial)
         y, _ = pad_packed_sequence(packed, batch_first=True, total_length=T)
     else:
-        y, after = theirs(x, given)
+        y, after = theirs(x, initial)
     return y, [leaf[0] for leaf in (after if isinstance(after, tuple) else [after])]
 
 
@@ -64,7 +64,7 @@ def run_theirs(theirs: nn.RNNBase, x: Tensor, state: list[Tensor], *, ragged: bo
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-def test_values_states_and_gradients(
+def test_values_states_and_gradients_equal_those_of_torch(
     pair: tuple[Callable[[], Recurrent], Callable[[], nn.RNNBase]],
     dtype: torch.dtype,
     ragged: bool,
@@ -83,7 +83,7 @@ def test_values_states_and_gradients(
     mask = MASK if ragged else None
     if execution == "fold":
         y, final = ours.fold(x, state, mask=mask)
-    else:  # where nothing may be compiled, these layers take the vendor's kernel
+    else:  # without compiled code these layers use torch's fused kernel
         with executing(execution):
             y, final = ours(x, state, mask=mask)
     y_theirs, final_theirs = run_theirs(theirs, x, list(state), ragged=ragged)
@@ -105,8 +105,8 @@ def test_values_states_and_gradients(
         torch.testing.assert_close(g_rest[-1], t_rest[-1])
 
 
-def test_gradients_flow_in_eval_and_an_inference_kernel_agrees() -> None:
-    """What `train()` and `no_grad` choose inside the kernel changes no number."""
+def test_gradients_exist_in_eval_mode_and_outputs_equal_those_without_gradients() -> None:
+    """`train()` and `no_grad` may select other kernels with the same results."""
     torch.manual_seed(0)
     layer = LSTM(D_IN, D).eval()
     x = torch.randn(B, T, D_IN, requires_grad=True)

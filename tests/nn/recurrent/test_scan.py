@@ -1,4 +1,4 @@
-"""Every execution of the scan against the loop that the equation is, in values, gradients and rounding."""
+"""Every execution of the scan equals a loop over the equation, in values and gradients, also in float32."""
 
 import sys
 from collections import Counter
@@ -24,14 +24,14 @@ same = torch.testing.assert_close
 
 
 def coefficients(B: int, T: int, d: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
-    """a in (-1, 1), b and start."""
+    """Return a in (-1, 1), b and start."""
     generator = torch.Generator().manual_seed(B + 10 * T + d)
     a = 2 * torch.rand(B, T, d, dtype=dtype, generator=generator) - 1
     return a, *(torch.randn(*shape, dtype=dtype, generator=generator) for shape in ((B, T, d), (B, d)))
 
 
 def by_hand(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
-    """Autograd over the equation."""
+    """Return the scan by the equation, for autograd."""
     h, outputs = start, []
     for a_t, b_t in zip(a.unbind(1), b.unbind(1), strict=True):
         h = a_t * h + b_t
@@ -44,7 +44,7 @@ def by_hand(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
     length=st.integers(2, 9),
     reverse=st.booleans(),
 )
-def test_wherever_the_chunks_end(shape: tuple[int, int, int], length: int, reverse: bool) -> None:
+def test_chunks_of_any_length_give_the_loop(shape: tuple[int, int, int], length: int, reverse: bool) -> None:
     a, b, start = coefficients(*shape)
     h = torch.full_like(b, torch.nan)
     _scan_chunks(a, b, start, h, length=length, reverse=reverse)
@@ -57,35 +57,35 @@ def test_wherever_the_chunks_end(shape: tuple[int, int, int], length: int, rever
 @pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])
 @pytest.mark.parametrize("length", SOME_CHUNKS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_gradients(
+def test_values_and_gradients_equal_the_loop(
     shape: tuple[int, int, int], length: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SCAN, "CPU_CHUNK", length)
-    given = [x.requires_grad_() for x in coefficients(*shape, dtype)]
-    h, expected = scan(*given), by_hand(*given)
+    arguments = [x.requires_grad_() for x in coefficients(*shape, dtype)]
+    h, expected = scan(*arguments), by_hand(*arguments)
     same(h, expected)
     dh = torch.randn(h.shape, dtype=dtype)
-    found = torch.autograd.grad(h, given, dh)
-    same(found, torch.autograd.grad(expected, given, dh, allow_unused=True, materialize_grads=True))
+    gradients = torch.autograd.grad(h, arguments, dh)
+    same(gradients, torch.autograd.grad(expected, arguments, dh, allow_unused=True, materialize_grads=True))
 
 
-def test_a_wide_sequence_is_read_position_by_position() -> None:
-    """The other choice that a CPU has."""
-    given = coefficients(1, 100, 5000)
-    same(scan(*given), by_hand(*given))
+def test_a_wide_sequence_equals_the_loop() -> None:
+    """A CPU computes wide sequences position by position."""
+    arguments = coefficients(1, 100, 5000)
+    same(scan(*arguments), by_hand(*arguments))
 
 
-def test_strides_do_not_matter() -> None:
-    """Halves of one tensor, time before the batch, a gradient that is one number expanded."""
-    whole = torch.randn(40, 2, 6, dtype=torch.float64).transpose(0, 1).requires_grad_()
+def test_inputs_and_gradients_may_have_any_strides() -> None:
+    """a and b are halves of a transposed tensor; the gradient is an expanded number."""
+    both = torch.randn(40, 2, 6, dtype=torch.float64).transpose(0, 1).requires_grad_()
     start = torch.randn(2, 3, dtype=torch.float64)
-    a, b = whole.tanh().chunk(2, dim=-1)
-    (found,) = torch.autograd.grad(scan(a, b, start).sum(), whole, retain_graph=True)
-    (expected,) = torch.autograd.grad(by_hand(a, b, start).sum(), whole)
-    same(found, expected)
+    a, b = both.tanh().chunk(2, dim=-1)
+    (gradient,) = torch.autograd.grad(scan(a, b, start).sum(), both, retain_graph=True)
+    (expected,) = torch.autograd.grad(by_hand(a, b, start).sum(), both)
+    same(gradient, expected)
 
 
-def test_a_row_stands_still_where_its_mask_is_false() -> None:
+def test_masked_positions_repeat_the_last_value() -> None:
     a, b, start = (x.requires_grad_() for x in coefficients(4, 33, 3))
     lengths = torch.tensor([33, 0, 17, 1])
     mask = torch.arange(33) < lengths.unsqueeze(1)
@@ -102,7 +102,7 @@ def test_a_row_stands_still_where_its_mask_is_false() -> None:
 
 
 class Operations(TorchDispatchMode):
-    """Counts what is computed, without the views."""
+    """Counts the operations of torch that are not views."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,9 +123,9 @@ def operations(T: int, device: str) -> int:
 
 @pytest.mark.slow
 def test_depth_is_logarithmic_away_from_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`meta` is not a CPU: four times the positions are a constant number of operations more.
+    """On `meta`, as on a GPU, four times the positions need a constant number of additional operations.
 
-    The mode that counts operations is a transform, under which the scan is computed in order.
+    The patches keep the counting mode from selecting the sequential scan.
     """
     monkeypatch.setattr("ensue.nn.recurrent.linear_recurrence.is_transformed", lambda: False)
     monkeypatch.setattr("ensue.nn.recurrent.linear_recurrence.needs_history", lambda errors: False)
@@ -136,16 +136,16 @@ def test_depth_is_logarithmic_away_from_the_cpu(monkeypatch: pytest.MonkeyPatch)
 
 
 def loop64(a: Tensor, b: Tensor, h: Tensor) -> Tensor:
-    """The equation in float64, position by position, for one row."""
+    """Return the scan of one row in float64 by the equation."""
     coefficients, values, state = (x[0].double().numpy() for x in (a, b, h))
-    found = np.empty_like(values)
-    for t in range(len(found)):
-        state = found[t] = coefficients[t] * state + values[t]
-    return torch.from_numpy(found).unsqueeze(0)
+    outputs = np.empty_like(values)
+    for t in range(len(outputs)):
+        state = outputs[t] = coefficients[t] * state + values[t]
+    return torch.from_numpy(outputs).unsqueeze(0)
 
 
 class LongSequence(NamedTuple):
-    """100,000 positions in float32, and in float64 what is right for them."""
+    """100,000 positions in float32 with exact outputs `h` and gradients `db` in float64."""
 
     a: Tensor
     b: Tensor
@@ -156,9 +156,9 @@ class LongSequence(NamedTuple):
 
 
 LONG = {"gates of all kinds": 1e-6, "near 1": 1e-4, "random walk": 2e-5}
-"""a and b as minGRU may have them, and the error allowed, relative to the largest number.
+"""Kinds of a and b as in a minGRU, and the allowed error, relative to the largest number.
 
-"near 1" is the same number everywhere, so that its powers are rounded in the same direction each time.
+"near 1" is the same number everywhere, so that all its powers are rounded in the same direction.
 """
 
 
@@ -184,11 +184,11 @@ def long_sequence(kind: str) -> LongSequence:
 @pytest.mark.parametrize("length", some_slow([GPU_CHUNK, 16, 10**6], 16))
 @pytest.mark.parametrize("kind", LONG)
 def test_float32_is_stable_over_100_000_positions(kind: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in the gradient, of which the error terms are a scan from the other end."""
+    """So is the gradient, which is a reverse scan."""
     monkeypatch.setattr(SCAN, "CPU_CHUNK", length)
     long = long_sequence(kind)
     b = long.b.clone().requires_grad_()
     h = scan(long.a, b, long.start)
     (db,) = torch.autograd.grad(h, b, long.dh)
-    for found, exact in ((h.detach(), long.h), (db, long.db)):
-        assert float((found - exact).abs().max() / exact.abs().max()) < LONG[kind]
+    for values, exact in ((h.detach(), long.h), (db, long.db)):
+        assert float((values - exact).abs().max() / exact.abs().max()) < LONG[kind]

@@ -1,4 +1,4 @@
-"""Zoneout against its equations written out; what it draws; and what it does around and inside other layers."""
+"""Zoneout equals its equations, draws independent masks, and works around and inside other layers."""
 
 import re
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from ensue.nn.recurrent.zoneout import Zoneout
 from ensue.types import State
 from nn.recurrent.row_by_row import D_IN, LENGTHS, MASK, B, D, Found, T, check, randomized, row_by_row, started
 
-Kept = list[Tensor]
-"""For h and for c, how much of the old value each unit keeps at each position: (B, T, d)."""
+Masks = list[Tensor]
+"""For each leaf of the state, the share of the old value that a unit keeps at a position: (B, T, d)."""
 
 
-pytestmark = pytest.mark.usefixtures("in_torch_operations")  # engine/test_engine.py compiles it
+pytestmark = pytest.mark.usefixtures("in_torch_operations")  # engine/test_engine.py tests the compiled layer
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def seeded() -> None:
 
 
 def lstm_step(layer: Recurrent, x: Tensor, h: Tensor, c: Tensor) -> list[Tensor]:
-    """The equations of an LSTM for one row, with or without a projection."""
+    """Return the new h and c of one row of an LSTM, with or without a projection."""
     w = dict(layer.named_parameters())
     i, f, g, o = (w["weight_input"] @ x + w["weight_hidden"] @ h + w["bias"]).reshape(4, len(c))
     new = sigmoid(f) * c + sigmoid(i) * tanh(g)
@@ -49,17 +49,17 @@ CASES: dict[str, tuple[Callable[[], Zoneout], Step]] = {
 }
 
 
-def written_out(layer: Recurrent, step: Step, kept: Kept, x: Tensor, state: State, lengths: list[int]) -> Found:
+def written_out(layer: Recurrent, step: Step, masks: Masks, x: Tensor, state: State, lengths: list[int]) -> Found:
     def mixed(x_t: Tensor, old: list[Tensor], place: tuple[int, int]) -> tuple[Tensor, list[Tensor]]:
         new = step(layer, x_t, *old)
-        after = [m[place] * a + (1 - m[place]) * b for m, a, b in zip(kept, old, new, strict=True)]
+        after = [m[place] * a + (1 - m[place]) * b for m, a, b in zip(masks, old, new, strict=True)]
         return after[0], after
 
     return row_by_row(mixed, x, state, lengths)
 
 
-def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Kept:
-    """The masks of a call in training, seen from outside: a unit was kept where it is what it was, to the bit."""
+def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Masks:
+    """Return the masks of a call in training: a unit was kept where its value has not changed."""
     with watch(layer, "kept.*") as seen:
         layer(x, state)
     pasts = [torch.stack([start, *passed], dim=1) for start, passed in zip(state, seen.values(), strict=True)]
@@ -69,13 +69,13 @@ def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Kept:
 @pytest.mark.parametrize("execution", ["forward", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize(("make", "step"), CASES.values(), ids=CASES)
-def test_in_eval_a_unit_keeps_its_expected_share(
+def test_in_eval_mode_a_unit_keeps_its_expected_share(
     make: Callable[[], Zoneout], step: Step, ragged: bool, execution: str
 ) -> None:
     layer = randomized(make()).eval()
     shares = zip(layer.init_state(B), layer.probabilities.values(), strict=True)
-    kept = [torch.full((B, T, leaf.shape[1]), share, dtype=torch.float64) for leaf, share in shares]
-    check(layer, lambda layer, *given: written_out(layer.layer, step, kept, *given), ragged=ragged, run=execution)
+    masks = [torch.full((B, T, leaf.shape[1]), share, dtype=torch.float64) for leaf, share in shares]
+    check(layer, lambda layer, *inputs: written_out(layer.layer, step, masks, *inputs), ragged=ragged, run=execution)
 
 
 @pytest.mark.sampled(2)
@@ -85,13 +85,13 @@ def test_in_training_a_unit_keeps_all_or_nothing(make: Callable[[], Zoneout], st
     layer = randomized(make())
     x, state = started(layer)
     torch.manual_seed(1)
-    kept = drawn(layer, x, state)
-    assert all(0 < m.mean() < 1 for m, share in zip(kept, layer.probabilities.values(), strict=True) if share)
-    check(layer, lambda layer, *given: written_out(layer.layer, step, kept, *given), ragged=ragged)
+    masks = drawn(layer, x, state)
+    assert all(0 < m.mean() < 1 for m, share in zip(masks, layer.probabilities.values(), strict=True) if share)
+    check(layer, lambda layer, *inputs: written_out(layer.layer, step, masks, *inputs), ragged=ragged)
 
 
-def test_masks_are_new_for_each_unit_position_row_and_call() -> None:
-    """Of every share as many as it says, and as often together with a neighbor as chance has it."""
+def test_masks_are_independent_for_each_unit_position_row_and_call() -> None:
+    """The masks have their means, and neighbors agree as often as independent masks."""
     layer = Zoneout(LSTM(D_IN, 16).double(), hidden=0.3, cell=0.6)
     x, start = torch.randn(60, 20, D_IN, dtype=torch.float64), layer.init_state(60)
     state = type(start)(*(torch.randn_like(leaf) for leaf in start))
@@ -107,7 +107,7 @@ def test_masks_are_new_for_each_unit_position_row_and_call() -> None:
 
 
 def test_a_call_in_training_draws_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the first position: what runs over them can be the fast path."""
+    """All masks are drawn before the first position, so that compiled code can loop over positions."""
     layer, shapes = Zoneout(LSTM(D_IN, D), hidden=0.3, cell=0.6), []
     monkeypatch.setattr(
         "ensue.nn.recurrent.zoneout.uniform", lambda shape, **where: shapes.append(shape) or uniform(shape, **where)
@@ -127,8 +127,8 @@ def test_a_step_in_training_draws_for_its_position() -> None:
     assert not torch.equal(layer.step(x_t, state)[0], y_t)
 
 
-def test_padding_in_training_touches_no_row() -> None:
-    """With NaN at padding, a row's final state is that after its last position, and an empty row's the one given."""
+def test_padding_in_training_changes_no_state() -> None:
+    """With NaN at padding, the final state is that of the last position; an empty row keeps its initial state."""
     layer = randomized(Zoneout(LSTM(D_IN, D), hidden=0.5, cell=0.5))
     x, state = started(layer)
     y, final = layer(x.masked_fill(~MASK.unsqueeze(-1), torch.nan), state, mask=MASK)
@@ -138,7 +138,7 @@ def test_padding_in_training_touches_no_row() -> None:
     assert all(bool(leaf.isfinite().all()) for leaf in final)
 
 
-def test_weights_dropped_around_it_are_trained() -> None:
+def test_weight_drop_around_zoneout_trains_the_weights() -> None:
     zoneout = Zoneout(LSTM(D_IN, D), hidden=0.5, cell=0.5)
     WeightDrop(zoneout, 0.5)(torch.randn(2, 5, D_IN))[0].sum().backward()
     gradient = zoneout.layer.get_parameter("weight_hidden").grad
