@@ -137,15 +137,15 @@ def test_a_text_file_of_excel_becomes_a_csv_file(ensue: Ensue, runs: Path) -> No
 @pytest.mark.parametrize("format", ["doccano", "prodigy", "label-studio", "jsonl"])
 def test_labels_of_texts_are_read_back(format: str, ensue: Ensue, runs: Path) -> None:
     Path("a.json").write_text('{"id": 7, "text": "a song"}\n{"id": 9, "text": "the team won"}\n')
-    ensue("predict", runs / "topics", "a.json", "--to", format, "--out", "x.jsonl")
-    text = Path("x.jsonl").read_text()
+    ensue("predict", runs / "topics", "a.json", "--to", format, "--out", "x.json")
+    text = Path("x.json").read_text()
     assert text.count('"id": 7') == 1
     if format == "label-studio":
         tasks = json.loads(text)
         labels = [tuple(task["predictions"][0]["result"][0]["value"]["choices"]) for task in tasks]
     else:
         key = {"doccano": "label", "prodigy": "accept", "jsonl": "labels"}[format]
-        source = DocumentSource("x.jsonl", DocumentChoice(texts=("text",), labels=key))
+        source = DocumentSource("x.json", DocumentChoice(texts=("text",), labels=key))
         labels = [document.labels for document in source]
     answers = load(runs / "topics", device="cpu").predict(["a song", "the team won"])
     assert labels == [answer.labels for answer in answers]
@@ -210,7 +210,10 @@ def test_the_suffix_of_the_output_is_its_format(
     assert row.split(",")[1] in load(runs / "topics").labels.names
     choose = "choose", runs / "topics", texts, "--count", 2
     assert 'unknown format "txt"; expected' in refused(*choose, "--out", "y.txt")
-    for command in ((*choose, "--format", "doccano"), ("predict", runs / "names", texts, "--to", "label-studio")):
-        assert re.search(
-            r"z\.csv: --\w+ \S+ does not write \.csv; expected another", refused(*command, "--out", "z.csv")
-        )
+    predict = "predict", runs / "names", texts
+    for suffix, command in (
+        ("csv", (*choose, "--format", "doccano")), ("csv", (*predict, "--to", "label-studio")),
+        ("jsonl", (*choose, "--format", "label-studio")), ("jsonl", (*predict, "--to", "label-studio")),
+    ):  # fmt: skip
+        message = rf"z\.{suffix}: --\w+ \S+ does not write \.{suffix}; expected another"
+        assert re.search(message, refused(*command, "--out", f"z.{suffix}"))

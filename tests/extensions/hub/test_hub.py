@@ -180,7 +180,7 @@ def test_keys_of_the_own_card_stay_and_a_license_is_asked_for(hub: Hub, run: Pat
     )  # fmt: skip
     assert hub.private["me/own"]
     (own / "README.md").write_text("---\n[\n---\n")
-    with pytest.raises(RunError, match=r"^hf:me/own: README\.md: "):
+    with pytest.raises(RunError, match=r"README\.md: invalid metadata of the card \(while parsing"):
         push(own, "me/own", license="mit")
 
 

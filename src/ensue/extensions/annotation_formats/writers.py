@@ -155,8 +155,8 @@ FORMATS: Mapping[str, Callable[[Prediction, Sequence[str]], Row]] = {
 def check_suffix(out: Path | None, option: str, format: str) -> None:
     """Raise EnsueError if the file `out` has the suffix of another format than `format`, the value of `option`."""
     suffix = out.suffix.lower()[1:] if out else ""
-    is_json = suffix == "jsonl" and format in FORMATS
-    if suffix in ("csv", "tsv", "jsonl", "conll", "conllu") and suffix != format and not is_json:
+    are_json_lines = suffix == "jsonl" and format in FORMATS and format != "label-studio"  # which is a JSON array
+    if suffix in ("csv", "tsv", "jsonl", "conll", "conllu") and suffix != format and not are_json_lines:
         raise EnsueError(f"{out}: {option} {format} does not write .{suffix}; expected another suffix")
 
 

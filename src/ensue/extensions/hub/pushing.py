@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ensue.data.files import as_location, join_locations, locations_in
-from ensue.errors import RunError, check_path, check_type
+from ensue.errors import RunError, check_path, check_type, to_one_line
 from ensue.extensions.hub.repository import MAIN, PREFIX, Repository
 from ensue.extensions.importing.weight_files import check_contained
 from ensue.recipe import validate_recipe
@@ -58,8 +58,11 @@ def push(run: str | Path, name: str, *, license: str = "", language: str = "", p
     with TemporaryDirectory(prefix="ensue-") as folder:
         target = Path(folder) / "run"
         names = copy_without_paths(source, target)
-        with repository.errors_in_one_line("README.md"):
+        try:
             card = hub.ModelCard(card_of(source))
+        except Exception as error:  # yaml and huggingface_hub raise errors of many types
+            reason = to_one_line(str(error))[:200]
+            raise RunError(f"{source.path / 'README.md'}: invalid metadata of the card ({reason})") from None
         metadata = _make_metadata(hub, source, repository, license=license, language=language)
         card.data = hub.ModelCardData(**{**metadata, **card.data.to_dict()})
         if not card.data.license:
