@@ -14,7 +14,7 @@ import torch
 
 from command_fixtures import Ensue
 from ensue.errors import EnsueError
-from ensue.extensions.experiments.changes import MAX_SHOWN, Bound, changes, mcnemar
+from ensue.extensions.experiments.changes import MAX_SHOWN, Bound, count_changes, mcnemar
 from ensue.extensions.experiments.comparison import compare
 from ensue.library import load
 from ensue.runs.directory import RunDirectory
@@ -96,7 +96,7 @@ def test_changes_are_those_of_the_answers(runs: Path, tmp_path: Path, run: str, 
     old, new = load(runs / run), load(perturbed(runs / run, tmp_path / "other"))
     data, end = tmp_path / file, "\n\n" if run in ("names", "upos") else "\n"
     data.write_text(end.join((runs / file).read_text().split(end)[:31]) + end)
-    found = changes(old, new, str(data))
+    found = count_changes(old, new, str(data))
     assert found is not None
     expected = items_of(old, new, run, data)
     assert found.items == len(expected)
@@ -111,7 +111,7 @@ def test_changes_are_those_of_the_answers(runs: Path, tmp_path: Path, run: str, 
     for each in found.most_certain:
         assert re.fullmatch(rf".*{re.escape(file)}:\d+", each.place)
         assert (each.new == each.gold) == (each.change == "won") or run == "names"
-    back = changes(new, old, str(data))
+    back = count_changes(new, old, str(data))
     assert back is not None
     assert (back.lost, back.won) == (found.won, found.lost)
 

@@ -78,7 +78,7 @@ Item = tuple[bool, bool, Change]
 """Whether the old answer is correct, whether the new answer is correct, and both answers."""
 
 
-def changes(old: Any, new: Any, location: str, **options: Any) -> Changes:
+def count_changes(old: Any, new: Any, location: str, **options: Any) -> Changes:
     """Return the changed answers of two pipelines of the same class, a key of `COMPARED`."""
     unit, items_of = COMPARED[type(new)]
     counts, total, changed = {"lost": 0, "won": 0}, 0, list[Change]()

@@ -9,8 +9,7 @@ from typing import Any
 
 from ensue.data.files import Data, as_location, locations_in
 from ensue.errors import DataError, EnsueError, RunError, list_names
-from ensue.extensions.experiments.changes import COMPARED, Bound, Changes
-from ensue.extensions.experiments.changes import changes as count_changes
+from ensue.extensions.experiments.changes import COMPARED, Bound, Changes, count_changes
 from ensue.inspection.notebook import Shown, table_section
 from ensue.inspection.page import Section
 from ensue.library import load
