@@ -210,9 +210,9 @@ class Writer(Predictor, Generic[ItemT]):
         ensemble.ratio = max([self.ratio, *(other.ratio for other in others)])
         return ensemble
 
-    def answers(self, items: Iterable[ItemT], indices: range = ALL_CHUNKS) -> Iterator[tuple[ItemT, Output]]:
-        """Yield each source with its output, in order and in constant memory. `indices` are the chunks of a shard."""
-        for chunk in islice(sequences.in_chunks(items), indices.start, indices.stop):
+    def answers(self, items: Iterable[ItemT], chosen: range = ALL_CHUNKS) -> Iterator[tuple[ItemT, Output]]:
+        """Yield each source with its output, in order and in constant memory. `chosen` are the chunks of a shard."""
+        for chunk in islice(sequences.in_chunks(items), chosen.start, chosen.stop):
             yield from zip(chunk, self.generate_outputs(chunk), strict=True)
 
     def generate_outputs(self, items: Sequence[ItemT]) -> list[Output]:
