@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ensue.errors import DataError
 from ensue.notices import warn_once
 
 
@@ -174,15 +175,19 @@ def mark_used(path: Path) -> None:
 def write_cached(name: str, write: Callable[[Path], object]) -> Path:
     """Write the file `name` to the cache atomically, and return its path. `write` is a function that writes to a path.
 
-    If the cache is not writable, the file is written to a temporary folder, with a notice. Raises OSError if neither
+    If the cache is not writable, the file is written to a temporary folder, with a notice. Raises DataError if neither
     folder is writable.
     """
     try:
         with atomic_file(cache_directory() / name) as partial:
             write(partial)
     except OSError as error:
-        with atomic_file(temporary_directory() / name) as partial:
-            write(partial)
+        try:
+            with atomic_file(temporary_directory() / name) as partial:
+                write(partial)
+        except OSError as second:
+            problem = f"cannot be written, and neither can a temporary folder ({second.strerror or second})"
+            raise DataError(problem, cache_directory()) from second
         reason = f"the cache cannot be written ({error.strerror or error}): nothing is cached"
         warn_once("cache", f"{cache_directory()}: {reason}; set ENSUE_CACHE to another folder")
         return temporary_directory() / name

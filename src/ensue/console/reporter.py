@@ -8,6 +8,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from ensue.console.tables import label_rows
+from ensue.errors import pluralize
 from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
 
 SECONDS_BETWEEN_LINES = 10
@@ -69,9 +70,8 @@ class ConsoleReporter(Reporter):
     def started(self, facts: Facts) -> None:
         self.unit = facts.unit
         self.console.print(f"{facts.model}, {facts.num_parameters:,} parameters; {facts.data}", markup=False)
-        threads = f"{facts.threads} thread{'s' * (facts.threads != 1)}"
         resumed = f"; resumed from {facts.resumed_from}" if facts.resumed_from else ""
-        self.console.print(f"{facts.device}, {threads}, {facts.precision}{resumed}")
+        self.console.print(f"{facts.device}, {pluralize(facts.threads, 'thread')}, {facts.precision}{resumed}")
         if facts.protocol:
             self.console.print(facts.protocol, style="dim", markup=False)
         for note in facts.notes:

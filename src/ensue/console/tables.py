@@ -204,4 +204,4 @@ def machine_json(profile: "Profile") -> str:
 def _format_mode(mode: "ComputeMode") -> str:
     library = "BLAS" if mode.products == "highest" else "oneDNN"
     kernel = f", {library}" if mode.precision == "float32" else f", {mode.kernel}" if mode.kernel else ""
-    return f"{mode.precision}{kernel}, {mode.threads} thread{'s' * (mode.threads > 1)}"
+    return f"{mode.precision}{kernel}, {pluralize(mode.threads, 'thread')}"

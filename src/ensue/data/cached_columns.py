@@ -63,10 +63,7 @@ def cache_columns(key: Any, read: Callable[[], CachedColumns]) -> CachedColumns:
     if (result := _open_cached(cache_directory() / f"{name}.rows", name)) is not None:
         return result
     computed = read()
-    try:
-        result = _open_cached(write_cached(f"{name}.rows", partial(_write, computed)), name)
-    except OSError as error:
-        raise DataError(f"examples cannot be written ({error.strerror or error})", cache_directory()) from error
+    result = _open_cached(write_cached(f"{name}.rows", partial(_write, computed)), name)
     assert result is not None
     return result
 
@@ -83,7 +80,7 @@ def cache_array(key: Any, suffix: str, make: Callable[[], NDArray[Any]]) -> NDAr
         with path.open("wb") as file:
             np.save(file, computed)
 
-    with suppress(OSError):
+    with suppress(DataError):
         write_cached(name, write)
     return computed
 

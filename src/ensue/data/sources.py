@@ -134,7 +134,7 @@ def _file_digest(path: Path) -> bytes:
             if len(digest) == hashlib.sha256().digest_size:
                 return digest
         digest = _read_digest(path)
-        with suppress(OSError):
+        with suppress(OSError, DataError):
             if path.stat().st_ctime_ns == state.st_ctime_ns:
                 write_cached(name, lambda file: file.write_bytes(b"sha256 " + digest.hex().encode()))
         return digest

@@ -347,10 +347,7 @@ class VectorIndex(Copyable):
         if path.exists():
             mark_used(path)
             return path
-        try:
-            return write_cached(path.name, write)
-        except OSError as error:
-            raise DataError(f"word offsets cannot be written ({error.strerror or error})", path.parent) from error
+        return write_cached(path.name, write)
 
     def _write_content(self, path: Path) -> None:
         with path.open("wb") as file:

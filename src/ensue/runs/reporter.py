@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ensue.errors import pluralize
 from ensue.parsing import read_lines
 from ensue.runs.directory import RunDirectory
 from ensue.runs.manifest import altered_error, entry_of
@@ -215,8 +216,8 @@ def write_card(
         "## Repeat", "", "```",
         f"ensue train {path}/recipe.toml --out ANOTHER --threads {runtime['threads']} --device {runtime['device']} "
         f"--set train.precision={runtime['precision']}", "```", "",
-        f"{runtime['machine']}, Python {runtime['python']}, torch {runtime['torch']}, {runtime['threads']} thread"
-        f"{'s' * (runtime['threads'] != 1)}, {runtime['precision']}, seed {recipe.train.seed}."
+        f"{runtime['machine']}, Python {runtime['python']}, torch {runtime['torch']}, "
+        f"{pluralize(runtime['threads'], 'thread')}, {runtime['precision']}, seed {recipe.train.seed}."
         + " A budget of seconds depends on the machine and cannot be repeated exactly." * (budget == "seconds"), "",
         *(["## Sample", "", *(f"    {line}" for line in sample.split("\n")), ""] if sample else []),
     ]  # fmt: skip

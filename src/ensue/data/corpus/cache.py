@@ -1,6 +1,5 @@
 """Cache of token ids and trained tokenizers. The key is a hash of the text and all settings."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -49,10 +48,10 @@ def tokenize(source: TextSource, tokenizer: TextToIds, *, start: int = 0, stop: 
         return TokenFile.open(path)
 
     def write(path: Path) -> None:
-        pieces = ((tokenizer.encode(chunk), len(chunk)) for chunk in source.chunks(start, stop))
-        write_tokens(path, pieces, vocabulary_size=tokenizer.vocabulary_size, unknown_id=tokenizer.unknown_id)
+        encoded = ((tokenizer.encode(chunk), len(chunk)) for chunk in source.chunks(start, stop))
+        write_tokens(path, encoded, vocabulary_size=tokenizer.vocabulary_size, unknown_id=tokenizer.unknown_id)
 
-    return TokenFile.open(put_entry(name, write))
+    return TokenFile.open(write_cached(name, write))
 
 
 def load_or_train_tokenizer(
@@ -68,7 +67,7 @@ def load_or_train_tokenizer(
         tokenizer = load_tokenizer(path)
     except RunError:  # missing or damaged
         tokenizer = train_tokenizer(kind, source.chunks(0, stop), base=base, **settings)
-        put_entry(name, partial(save_tokenizer, tokenizer))
+        write_cached(name, partial(save_tokenizer, tokenizer))
     else:
         mark_used(path)
     return tokenizer
@@ -77,12 +76,3 @@ def load_or_train_tokenizer(
 def entry_name(suffix: str, source: TextSource, start: int, stop: int | None, settings: Any) -> str:
     """Return the name of a cache entry, which is a hash of the text and of the `settings`, a JSON value."""
     return json_digest([FORMAT_VERSION, source.fingerprint(), source.encoding, start, stop, settings]) + suffix
-
-
-def put_entry(name: str, write: Callable[[Path], object]) -> Path:
-    """Write an entry of the cache and return its path. Raises DataError if the file cannot be written."""
-    try:
-        return write_cached(name, write)
-    except OSError as error:
-        problem = f"cannot be written, and neither can a temporary folder ({error.strerror or error})"
-        raise DataError(problem, cache_directory()) from error

@@ -11,7 +11,7 @@ from ensue.data.files import Data, as_location, common_format, files_of
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.record import sample
 from ensue.data.sources import digest_of
-from ensue.errors import DataError, IncompleteError
+from ensue.errors import DataError, IncompleteError, pluralize
 from ensue.notices import warn_once
 
 FormatT = TypeVar("FormatT")
@@ -158,6 +158,5 @@ class SkippedRows:
             warn_once(f"incomplete {location}", f"{self.first}the first of {self}; left out (data.incomplete=skip)")
 
     def __str__(self) -> str:
-        count = self.missing.total()
         counts = ", ".join(f"{number:,} without a {value}" for value, number in self.missing.items())
-        return f"{count:,} {self.unit}{'s' if count > 1 else ''}: {counts}"
+        return f"{pluralize(self.missing.total(), self.unit)}: {counts}"

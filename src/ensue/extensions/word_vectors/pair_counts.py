@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.cache import cache_directory, mark_used, temporary_directory
-from ensue.data.corpus.cache import entry_name, put_entry, tokenize
+from ensue.cache import cache_directory, mark_used, temporary_directory, write_cached
+from ensue.data.corpus.cache import entry_name, tokenize
 from ensue.data.mapped_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
@@ -143,4 +143,4 @@ def count_pairs(source: TextSource, tokenizer: WordTokenizer, *, window: int, ac
         sizes = {"size": tokenizer.vocabulary_size, "window": window, "first_word": tokenizer.first_word_id}
         write_pair_counts(path, tokens, **sizes, line_end=line_end)
 
-    return open_pair_counts(put_entry(name, write))
+    return open_pair_counts(write_cached(name, write))

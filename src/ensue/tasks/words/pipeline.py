@@ -23,7 +23,7 @@ from ensue.data.files import Data
 from ensue.data.lines import Lines
 from ensue.data.sources import is_typed
 from ensue.data.vectors import VectorIndex
-from ensue.errors import DataError, EnsueError, RecipeError, check_type
+from ensue.errors import EnsueError, RecipeError, check_type
 from ensue.inspection.features import ReadWords
 from ensue.models import word_features
 from ensue.models.layer_outputs import LayersShape
@@ -249,10 +249,7 @@ def cached_vectors(
 
     file = _open_mapped(cache_directory() / name, file_shape)
     if file is None:
-        try:
-            file = _open_mapped(write_cached(name, write), file_shape)
-        except OSError as error:
-            raise DataError(f"vectors cannot be written ({error.strerror or error})", cache_directory()) from error
+        file = _open_mapped(write_cached(name, write), file_shape)
     assert file is not None
     return CachedVectors(file, rows)
 
