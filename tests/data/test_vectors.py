@@ -139,11 +139,11 @@ def test_a_binary_file_that_is_cut_off(tmp_path: Path) -> None:
     data = binary(["a", "b", "c"], matrix)
     for cut in (1, 40, 64):
         path = written(tmp_path, data[:-cut])
-        with pytest.raises(DataError, match=r"x\.vec: cut off: it ends after [012] of the 3 vectors of its header"):
+        with pytest.raises(DataError, match=r"x\.vec: truncated: [012] vectors, but the header has the number 3"):
             read_vectors(path)
         assert read_vectors(path, ["a"])[0] == ["a"]  # which stands before the cut
     for count in (4, 10**15 - 1):
-        with pytest.raises(DataError, match="cut off: it ends after 3 of"):
+        with pytest.raises(DataError, match="truncated: 3 vectors, but the header has the number"):
             read_vectors(written(tmp_path, binary(["a", "b", "c"], matrix, count=count)))
     assert read_vectors(written(tmp_path, binary(["a", "b", "c"], matrix, count=2)))[0] == ["a", "b"]
 

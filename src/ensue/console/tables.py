@@ -98,8 +98,7 @@ def label_rows(per_label: dict[str, dict[str, Any]], max_rows: int | None = None
 def show_pairs(result: Any) -> None:
     """Print a row for each file of a `MinimalPairScores`, and a row for all files. Ties have a column if they occur."""
     ties = result.total.ties > 0
-    columns = ["pairs", "better one more probable", *(["ties, a half each"] if ties else [])]
-    table = table_of("pairs of", right=columns)
+    table = table_of("file", right=["pairs", "accuracy", *(["ties (half correct)"] if ties else [])])
     for row in (*result.rows, *([result.total] if len(result.rows) > 1 else [])):
         table.add_row(Text(row.name), f"{row.pairs:,}", f"{row.accuracy:.1%}", *([f"{row.ties:,}"] if ties else []))
     Console(highlight=False).print(table)

@@ -183,7 +183,7 @@ def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> 
         start = reader.position
         word, numbers = reader.read_until(b" "), reader.read(4 * dimension)
         if word is None or numbers is None:
-            raise DataError(f"cut off: it ends after {num:,} of the {count:,} vectors of its header", path)
+            raise DataError(f"truncated: {num:,} vectors, but the header has the number {count:,}", path)
         yield VectorRow(word.removeprefix(b"\n"), numbers, None, start)
 
 

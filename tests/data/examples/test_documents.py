@@ -198,7 +198,7 @@ OBJECT = '{"text": "a", "label": "x"}\n'
             r'x\.jsonl:2: expected an object such as \{"text": \.\.\., "label": \.\.\.\}',
         ),
         ("x.jsonl", OBJECT + '{"txt": "a", "label": "x"}\n', r'x\.jsonl:2: no "text"; did you mean "txt"\?'),
-        ("x.jsonl", OBJECT + '{"text": 3, "label": "x"}\n', r'x\.jsonl:2: "text" must be a string'),
+        ("x.jsonl", OBJECT + '{"text": 3, "label": "x"}\n', r'x\.jsonl:2: "text": expected a string, found 3'),
         ("x.jsonl", OBJECT + '{"text": null, "label": "x"}\n', r'x\.jsonl:2: "text" is null'),
         ("x.jsonl", OBJECT + '{"text": "\\ud83d", "label": "x"}\n', r'x\.jsonl:2: "text" has a lone surrogate'),
         ("x.jsonl", OBJECT + '{"text": "a", "label": "\\udc00"}\n', r'x\.jsonl:2: "label" has a lone surrogate'),

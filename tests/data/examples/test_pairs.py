@@ -115,7 +115,7 @@ def test_columns_are_chosen_by_number(
         ("a.txt", "A  AH0\nB\n", {"format": "cmudict"}, ":2: expected a word and its phonemes"),
         ("a.txt", "IN: a OUT: b\n", {"sources": ["1"]}, ": scan has no columns;"),
         ("a.txt", "a\tb\n", {"format": "tvs"}, 'unknown format "tvs"; did you mean "tsv"?'),
-        ("a.json", '{"source": "a", "target": 7}\n', {}, ':1: "target" must be a string'),
+        ("a.json", '{"source": "a", "target": 7}\n', {}, ':1: "target": expected a string, found 7'),
         ("a.json", '{"source": "a", "target": "b"}\n{"source": "a"}\n', {}, ':2: no "target"; there are "source"'),
         ("a.json", '{"source": "a", "target": []}\n', {}, ':1: an empty target, whose source is "a"'),
     ],

@@ -95,7 +95,7 @@ def test_two_texts_may_be_a_pair_of_source_and_target(tmp_path: Path) -> None:
 def test_other_values_are_an_error_and_one_column_is_one_label(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text,rude,odd\nso good,1,2\nso bad,0,1\n")
-    with pytest.raises(DataError, match=r'a.csv:2: column 3 "odd": expected 0 or 1'):
+    with pytest.raises(DataError, match=r'a.csv:2: column 3 "odd": expected 0 or 1, found '):
         [*DocumentSource(path, DocumentChoice(labels="rude,odd"))]
     assert [d.labels for d in DocumentSource(path, DocumentChoice(labels="rude"))] == [("1",), ("0",)]
     assert {*FLAGS.values()} == {True, False}

@@ -24,7 +24,8 @@ from ensue.data.records.json_objects import check_characters
 from ensue.data.records.quoting import parse_list
 from ensue.data.records.record import Answer, Column, Reader
 from ensue.data.records.tables import DIALECTS
-from ensue.errors import DataError
+from ensue.errors import DataError, quote
+from ensue.parsing import to_json
 
 
 class RecordDocuments(layouts.DocumentFormat):
@@ -54,14 +55,16 @@ class RecordDocuments(layouts.DocumentFormat):
         if layout.flags:
             cells = dict(zip(layout.flags, map(str.casefold, self._flag_values(values, layout)), strict=True))
             if wrong := next((column for column, value in cells.items() if value not in FLAGS), None):
-                raise DataError(f"{wrong}: expected 0 or 1", name, line)
+                actual = "" if layout.labels else f", found {quote(cells[wrong])}"  # a list may have another length
+                raise DataError(f"{wrong}: expected 0 or 1{actual}", name, line)
             return tuple(label for label, value in zip(layout.flag_names, cells.values(), strict=True) if FLAGS[value])
         if layout.labels is None:
             return ()
+        value = self.reader.at(values, layout.labels)
         try:
-            labels = tuple(_iterate_labels(self.reader.at(values, layout.labels), layout.separator))
+            labels = tuple(_iterate_labels(value, layout.separator))
         except TypeError:
-            expected = "expected a string, a number, true, false or a list of these"
+            expected = f"expected a string, a number, true, false or a list of these, found {to_json(value):.60}"
             raise DataError(f"{layout.labels}: {expected}", name, line) from None
         for label in labels:
             check_characters(label, layout.labels, name, line)

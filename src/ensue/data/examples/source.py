@@ -181,7 +181,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         return [class_of(path.name) for path in self.files.paths] if self.layout.format == CLASS_FILES else []
 
     def as_one(self, records: Iterator[str], *, begins: bool = True) -> Iterator[str]:
-        """Join written records, from the first record if `begins`. Raises DataError for different columns."""
+        """Join the written records of all files (`LabeledFiles.as_one`). Raises DataError for different columns."""
         rows = iter(self._rows.items())
         first, row = next(rows, ("", []))
         for name, other in rows:

@@ -14,7 +14,7 @@ from ensue.data.records import record as records
 from ensue.data.records.record import Answer, Column, Reader, Record, Row, describe_missing_column, json_records, sample
 from ensue.errors import NESTED_REMEDY, DataError, IncompleteError, OverlapError, letters_and_digits, quote
 from ensue.notices import warn_once
-from ensue.parsing import EXACT, NumberText, ParseError, parse_json
+from ensue.parsing import EXACT, NumberText, ParseError, parse_json, to_json
 
 TOKEN_KEYS = ("tokens", "words")
 LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
@@ -309,7 +309,7 @@ def text_at_key(content: dict[str, Any], column: Column, name: str, line: int) -
         message = f"{column} is null" if column.name in content else describe_missing_column(column.name, [*content])
         raise IncompleteError(message, name, line, missing="text")
     if type(text) is not str:
-        raise DataError(f"{column} must be a string", name, line)
+        raise DataError(f"{column}: expected a string, found {to_json(text):.60}", name, line)
     check_characters(text, column, name, line)
     return text
 
