@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.decode import generation
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.errors import ContextError, EnsueError
@@ -65,15 +64,6 @@ def test_greedy_in_a_batch_is_greedy_alone_and_as_the_naive_loop(name: str) -> N
     for row, prompt in zip(together, PROMPTS, strict=True):
         assert row.tolist() == generated(model, [prompt], sampling=GREEDY)[0].tolist()
         assert row.tolist() == naive_greedy(model, prompt, 20)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["lstm", "learned"])
-def test_many_rows_take_the_kernels_to_the_same_tokens(name: str) -> None:
-    model = model_of(name)
-    prompts = (PROMPTS * 8)[: generation.MIN_FORWARD_ROWS + 1]
-    together = generated(model, prompts, max_tokens=10, sampling=GREEDY)
-    assert together.tolist() == [naive_greedy(model, prompt, 10) for prompt in prompts]
 
 
 @pytest.mark.sampled(2)

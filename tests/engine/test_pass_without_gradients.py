@@ -16,7 +16,7 @@ from engine.written_steps import Written
 from ensue.engine import CachedWeights, executing
 from ensue.engine.execution import _get_runner
 from ensue.engine.runner import Runner
-from ensue.nn import GRU, LSTM, Elman, SequenceLayer, border, watch
+from ensue.nn import GRU, LSTM, Elman, MogrifierLSTM, SequenceLayer, border, watch
 from ensue.nn.recurrent.lstm import LSTMState
 from ensue.types import leaves
 
@@ -360,3 +360,32 @@ def test_products_of_long_inputs_are_computed_in_chunks(
         with CachedWeights().used():
             assert all(map(torch.equal, leaves(layer(x, mask=rows)), leaves(found)))
     torch.testing.assert_close(in_other_threads(layer, x), layer(x))
+
+
+@pytest.mark.parametrize("layer_class", [LSTM, GRU, MogrifierLSTM])
+@torch.no_grad()
+def test_a_step_is_the_compiled_call_of_one_position(layer_class: type[SequenceLayer]) -> None:
+    torch.manual_seed(0)
+    layer, x = layer_class(D, D), torch.randn(B, 2, D)
+    _, state = layer(x[:, :1])
+    for _ in range(2):  # the first call makes the plan
+        y_t, after = layer.step(x[:, 1], state)
+        y, expected = layer(x[:, 1:], state)
+        torch.testing.assert_close((y_t, *after), (y[:, 0], *expected), rtol=0, atol=0)
+    with executing("fold"):
+        torch.testing.assert_close(layer.step(x[:, 1], state), (y_t, after))
+
+
+class WithoutGradient(LSTM):
+    """An LSTM whose step without gradients is a part of another step."""
+
+    def step(self, x_t: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        with torch.no_grad():
+            y_t, state = super().step(x_t, state)
+        return 2 * y_t, state
+
+
+def test_the_step_of_a_base_class_is_not_replaced_by_the_step_of_the_layer() -> None:
+    layer, x_t = WithoutGradient(D, D), torch.randn(B, D)
+    twice, _ = layer.step(x_t)
+    torch.testing.assert_close(twice, 2 * LSTM.step.__wrapped__(layer, x_t)[0])  # type: ignore[attr-defined]

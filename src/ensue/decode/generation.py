@@ -22,16 +22,12 @@ from torch import Tensor, nn
 from ensue.decode.beam import beam_search
 from ensue.decode.sampling import Sampling
 from ensue.decode.search import NOT_FINITE, BeamSearch, Hypothesis
+from ensue.engine import CachedWeights
 from ensue.errors import ContextError, EnsueError, check_integer
 from ensue.interruption import check_interrupted
 from ensue.models.language_model import pad_rows, read_prefixes
-from ensue.models.modules import count_parameters, device_of, evaluating
+from ensue.models.modules import device_of, evaluating
 from ensue.types import State, at_least_float32, select_rows, widest_float
-
-MIN_FORWARD_ROWS, MAX_FORWARD_PARAMETERS = 32, 1 << 20
-"""From this number of rows and up to this number of parameters, `forward` of one token is faster than `step`, measured
-for LSTMs on a CPU (benchmarks/generation.py). For other layers the times are equal.
-"""
 
 
 class ReadState(NamedTuple):
@@ -52,7 +48,7 @@ class Reader:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.context: int | None = getattr(model, "context", None)
-        self.is_small = hasattr(model, "read") and count_parameters(model) <= MAX_FORWARD_PARAMETERS
+        self._weights = CachedWeights()
 
     def begin(self, rows: Sequence[NDArray[np.int64]], state: State = None) -> tuple[State, Int[Tensor, " B"]]:
         """Read all tokens of each row except the last. Return the state, and the last tokens, which `step` reads."""
@@ -72,7 +68,7 @@ class Reader:
     def step(self, ids_t: Int[Tensor, " B"], state: State) -> tuple[Float[Tensor, "B V"], State]:
         """Read one token in each row. Return the scores of the next token, and the state."""
         if self.context is None:
-            return self._step_model(ids_t, state)
+            return self.model.step(ids_t, state)
         ids = state.ids.scatter(1, state.lengths.unsqueeze(1), ids_t.unsqueeze(1))
         inner, lengths = state.inner, state.lengths + 1
         if lengths.max() > self.context:
@@ -83,15 +79,8 @@ class Reader:
             rows = [row[start:end] for row, start, end in ends]
             inner = read_prefixes(self.model, [row[:-1] for row in rows], state.initial)
             ids, lengths = _fill(ids, rows)
-        scores, inner = self._step_model(ids_t, inner)
+        scores, inner = self.model.step(ids_t, inner)
         return scores, ReadState(inner, state.initial, ids, lengths)
-
-    def _step_model(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
-        if self.is_small and len(ids) >= MIN_FORWARD_ROWS:
-            columns, state = self.model(ids.unsqueeze(1), state)
-            return columns.squeeze(1), state
-        scores, state = self.model.step(ids, state)
-        return scores, state
 
 
 def _fill(like: Tensor, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
@@ -133,7 +122,7 @@ def next_ids(
     seen: Bool[Tensor, "B V"] | None = None,
 ) -> Int[Tensor, " B"]:  # fmt: skip
     """Return a token for each row. Raises EnsueError for logits that are not finite."""
-    if not logits.amax(-1).isfinite().all():
+    if (0 * logits.amax(-1)).any():  # NaN unless the largest logit is finite
         raise EnsueError(NOT_FINITE)
     if seen is not None and sampling.repetition_penalty != 1:
         logits = penalize(logits, seen, sampling.repetition_penalty)
@@ -244,7 +233,8 @@ def _sample_tokens(
         has_ended = torch.zeros_like(ids, dtype=torch.bool)
         while end_id is None or not has_ended.all():
             check_interrupted()
-            scores, state = reader.step(ids, state)
+            with reader._weights.used():
+                scores, state = reader.step(ids, state)
             ids = next_ids(scores, sampling, generator, seen=seen)
             if end_id is not None:
                 ids = ids.masked_fill(has_ended, end_id)

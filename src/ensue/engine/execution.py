@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from threading import RLock
 from typing import Any, Literal, TypeGuard, get_args
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ensue.engine.c_library import compiler, library
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.feedback import FeedbackFactory, run_fed
-from ensue.engine.products import ProductKernel, bf16_kernel, has_bfloat16, has_int8
+from ensue.engine.products import ProductKernel, bf16_kernel, cached_for, has_bfloat16, has_int8
 from ensue.engine.program import build
 from ensue.engine.runner import PlainPasses, Runner
 from ensue.engine.storage import Packing, is_transformed, unmasked_packing
@@ -97,18 +97,21 @@ def folds() -> bool:
 
 
 def unroll(
-    layer: Any, x: Tensor, state: State, mask: Tensor | None, kernel: Kernel | None = None
-) -> tuple[Tensor, State] | None:
+    layer: Any, x: Tensor, state: State, mask: Tensor | None, kernel: Kernel | None = None, *,
+    only_compiled: bool = False,
+) -> tuple[Tensor, State] | None:  # fmt: skip
     """Return the results of `layer.fold`: outputs (B, T, d_out), zero at padding, and the final state.
 
     If passes are not compiled, `kernel` runs first; it may return None. The result is None if the layer has to run step
-    by step. Raises ValueError if x has another number of features than `layer.d_in`.
+    by step, or if `only_compiled` and passes are not. Raises ValueError unless x has `layer.d_in` features.
     """
     if folds() or x.is_meta or x.numel() == 0:
         return None
     runner = _get_runner(layer) if may_compile() and x.is_cpu else None
     if kernel is not None and not _is_compiled(runner) and (results := kernel(x, state, mask)) is not None:
         return results
+    if only_compiled and not _is_compiled(runner):
+        return None
 
     def run(runner: Runner, state: State, packing: Packing) -> Sequence[Tensor]:
         packed, states = _arguments(runner, x, state, packing)
@@ -117,18 +120,21 @@ def unroll(
     return _run_packed(layer, _get_runner(layer) if runner is None else runner, x, state, mask, run)
 
 
-def run_known(layer: Any, x: Any) -> tuple[Tensor, State] | None:
+def run_known(layer: Any, x: Any, state: State = None) -> tuple[Tensor, State] | None:
     """Return the results of `unroll` by a plan, without gradients and without checks; None if there is no plan.
 
     A call with tensors of the same layouts has made the plan after all checks, and the layer has not changed since.
     """
-    if torch.is_grad_enabled() or folds() or torch.is_autocast_enabled("cpu") or type(x) is not Tensor or x.dim() != 3:
+    if torch.is_grad_enabled() or not may_compile() or is_transformed() or torch.is_autocast_enabled("cpu"):
         return None
-    runner, (batch, positions, _) = _find_runner(layer)[0], x.shape
-    if not _is_compiled(runner) or (start := runner.init_state(batch)) is None:
+    runner = _find_cached_runner(layer) if type(x) is Tensor and x.dim() == 3 else None
+    if not _is_compiled(runner) or (start := runner.init_state(len(x))) is None:
         return None
-    packing = unmasked_packing(batch, positions, None)
-    results = runner.infer(packing.packed(x), start, packing, read_parameters(layer, runner.trace), is_known=True)
+    state = start if state is None else state
+    if type(state) is not type(start) or any(type(leaf) is not Tensor for leaf in state):
+        return None
+    packing = unmasked_packing(*x.shape[:2], None)
+    results = runner.infer(packing.packed(x), state, packing, read_parameters(layer, runner.trace), is_known=True)
     return None if results is None else (packing.unpacked(results[0]), start._make(results[1:]))
 
 
@@ -180,19 +186,26 @@ def _is_compiled(runner: Runner | str | None) -> TypeGuard[Runner]:
 
 def _find_runner(layer: nn.Module) -> tuple[Runner | str | None, tuple[Any, ...]]:
     """Return the runner of an unchanged layer, or None, and the key of this runner among the layer's runners."""
-    parameter = next(iter(layer._parameters.values()), None)
-    if parameter is None:
-        parameter = next(layer.parameters(), None)
+    tensors = chain(layer._parameters.values(), layer.parameters())
+    parameter = next((tensor for tensor in tensors if tensor is not None), None)
     device = torch.device("cpu") if parameter is None else parameter.device
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
-    execution = _allowed.get()
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     kernel: ProductKernel | None = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
     if getattr(layer, "in_int8", False) and dtype == torch.float32 and not torch.is_grad_enabled() and has_int8():
         kernel = "int8"
-    key = dtype, device, kernel, execution
+    key = dtype, device, kernel, _allowed.get()
     traces = _runners.get(layer, {}).get(key, ())
     return next((runner for snapshot, runner in traces if snapshot.matches(layer)), None), key
+
+
+def _find_cached_runner(layer: nn.Module) -> Runner | str | None:
+    """Return the runner of a layer, or None. Frozen layers are compared with their snapshot once."""
+    cache: dict[str, Any] | None = cached_for(layer, dict)
+    runner = (cache or {}).get("runner") or _find_runner(layer)[0]
+    if cache is not None:
+        cache["runner"] = runner
+    return runner
 
 
 def _get_runner(layer: nn.Module) -> Runner | str:

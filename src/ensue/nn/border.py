@@ -7,7 +7,7 @@ functions call `expect`. Layers check nothing inside torch's transforms, which r
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial, wraps
 from types import EllipsisType
 from typing import Any, NamedTuple
@@ -147,20 +147,26 @@ _initial_states: WeakKeyDictionary[nn.Module, State] = WeakKeyDictionary()
 
 
 def guarded_step(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the `step` of a layer with checks. It also runs weight hooks, as torch does in a call of a module."""
+    """Return the `step` of a layer with checks and weight hooks, as in torch's call of a module, or its `run_step`."""
 
     @wraps(function)
     def step(self: Any, x_t: Any, state: Any = None) -> Any:
         if self._forward_pre_hooks:
             run_weight_hooks(self)
-        if _checked.is_inside or is_transformed():
+        run_step = self.run_step if type(self).step is step else None  # None in `super().step`, another function
+        if run_step is not None and (results := run_step(x_t, state, is_checked=False)) is not None:
+            return results
+        if is_transformed():
             return function(self, x_t, state)
-        _check(self, "step", x_t, state, None, ("rows",))
-        _checked.is_inside = True
+        is_outermost = not _checked.is_inside
+        if is_outermost:
+            _check(self, "step", x_t, state, None, ("rows",))
+            _checked.is_inside = True
         try:
-            return function(self, x_t, state)
+            results = None if run_step is None else run_step(x_t, state, is_checked=True)
+            return function(self, x_t, state) if results is None else results
         finally:
-            _checked.is_inside = False
+            _checked.is_inside = not is_outermost
 
     return step
 
@@ -168,12 +174,12 @@ def guarded_step(function: Callable[..., Any]) -> Callable[..., Any]:
 def guarded_sequence(name: str, function: Callable[..., Any], run_known: Any = None) -> Callable[..., Any]:
     """Return `forward` or `fold` with checks. Without gradients, the final state has its own memory (is not a view).
 
-    If `run_known` is given and returns results for x, neither the checks nor `function` run.
+    If `run_known` is given and returns results for x and the state, neither the checks nor `function` run.
     """
 
     @wraps(function)
     def sequence(self: Any, x: Any, state: Any = None, *, mask: Any = None) -> Any:
-        if run_known is not None and state is None and mask is None and (results := run_known(self, x)) is not None:
+        if run_known is not None and mask is None and (results := run_known(self, x, state)) is not None:
             return results
         if _checked.is_inside or is_transformed():
             return function(self, x, state, mask=mask)
@@ -221,10 +227,9 @@ def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def update(self: Any, state: Any, h: Any, mask: Any = None) -> Any:
-        is_checked = _checked.is_inside or is_transformed()
-        if not is_checked:
+        if not (_checked.is_inside or is_transformed()):
             _check(self, "update", h, state, mask, ("rows", "positions"))
-        with nullcontext() if is_checked else unchecked():
+        with unchecked():
             state = self.init_state(len(h)) if state is None else state
             return function(self, state, h, mask) if h.shape[1] else state
 
@@ -236,10 +241,9 @@ def guarded_result(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def result(self: Any, state: Any) -> Any:
-        if _checked.is_inside or is_transformed():
-            return function(self, state)
-        rows = next((leaf.shape[0] for leaf in leaves(state) if leaf.dim()), 0)
-        expect_state(self, f"{type(self).__name__}.result", "state", state, rows, lambda: self.init_state(1))
+        if not (_checked.is_inside or is_transformed()):
+            rows = next((leaf.shape[0] for leaf in leaves(state) if leaf.dim()), 0)
+            expect_state(self, f"{type(self).__name__}.result", "state", state, rows, lambda: self.init_state(1))
         with unchecked():
             return function(self, state)
 

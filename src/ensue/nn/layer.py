@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.engine.execution import run_known, unroll
+from ensue.engine.execution import executing, run_known, unroll
 from ensue.nn.border import guarded_init_state, guarded_sequence, guarded_step
 from ensue.nn.taps import is_watched
 from ensue.types import Memory, State, hold, map_state
@@ -36,6 +36,8 @@ class SequenceLayer(nn.Module, ABC):
     """The number of features of the memory that the layer reads; None for a layer without a memory."""
     repr_arguments: tuple[str, ...] = ("d_in", "d_out")
     """The constructor arguments in `repr(layer)`; the layer has attributes of the same names."""
+    run_step: Any = None
+    """A faster function than `step`, or None. The function may return None (`Recurrent.run_step`)."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap the methods in the checks of `ensue.nn.border`."""
@@ -44,8 +46,8 @@ class SequenceLayer(nn.Module, ABC):
             function = vars(cls).get(name)
             if function is not None and not getattr(function, "__isabstractmethod__", False):
                 run_known = vars(cls).get("run_known") if name == "forward" else None
-                checked = guarded_step(function) if name == "step" else guarded_sequence(name, function, run_known)
-                setattr(cls, name, checked)
+                guarded = guarded_step(function) if name == "step" else guarded_sequence(name, function, run_known)
+                setattr(cls, name, guarded)
         if "init_state" in vars(cls):
             cls.init_state = guarded_init_state(cls.init_state)  # type: ignore[method-assign]
 
@@ -138,9 +140,17 @@ class Recurrent(SequenceLayer):
         if "step" in vars(cls) and "kernel" not in vars(cls):
             cls.kernel = Recurrent.kernel  # type: ignore[method-assign]
 
-    def run_known(self, x: Any) -> tuple[Tensor, State] | None:
-        """Return the results of `forward` for an x that needs no checks, or None (`ensue.engine.run_known`)."""
-        return None if self.in_bfloat16 or is_watched(self) else run_known(self, x)
+    def run_known(self, x: Any, state: Any) -> tuple[Tensor, State] | None:
+        """Return the results of `forward` if x and the state need no checks, or None (`ensue.engine.run_known`)."""
+        return None if self.in_bfloat16 or is_watched(self) else run_known(self, x, state)
+
+    def run_step(self, x_t: Any, state: Any, *, is_checked: bool) -> tuple[Tensor, State] | None:
+        """Return the results by the compiled `forward` of one position; None with gradients, or without compilation."""
+        if torch.is_grad_enabled() or self.in_bfloat16 or type(x_t) is not Tensor or x_t.dim() != 2 or is_watched(self):
+            return None
+        x = x_t.unsqueeze(1)
+        results = unroll(self, x, state, None, only_compiled=True) if is_checked else run_known(self, x, state)
+        return None if results is None else (results[0].squeeze(1), results[1])
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
@@ -164,10 +174,11 @@ class Recurrent(SequenceLayer):
         state = self.init_state(len(x)) if state is None else state
         x = mask_padding(x, mask)
         outputs = []
-        for t in range(x.shape[1]):
-            y_t, new = self.step(x[:, t], state)
-            state = new if mask is None else hold(mask[:, t], new, state)
-            outputs.append(y_t)
+        with executing("fold"):
+            for t in range(x.shape[1]):
+                y_t, new = self.step(x[:, t], state)
+                state = new if mask is None else hold(mask[:, t], new, state)
+                outputs.append(y_t)
         return mask_padding(torch.stack(outputs, dim=1), mask) if outputs else x.new_zeros(len(x), 0, self.d_out), state
 
 
@@ -193,9 +204,6 @@ class Pointwise(Parallel):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         return self.module(x), None
-
-    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        return self.module(x_t), None
 
     def extra_repr(self) -> str:
         return f"{self.module!r}, {super().extra_repr()}"

@@ -132,9 +132,11 @@ def step_is_forward(subject: Subject) -> None:
     """Calls of `step`, position by position, equal `forward`: outputs, final state, and the gradients of both."""
     layer, x = subject.layer, inputs(subject.layer)
     y, final = layer(x, start(layer))
-    y_steps, final_steps = steps(layer, x, layer.init_state(B, memory_of(layer)))
-    same(y_steps, y)
-    same_state(final_steps, final)
+    for is_grad_enabled in (False, True):  # without gradients, a step may run compiled
+        with torch.set_grad_enabled(is_grad_enabled):
+            y_steps, final_steps = steps(layer, x, layer.init_state(B, memory_of(layer)))
+        same(y_steps, y)
+        same_state(final_steps, final)
     same(gradients(layer, x, y_steps, *float_leaves(final_steps)), gradients(layer, x, y, *float_leaves(final)))
 
 
@@ -518,8 +520,9 @@ def a_state_holds_no_more_than_its_own_bytes(subject: Subject) -> None:
     states = [detach(layer(x, start(layer), mask=mask)[1]) for mask in (None, MASK)]
     with torch.no_grad():
         states += [layer(x, start(layer), mask=mask)[1] for mask in (None, MASK)]
-        if layer.is_causal:
-            states += [layer.step(x[:, 0], start(layer))[1], steps(layer, x, states[-1])[1]]
+        for execution in get_args(Execution) if layer.is_causal else ():
+            with executing(execution):
+                states += [layer.step(x[:, 0], start(layer))[1], steps(layer, x, states[-1])[1]]
     for state in states:
         storages = {leaf.untyped_storage().data_ptr(): leaf.untyped_storage().nbytes() for leaf in leaves(state)}
         assert sum(storages.values()) <= sum(leaf.nbytes for leaf in leaves(state)), "a state keeps excess memory"

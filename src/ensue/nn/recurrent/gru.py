@@ -1,6 +1,6 @@
 """The simple recurrent network, two forms of the gated recurrent unit, and long expressive memory."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -97,6 +97,8 @@ class Elman(Recurrent):
         self.weight_hidden = hidden_weight(1, d_out)
         self.bias = gate_bias(1, d_out)
         self.hidden = Tap()
+
+    run_step: Any = None  # the few operations of torch take less time than the call of compiled code
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
         return ElmanState(self.weight_hidden.new_zeros(batch_size, self.d_out))
