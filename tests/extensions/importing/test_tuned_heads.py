@@ -182,7 +182,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("classification", "published", FIRST | SPLIT, "data.splitter = treebank, which no tokenizer"),
     ("labeling", "published", {"head": {"repeats": True}}, "word features in addition to the layers, or head.repeats"),
     ("labeling", "published", {"head": {"kind": "crf"}}, "head.kind = crf; transformers predicts each tag"),
-    ("labeling", "published", {"data": {"labels": ["2", "3"]}}, "several columns of labels; classes of transformers"),
+    ("labeling", "published", {"data": {"labels": ["2", "3"]}}, "label columns or overlapping spans; classes of"),
+    ("labeling", "published", {"data": {"nested": 1}}, "or overlapping spans; classes of transformers have one"),
     ("labeling", "published", {"encoder": {"from": "", "kind": "lstm", "d_model": 4}}, "not a model of transformers;"),
 ]
 

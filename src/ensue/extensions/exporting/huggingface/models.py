@@ -339,8 +339,8 @@ def convert_tagger(run: RunDirectory, tensors: Tensors) -> PublishedModel:
     if recipe.head.kind != "softmax":
         reason = "transformers predicts each tag independently; expected softmax"
         raise _unsupported(run, f"head.kind = {recipe.head.kind}; {reason}")
-    if recipe.data.label_columns:
-        raise _unsupported(run, "several columns of labels; classes of transformers have one")
+    if recipe.data.label_columns or recipe.data.nested:
+        raise _unsupported(run, "label columns or overlapping spans; classes of transformers have one head")
     head = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
     _check_width(run, head["classifier.weight"], layers.recipe.encoder.d_model)
     if not is_causal:
