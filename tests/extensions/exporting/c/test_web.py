@@ -182,10 +182,10 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
         assert found["drawn"][0] != found["drawn"][1]
         assert found["after"][0] == found["after"][1]
         assert found["long"] == len(model.tokenizer.encode("The sea. " * 2000))
-        state, seed = "these bytes are no state of this model", "the seed is no"
+        state, seed = "the bytes are not a state of this model", "the seed is not"
         assert [message.partition(" = ")[0] for message in found["failures"]] == [
-            state, state, f"{seed}t from 0 to 2^63 - 1", f"{seed} whole number", "an argument is out of its range",
-            'no option "topk"', "topK", "the text is no string", "the text is neither a string nor a Uint8Array",
+            state, state, f"{seed} from 0 to 2^63 - 1", f"{seed} a whole number", "an argument is out of range",
+            'no option "topk"', "topK", "the text is not a string", "the text is neither a string nor a Uint8Array",
             'no option "top"', "the state is closed",
         ]  # fmt: skip
         for kind_of, names in zip(("Model", "State"), found["names"], strict=True):
@@ -261,8 +261,8 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
         assert [word["label"] for word in one] == [word["label"] for word in other]
         assert found["large"] == len(model.sentence(LARGE, model.format("text")).words)
         assert found["failures"] == [
-            "the texts are no array", "a text is neither a string nor an array of words", "the text is no string",
-            "a sentence is too long",
+            "the texts are not an array", "a text is neither a string nor an array of words",
+            "the text is not a string", "a sentence is too long",
         ]  # fmt: skip
 
 
@@ -327,11 +327,11 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
         assert [answer["words"] for answer in found["found"]][:1] == [0]
         assert found["lone"][0] == found["lone"][1]
         is_pair = model.num_texts == 2
-        kinds = "the 2 texts are no array" if is_pair else "the text is no string"
-        one = "the model reads 2 texts together, and these are 1" if is_pair else kinds
+        kinds = "the 2 texts are not an array" if is_pair else "the text is not a string"
+        one = "expected 2 texts, found 1" if is_pair else kinds
         assert found["failures"] == [
-            "the texts are no array", kinds, kinds, one,
-            "the text is no string", "atLeast = 2 is no number from 0 to 1", 'no option "atleast"',
+            "the texts are not an array", kinds, kinds, one,
+            "the text is not a string", "atLeast = 2 is not a number from 0 to 1", 'no option "atleast"',
             "a text is too long",
         ]  # fmt: skip
 
@@ -417,9 +417,9 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
                     expected_numbers = [theirs.score, theirs.log_probability, math.exp(theirs.log_probability)]
                     assert_allclose(numbers, expected_numbers, rtol=1e-5, atol=1e-5)
         assert found["failures"] == [
-            "the sources are no array", "the 2 texts are no array", "the model reads 2 texts together, and these are 1",
-            "the text is no string", 'no option "beam"', "beams = 1.5 is no whole number from 0",
-            "an argument is out of its range", "lengthPenalty = 1 is no number",
+            "the sources are not an array", "the 2 texts are not an array", "expected 2 texts, found 1",
+            "the text is not a string", 'no option "beam"', "beams = 1.5 is not a whole number from 0",
+            "an argument is out of range", "lengthPenalty = 1 is not a number",
             "a text is too long, or maxTokens too large",
         ]  # fmt: skip
 

@@ -125,16 +125,16 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
         if is_sound:
             expected = log_mel(model.recipe.reading().sound, samples[0], 8000).reshape(-1)
             assert_allclose(found["frames"][0], expected, rtol=1e-5, atol=1e-5)
-        kinds, width = "a series is neither numbers nor rows of them", len(model.statistics.mean)
-        of_one = f"frames have {width} numbers, and one of these has 1"
+        kinds, width = "a series is neither numbers nor rows of numbers", len(model.statistics.mean)
+        of_one = f"expected frames of {width} numbers, found 1"
         sound = "not a PCM WAV file of 8 to 32 bits, or truncated"
-        no_sound = "bytes are a file of a sound, and the model reads no sounds"
+        no_sound = "the model does not read sounds; found the bytes of a file"
         missing, option = "a number of a frame is missing or infinite", 'no option "atleast"'
         assert [failure.partition(": [")[0] for failure in found["failures"]] == [
-            "the series are no array", kinds, "a series has something that is no number", of_one,
+            "the series are not an array", kinds, "a series has a value that is not a number", of_one,
             "a sound has no samples" if is_sound else "a series has no frames",
             missing if model.recipe.data.missing == "refuse" else "no error", "a series is too long",
-            sound if is_sound else no_sound, "a sound has no samples" if is_sound else "the model reads no sounds",
+            sound if is_sound else no_sound, "a sound has no samples" if is_sound else "the model does not read sounds",
             "a file is neither a Uint8Array nor an ArrayBuffer" if is_sound else no_sound,
             "no error" if is_tagger else option,
         ]  # fmt: skip
@@ -163,7 +163,7 @@ def test_the_page_of_a_classifier_of_sounds(dark: bool, with_page: Callable[[str
             for one, path in zip(answers, files, strict=True)
         ]
         assert browser.texts("#shown td")[:6] == [cell for row in rows for cell in row]
-        wrong = "This did not work: none.wav: no sound that C or this browser can read (and 1 more)"
+        wrong = "This did not work: none.wav: neither the model nor this browser can read this sound (and 1 more)"
         assert browser.text("#wrong") == wrong
         browser.find("#shown").send_keys("\ue014")  # the arrow to the right
         ranked = sorted(answers[1].probabilities.items(), key=lambda item: -item[1])
@@ -188,7 +188,7 @@ def test_the_page_of_a_classifier_of_sounds(dark: bool, with_page: Callable[[str
         )
         browser.find("#record").click()
         browser.until("!document.getElementById('wrong').hidden")
-        assert browser.text("#wrong") == "This did not work: the microphone was not allowed"
+        assert browser.text("#wrong") == "This did not work: access to the microphone was denied"
 
 
 def series_files(folder: Path) -> list[Path]:
@@ -240,22 +240,22 @@ def test_the_page_of_a_tagger_of_series(dark: bool, with_page: Callable[[str], P
         browser.write("#text", "1 2\n3  4.5\n")
         browser.until("document.getElementById('told').textContent.startsWith('numbers (2 frames)')")
         browser.write("#text", "x,y\n1,2\n3")
-        says("numbers: row 3 has 1 cells, and the first one has 2")
+        says("numbers: row 3 has 1 cells; the first row has 2")
         browser.write("#text", "1,2,3")
-        says("numbers: frames have 2 numbers, and the first row has 3")
+        says("numbers: expected rows of 2 numbers, found 3")
         browser.run("document.getElementById('text').value = '1,2\\n'.repeat(20001)")
         browser.find("#text").send_keys("\n3,4")
-        says("numbers: a series has 20,000 frames or fewer here; the module reads longer ones")
+        says("numbers: the page reads series of at most 20,000 frames; the module reads longer ones")
         browser.run(
             "const given = new DataTransfer(); given.items.add(new File(['x,y\\n1,2'], 'drop.csv'));"
             "document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: given, bubbles: true }))"
         )
         browser.until("document.getElementById('told').textContent.startsWith('drop.csv (1 frame)')")
         for file, content, wrong in (
-            ("n.csv", "x,y\n1,a", 'row 2: "a" is no number'), ("m.csv", "y,x\n1,2", "the columns are not x, y"),
+            ("n.csv", "x,y\n1,a", 'row 2: "a" is not a number'), ("m.csv", "y,x\n1,2", "the columns are not x, y"),
             ("p.csv", "path\na.npy", "the table has paths; choose the files themselves"),
-            ("q.npy", "\x93NUMPY", "the file is damaged, or no array of numbers in rows"),
-            ("z.txt", "1,2", "no .npy, .csv, .tsv or idx file by its name"),
+            ("q.npy", "\x93NUMPY", "the file is damaged, or not an array of numbers in C order"),
+            ("z.txt", "1,2", "unknown suffix; expected .npy, .csv or .tsv, or an idx file"),
             ("e.csv", "x,y\n1,", "a number of a frame is missing or infinite"),
         ):  # fmt: skip
             (tmp_path / file).write_text(content)

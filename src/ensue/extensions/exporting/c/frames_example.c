@@ -120,7 +120,7 @@ static int read_array(const NAME_model *model, waiting *of, const char *name, co
     if (in.dimensions == 1) in.sizes[1] = 1, in.dimensions = 2; /* a series of frames of one number */
     if (in.dimensions == 2) in.sizes[2] = in.sizes[1], in.sizes[1] = in.sizes[0], in.sizes[0] = 1;
     uint64_t count = in.sizes[0], frames = in.sizes[1], max = (uint64_t)(size - in.begin) / (uint64_t)in.size;
-    if (in.sizes[2] != NAME_WIDTH) return report_error("frames of another width");
+    if (in.sizes[2] != NAME_WIDTH) return report_error("wrong width of frames");
     if (!count || !frames || frames > max / NAME_WIDTH || count > max / NAME_WIDTH / frames ||
         count * frames * NAME_WIDTH * (uint64_t)in.size != size - in.begin)
         return report_error("damaged");
@@ -138,7 +138,7 @@ static int read_array(const NAME_model *model, waiting *of, const char *name, co
 /* Reads an .npy file: a Python dictionary, then the data. */
 static int read_npy(const NAME_model *model, waiting *of, const char *path, const char *name, char *bytes, size_t size) {
     (void)path;
-    static const char DAMAGED[] = "damaged, or no array of numbers in rows";
+    static const char DAMAGED[] = "damaged, or not an array of numbers in C order";
     array in = {0};
     size_t from = size > 6 && bytes[6] > 1 ? 12 : 10;
     if (size < from || memcmp(bytes, "\x93NUMPY", 6)) return report_error(DAMAGED);
@@ -152,7 +152,7 @@ static int read_npy(const NAME_model *model, waiting *of, const char *path, cons
     if (in.kind == 'b') in.kind = 'u';
     if (in.kind == 'f' ? in.size != 4 && in.size != 8
                        : (in.kind != 'i' && in.kind != 'u') || (in.size != 1 && in.size != 2 && in.size != 4 && in.size != 8))
-        return report_error("an array whose numbers do not have 8 to 64 bits");
+        return report_error("expected numbers of 8 to 64 bits");
     while (*shape >= '0' && *shape <= '9') {
         if (in.dimensions == 3) return report_error(DAMAGED);
         char *end;
@@ -170,7 +170,7 @@ static int read_idx(const NAME_model *model, waiting *of, const char *path, cons
     static const int SIZES[] = {1, 1, 0, 2, 4, 4, 8};
     array in = {0};
     int type = size >= 16 ? bytes[2] - 8 : -1;
-    if (type < 0 || type > 6 || type == 2 || bytes[0] || bytes[1] || bytes[3] != 3) return report_error("damaged, or no idx file of images");
+    if (type < 0 || type > 6 || type == 2 || bytes[0] || bytes[1] || bytes[3] != 3) return report_error("damaged, or not an idx file of images");
     in.kind = KINDS[type], in.size = SIZES[type], in.is_big = 1, in.dimensions = 3, in.begin = 16;
     for (int k = 0; k < 12; k++) in.sizes[k / 4] = in.sizes[k / 4] << 8 | (unsigned char)bytes[4 + k];
     return read_array(model, of, name, bytes, size, in, type ? 1 : 255, 1);
@@ -223,7 +223,7 @@ static int read_listed_file(const NAME_model *model, waiting *of, const char *pa
     if (!whole) return NAME_MEMORY;
     memcpy(whole, path, folder), strcpy(whole + folder, file);
     static int depth;
-    int code = depth++ ? report_error("a table of paths that another table names") : read_path(model, of, whole);
+    int code = depth++ ? report_error("a table of paths lists another table") : read_path(model, of, whole);
     depth--;
     free(whole);
     return code;
@@ -247,8 +247,8 @@ static int read_rows(const NAME_model *model, waiting *of, const char *path, con
         differs |= *COLUMNS && (width >= NAME_WIDTH || strcmp(field, COLUMNS[width]));
         width++;
     }
-    if (!paths && width != NAME_WIDTH) return report_error("frames of another width");
-    if (!paths && differs) return report_error("other columns than in training");
+    if (!paths && width != NAME_WIDTH) return report_error("wrong width of frames");
+    if (!paths && differs) return report_error("the columns are not those of training");
     while (*at) {
         size_t column = 0, place = 0;
         const char *of_row = name, *file = "";
@@ -258,12 +258,12 @@ static int read_rows(const NAME_model *model, waiting *of, const char *path, con
         }
         for (int continues_row = 1; continues_row; column++) {
             continues_row = next_field(&at, delimiter, &field);
-            if (column == columns) return report_error("a row of another width");
+            if (column == columns) return report_error("a row has another number of cells than the first row");
             if (kinds[column] == IS_SERIES) of_row = field;
             if (kinds[column] == IS_PATH) file = field;
-            if (kinds[column] == IS_FEATURE && !paths && !read_number(field, row + place++)) return report_error("a cell is no number");
+            if (kinds[column] == IS_FEATURE && !paths && !read_number(field, row + place++)) return report_error("a cell is not a number");
         }
-        if (column < columns) return report_error("a row of another width");
+        if (column < columns) return report_error("a row has another number of cells than the first row");
         int code = paths ? read_listed_file(model, of, path, name, file) : NAME_OK;
         if (!code && frames && strcmp(series, of_row)) code = add_series(model, of, series, -1, frames), frames = 0;
         if (code) return code;

@@ -1,4 +1,3 @@
-/* The key of a word in the hash of n-grams: its id for a known word; a negative hash of its spelling for others. */
 /* Updates a CRC-32 with a byte. */
 static uint32_t update_crc(uint32_t sum, uint8_t byte) {
     static const uint32_t TABLE[16] = {
@@ -19,6 +18,7 @@ static uint32_t normalize_character(const uint32_t *word, uint32_t count, uint32
     return found;
 }
 
+/* The key of a word in the hash of n-grams: its id for a known word; a negative hash of its spelling for others. */
 static int64_t compute_key(const NAME_model *model, const uint32_t *word, uint32_t count) {
     uint8_t bytes[MAX_WORD_BYTES + 4], spelled[4];
     size_t size = 0; /* MAX_WORD_BYTES + 1 for a word that is longer than all known words */
@@ -63,7 +63,7 @@ static size_t hash_ngrams(const uint32_t *word, uint32_t count, uint32_t *hashes
     return found;
 }
 
-/* Writes the keys of words, and the hashes of their n-grams of characters; returns the number of these. */
+/* Writes the keys of words, and the hashes of their n-grams of characters; returns the number of hashes. */
 static size_t read_keys(const NAME_model *model, const uint32_t *points, const span *words, size_t count, int64_t *keys,
                         uint32_t *spelled) {
     size_t found = 0;

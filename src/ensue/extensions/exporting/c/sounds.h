@@ -14,23 +14,23 @@ int64_t NAME_samples(const void *file, size_t size, float *samples, size_t room)
     if ((!file && size) || (!samples && room)) return NAME_ARGUMENT;
     const uint8_t *bytes = file;
     if (size < 12 || memcmp(bytes, "RIFF", 4) || memcmp(bytes + 8, "WAVE", 4)) return NAME_NO_SOUND;
-    uint64_t end = 8 + (uint64_t)little_endian(bytes + 4, 4), there = end < size ? end : size, at = 12;
+    uint64_t end = 8 + (uint64_t)little_endian(bytes + 4, 4), available = end < size ? end : size, at = 12;
     uint32_t channels = 0, width = 0, rate = 0, length = 0;
     for (int is_data = 0; !is_data; at += is_data ? 0 : length + (length & 1)) {
-        if (at + 8 > there) return NAME_NO_SOUND;
+        if (at + 8 > available) return NAME_NO_SOUND;
         const uint8_t *part = bytes + at;
         length = little_endian(part + 4, 4), at += 8;
         is_data = !memcmp(part, "data", 4);
         if (!is_data && (at + length + (length & 1) > end)) return NAME_NO_SOUND;
         if (memcmp(part, "fmt ", 4)) continue;
-        if (length < 16 || at + 16 > there || little_endian(part + 8, 2) != 1) return NAME_NO_SOUND; /* 1: PCM */
+        if (length < 16 || at + 16 > available || little_endian(part + 8, 2) != 1) return NAME_NO_SOUND; /* 1: PCM */
         channels = little_endian(part + 10, 2), rate = little_endian(part + 12, 4), width = (little_endian(part + 22, 2) + 7) / 8;
     }
     if (!channels || !width || width > 4 || !rate) return NAME_NO_SOUND;
     if (rate != NAME_RATE) return NAME_OTHER_RATE;
     uint64_t each = channels * width, count = length / each;
-    if (count * each > there - at && (there - at) % each) return NAME_NO_SOUND; /* truncated within a sample */
-    if (count * each > there - at) count = (there - at) / each;
+    if (count * each > available - at && (available - at) % each) return NAME_NO_SOUND; /* truncated within a sample */
+    if (count * each > available - at) count = (available - at) / each;
     if (!count) return NAME_NO_SOUND;
     for (uint64_t t = 0; t < count && t < room; t++) {
         real sum = 0;
@@ -71,8 +71,8 @@ static void transform(const double *cosines, const double *sines, double *re, do
 /* The windowed samples of a frame, zero-padded at the end. */
 static void read_window(const NAME_model *model, const float *samples, size_t count, size_t begin, double *to) {
     const real *window = reals(model, AT_WINDOW);
-    size_t there = begin < count ? count - begin : 0;
-    for (size_t k = 0; k < POINTS; k++) to[k] = k < FRAME_SIZE && k < there ? (double)(samples[begin + k] * window[k]) : 0;
+    size_t available = begin < count ? count - begin : 0;
+    for (size_t k = 0; k < POINTS; k++) to[k] = k < FRAME_SIZE && k < available ? (double)(samples[begin + k] * window[k]) : 0;
 }
 
 int64_t NAME_frames(const NAME_model *model, void *memory, const float *samples, size_t count, float *to, size_t room) {

@@ -24,39 +24,39 @@ static uint64_t checksum(const uint32_t *x, size_t count) {
 int NAME_open(NAME_model **model, const char *path) {
     if (!model) return NAME_ARGUMENT;
     *model = NULL;
-    NAME_model *made = malloc(sizeof *made);
-    if (!made) return NAME_MEMORY;
-    made->allocated = NULL;
+    NAME_model *opened = malloc(sizeof *opened);
+    if (!opened) return NAME_MEMORY;
+    opened->allocated = NULL;
 #if IS_EMBEDDED
     (void)path;
-    made->weights = EMBEDDED;
+    opened->weights = EMBEDDED;
 #else
     int code = NAME_OK;
     FILE *file = path ? fopen(path, "rb") : NULL;
     uint32_t *read = NULL;
     if (!path || !file) code = path ? NAME_NO_FILE : NAME_ARGUMENT;
     if (!code) {
-        made->allocated = malloc(WORDS * sizeof *read + 64);
-        if (!made->allocated) code = NAME_MEMORY;
+        opened->allocated = malloc(WORDS * sizeof *read + 64);
+        if (!opened->allocated) code = NAME_MEMORY;
     }
     if (!code) {
-        read = (uint32_t *)(((uintptr_t)made->allocated + 63) & ~(uintptr_t)63);
+        read = (uint32_t *)(((uintptr_t)opened->allocated + 63) & ~(uintptr_t)63);
         if (fread(read, sizeof *read, WORDS, file) != WORDS || fgetc(file) != EOF)
             code = ferror(file) ? NAME_NO_FILE : NAME_DAMAGED;
     }
     if (file) fclose(file);
     if (code) {
-        free(made->allocated);
-        free(made);
+        free(opened->allocated);
+        free(opened);
         return code;
     }
-    made->weights = read;
+    opened->weights = read;
 #endif
-    if (checksum(made->weights, WORDS) != CHECKSUM) {
-        NAME_close(made);
+    if (checksum(opened->weights, WORDS) != CHECKSUM) {
+        NAME_close(opened);
         return NAME_DAMAGED;
     }
-    *model = made;
+    *model = opened;
     return NAME_OK;
 }
 
@@ -69,9 +69,9 @@ const char *NAME_message(int code) {
     switch (code) {
         case NAME_NO_FILE: return "the file of weights cannot be read";
         case NAME_DAMAGED: return "the weights are damaged, or belong to another model";
-        case NAME_MEMORY: return "there is not enough memory";
-        case NAME_ARGUMENT: return "an argument is out of its range";
-        case NAME_BAD_STATE: return "these bytes are no state of this model";
+        case NAME_MEMORY: return "not enough memory";
+        case NAME_ARGUMENT: return "an argument is out of range";
+        case NAME_BAD_STATE: return "the bytes are not a state of this model";
         case NAME_NUMBERS: return "the scores are not finite";
         case NAME_TOO_LONG: return "a text is too long for the memory of the call, or for the model";
 #ifdef MORE_MESSAGES

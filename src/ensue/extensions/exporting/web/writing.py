@@ -92,7 +92,7 @@ PAGES: dict[tuple[type, type], Page] = {
     (contract.SeriesInput, contract.TagOutput): Page(
         "frame_tags", _series_parameters, ("labels", "spans", "list", "readers", "frames")
     ),
-    (contract.SourceInput, contract.TextOutput): Page("transducing", _source_parameters),
+    (contract.SourceInput, contract.TextOutput): Page("transducing", _source_parameters, ("list",)),
 }
 """The pages by the kinds of input and output of a model's description."""
 

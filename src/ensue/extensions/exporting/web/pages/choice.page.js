@@ -3,10 +3,10 @@ function showBars(model, answer) {
   byId("bars").hidden = !answer;
   if (!answer) return;
   const ids = model.labels.map((_, id) => id).sort((one, other) => answer.probabilities[other] - answer.probabilities[one]);
-  const given = new Set(answer.labels);
+  const predicted = new Set(answer.labels);
   byId("bars").tBodies[0].replaceChildren(...ids.map(id => {
     const share = answer.probabilities[id], bar = element("span", "", "share");
-    const row = element("tr", element("th", model.labels[id]), given.has(model.labels[id]) ? "is" : "");
+    const row = element("tr", element("th", model.labels[id]), predicted.has(model.labels[id]) ? "is" : "");
     row.firstChild.scope = "row";
     bar.style.width = `${100 * share}%`;
     row.append(element("td", bar), element("td", round(share, 4), "number"));

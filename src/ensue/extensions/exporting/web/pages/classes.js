@@ -6,9 +6,9 @@ class Model {
   #memory;
   #texts;
 
-  constructor(memory, isWide) {
+  constructor(memory, hasSimd) {
     this.#memory = memory;
-    this.simd = isWide;
+    this.simd = hasSimd;
     const { functions } = memory;
     this.labels = labelsOf(memory);
     this.#texts = functions.texts();
@@ -18,7 +18,7 @@ class Model {
 
   /** The labels of each text, as in `ensue predict`. Labels with a probability below `atLeast` are left out. */
   predict(texts, options) {
-    if (!Array.isArray(texts)) throw new TypeError("the texts are no array");
+    if (!Array.isArray(texts)) throw new TypeError("the texts are not an array");
     const atLeast = checkedAtLeast(options);
     const parts = texts.flatMap(text => textsOf(text, this.#texts)), found = [], work = { place: 0, room: 0 };
     try {

@@ -4,7 +4,7 @@ const EXAMPLES = {
   pair: ["A man plays the guitar on a stage.\nThe shop is open today.", "Somebody makes music.\nThe shop is closed today."],
 };
 const areas = [byId("text"), byId("other")], shown = byId("shown");
-let turn = 0, answers = [], at = -1;
+let latest = 0, answers = [], at = -1;
 
 /** Yields lines with their outputs, in batches. */
 function* classify(model, lines) {
@@ -16,11 +16,11 @@ function* classify(model, lines) {
 
 /** Classifies the typed text and shows the line at the cursor. */
 async function read(model, area) {
-  const mine = ++turn, start = performance.now(), found = [], lines = linesOf(areas.slice(0, model.isPair ? 2 : 1));
+  const call = ++latest, start = performance.now(), found = [], lines = linesOf(areas.slice(0, model.isPair ? 2 : 1));
   checkLengths(lines);
   const here = area ? area.value.slice(0, area.selectionStart).split("\n").length - 1 : 0;
-  const isWhole = await slowly(classify(model, lines), answer => found.push(answer), () => mine === turn);
-  if (!isWhole) return;
+  const isComplete = await slowly(classify(model, lines), answer => found.push(answer), () => call === latest);
+  if (!isComplete) return;
   byId("wrong").hidden = true;
   answers = found;
   byId("speed").textContent = speedOf(found, model.isPair ? "pairs" : "texts", start);
@@ -39,7 +39,7 @@ function look(model, place) {
     line.dir = "auto";
     return line;
   }));
-  byId("note").textContent = answer.words ? "" : "It has no words, so the probabilities mean nothing.";
+  byId("note").textContent = answer.words ? "" : "The text has no words, so its probabilities are meaningless.";
 }
 
 load().then(async model => {
@@ -49,7 +49,7 @@ load().then(async model => {
     byId("inputs").className = "sides";
     byId("more").hidden = false;
     byId("first").textContent = "First texts";
-    byId("hint").textContent = "Each line is a text, which is read with the same line on the other side. Type your own.";
+    byId("hint").textContent = "Each line forms a pair with the same line on the other side. Type your own.";
     byId("heading").textContent = "All pairs";
     shown.querySelector("th:last-child").textContent = "texts";
   }

@@ -4,11 +4,11 @@ class Model {
   #memory;
   #series;
 
-  constructor(memory, isWide) {
+  constructor(memory, hasSimd) {
     this.#memory = memory;
     this.#series = new Series(memory);
     const { width, rate, secondsPerFrame } = this.#series;
-    Object.assign(this, { labels: labelsOf(memory), width, rate, secondsPerFrame, simd: isWide, isMultiple: memory.functions.is_multiple() === 1 });
+    Object.assign(this, { labels: labelsOf(memory), width, rate, secondsPerFrame, simd: hasSimd, isMultiple: memory.functions.is_multiple() === 1 });
   }
 
   /** The labels of each series, as in `ensue predict`. Labels with a probability below `atLeast` are left out. */

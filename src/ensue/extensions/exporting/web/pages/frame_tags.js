@@ -7,12 +7,12 @@ class Model {
   #series;
   #spans;
 
-  constructor(memory, isWide) {
+  constructor(memory, hasSimd) {
     this.#memory = memory;
     this.#series = new Series(memory);
     const labels = labelsOf(memory), { width, rate, secondsPerFrame } = this.#series;
     this.#spans = new Spans(memory, labels, false);
-    Object.assign(this, { labels, width, rate, secondsPerFrame, simd: isWide, hasSpans: this.#spans.areNamed });
+    Object.assign(this, { labels, width, rate, secondsPerFrame, simd: hasSimd, hasSpans: this.#spans.areNamed });
   }
 
   /** The labels of each series, as in `ensue predict`. */

@@ -6,7 +6,7 @@ function paint(model, tones, answer) {
   byId("one").hidden = !answer;
   segments = answer ? answer.segments.slice(0, MAX_SEGMENTS) : [];
   if (answer) {
-    const { labels, probabilities } = answer, whole = labels.length * (model.secondsPerFrame ?? 1), percent = time => `${100 * time / whole}%`;
+    const { labels, probabilities } = answer, duration = labels.length * (model.secondsPerFrame ?? 1), percent = time => `${100 * time / duration}%`;
     const unit = model.rate ? time => time.toFixed(2) : time => time.toLocaleString("en");
     byId("line").replaceChildren(...segments.map(({ label, begin, end }, place) => {
       const chip = element("span", nameOf(label), "chip");
@@ -17,7 +17,7 @@ function paint(model, tones, answer) {
     }));
     byId("curve").setAttribute("viewBox", `0 -0.04 ${labels.length} 1.08`);
     byId("curve").firstElementChild.setAttribute("d", `M${probabilities.map((p, t) => `${t} ${1 - p}H${t + 1}`).join("L")}`);
-    byId("end").textContent = model.rate ? `${unit(whole)} s` : `${unit(whole)} frames`;
+    byId("end").textContent = model.rate ? `${unit(duration)} s` : `${unit(duration)} frames`;
     const times = new Map();
     for (const { label, begin, end } of answer.segments) times.set(label, (times.get(label) ?? 0) + end - begin);
     showCounts(tones, times, time => model.rate ? `${unit(time)} s` : `${unit(time)} frame${time === 1 ? "" : "s"}`);

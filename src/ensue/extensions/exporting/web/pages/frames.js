@@ -21,7 +21,7 @@ class Series {
   /** Returns the outputs of all series. `answer` computes the outputs of a batch from the address and the size in frames
    * of the memory of the call, the address of an array of NAME_series, and the number of frames of each series. */
   answers(list, answer) {
-    if (!Array.isArray(list)) throw new TypeError("the series are no array");
+    if (!Array.isArray(list)) throw new TypeError("the series are not an array");
     const found = [], work = { place: 0, room: 0 }, { functions } = this.#memory;
     try {
       for (let k = 0; k < list.length;) {
@@ -63,7 +63,7 @@ class Series {
     const numbers = isRows ? flattenRows(one, this.width) : isBytes(one) ? this.samples(one) : flatten(one);
     const frames = this.rate && !isRows ? this.frames(numbers) : numbers, count = frames.length / this.width;
     if (!count) throw new RangeError("a series has no frames");
-    if (count % 1) throw new RangeError(`${frames.length} numbers are no frames of ${this.width}`);
+    if (count % 1) throw new RangeError(`${frames.length} numbers do not form frames of ${this.width}`);
     this.#workSize(count);
     return { place: this.#putNumbers(frames), count };
   }
@@ -82,7 +82,7 @@ class Series {
 
   /** The samples of a WAV file, from -1 to 1, averaged over channels. */
   samples(file) {
-    if (!this.rate) throw new TypeError("bytes are a file of a sound, and the model reads no sounds");
+    if (!this.rate) throw new TypeError("the model does not read sounds; found the bytes of a file");
     if (!isBytes(file)) throw new TypeError("a file is neither a Uint8Array nor an ArrayBuffer");
     const memory = this.#memory, { functions } = memory, size = file.byteLength, place = memory.put(new Uint8Array(file.buffer ?? file, file.byteOffset, size));
     try {
@@ -95,15 +95,15 @@ class Series {
 
   /** The features of each frame of a sound, concatenated. */
   frames(samples) {
-    if (!this.rate) throw new TypeError("the model reads no sounds");
-    const given = flatten(samples), memory = this.#memory, { functions } = memory;
-    if (!given.length) throw new RangeError("a sound has no samples");
+    if (!this.rate) throw new TypeError("the model does not read sounds");
+    const numbers = flatten(samples), memory = this.#memory, { functions } = memory;
+    if (!numbers.length) throw new RangeError("a sound has no samples");
     const work = memory.allocate(this.#workSize(1));
     let place = 0;
     try {
-      place = this.#putNumbers(given);
-      const count = memory.check(functions.frames(work, place, given.length, 0, 0));
-      return this.#collect(count * this.width, to => functions.frames(work, place, given.length, to, count));
+      place = this.#putNumbers(numbers);
+      const count = memory.check(functions.frames(work, place, numbers.length, 0, 0));
+      return this.#collect(count * this.width, to => functions.frames(work, place, numbers.length, to, count));
     } finally {
       functions.release(place);
       functions.release(work);
@@ -122,16 +122,16 @@ class Series {
   }
 }
 
-function isBytes(given) {
-  return given instanceof Uint8Array || given instanceof ArrayBuffer;
+function isBytes(value) {
+  return value instanceof Uint8Array || value instanceof ArrayBuffer;
 }
 
 /** Concatenates numbers. */
-function flatten(given) {
-  if (given instanceof Float32Array) return given;
-  if (!Array.isArray(given) && !(given instanceof Float64Array)) throw new TypeError("a series is neither numbers nor rows of them");
-  if (!given.every(x => typeof x === "number")) throw new TypeError("a series has something that is no number");
-  return Float32Array.from(given);
+function flatten(values) {
+  if (values instanceof Float32Array) return values;
+  if (!Array.isArray(values) && !(values instanceof Float64Array)) throw new TypeError("a series is neither numbers nor rows of numbers");
+  if (!values.every(x => typeof x === "number")) throw new TypeError("a series has a value that is not a number");
+  return Float32Array.from(values);
 }
 
 /** Concatenates the numbers of frames. */
@@ -139,7 +139,7 @@ function flattenRows(frames, width) {
   const found = new Float32Array(frames.length * width);
   frames.forEach((frame, t) => {
     const row = flatten(frame);
-    if (row.length !== width) throw new RangeError(`frames have ${width} numbers, and one of these has ${row.length}`);
+    if (row.length !== width) throw new RangeError(`expected frames of ${width} numbers, found ${row.length}`);
     found.set(row, t * width);
   });
   return found;

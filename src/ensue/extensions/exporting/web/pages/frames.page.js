@@ -1,10 +1,10 @@
 const MAX_FRAMES = 20_000, MAX_BYTES = 64 * 2 ** 20, MAX_SECONDS = 60;  // frames of a series, bytes of a file, seconds of a recording
 const table = JSON.parse(byId("give").dataset.table), shown = byId("shown");
-let turn = 0, answers = [], at = -1, isRecording = false, recorder = null;
+let latest = 0, answers = [], at = -1, isRecording = false, recorder = null;
 
 /** Throws a RangeError for a series that would block the page. */
 function checkFrames(frames) {
-  if (frames > MAX_FRAMES) throw new RangeError(`a series has ${MAX_FRAMES.toLocaleString("en")} frames or fewer here; the module reads longer ones`);
+  if (frames > MAX_FRAMES) throw new RangeError(`the page reads series of at most ${MAX_FRAMES.toLocaleString("en")} frames; the module reads longer ones`);
 }
 
 /** Returns the instructions, with the labels. */
@@ -20,34 +20,34 @@ function toRows(numbers, width) {
 /** Returns the samples of a sound. The browser decodes and resamples files that the C code cannot read. */
 async function decode(model, bytes) {
   try {
-    return { given: model.samples(bytes), note: "" };
+    return { input: model.samples(bytes), note: "" };
   } catch {
     let sound;
     try {
       sound = await new OfflineAudioContext(1, 1, model.rate).decodeAudioData(bytes.buffer);
     } catch {
-      throw new TypeError("no sound that C or this browser can read");
+      throw new TypeError("neither the model nor this browser can read this sound");
     }
     const channels = Array.from({ length: sound.numberOfChannels }, (_, k) => sound.getChannelData(k));
-    return { given: channels[0].map((_, t) => sumOf(channels.map(channel => channel[t])) / channels.length), note: ", decoded by the browser" };
+    return { input: channels[0].map((_, t) => sumOf(channels.map(channel => channel[t])) / channels.length), note: ", decoded by the browser" };
   }
 }
 
 /** Returns the series in a file. */
 async function seriesOf(model, file) {
-  if (file.size > MAX_BYTES) throw new RangeError(`a file has ${MAX_BYTES / 2 ** 20} MiB or fewer here; the module reads larger ones`);
+  if (file.size > MAX_BYTES) throw new RangeError(`the page reads files of at most ${MAX_BYTES / 2 ** 20} MiB; the module reads larger ones`);
   const read = readerOf(file.name, model.width, table), bytes = new Uint8Array(await file.arrayBuffer());
   if (read) return read(bytes);
-  if (!model.rate) throw new TypeError("no .npy, .csv, .tsv or idx file by its name");
+  if (!model.rate) throw new TypeError("unknown suffix; expected .npy, .csv or .tsv, or an idx file");
   const sound = await decode(model, bytes);
-  checkFrames(sound.given.length / model.rate / model.secondsPerFrame);
+  checkFrames(sound.input.length / model.rate / model.secondsPerFrame);
   return [sound];
 }
 
 /** Yields series with their outputs. */
 function* answerAll(model, file, series) {
-  for (const { name, place = "", given, note = "" } of series) {
-    const [answer] = model.predict([given]), isSound = given instanceof Float32Array, count = isSound ? given.length / model.rate : given.length;
+  for (const { name, place = "", input, note = "" } of series) {
+    const [answer] = model.predict([input]), isSound = input instanceof Float32Array, count = isSound ? input.length / model.rate : input.length;
     const size = isSound ? `${count.toFixed(2)} s` : `${count.toLocaleString("en")} frame${count === 1 ? "" : "s"}`;
     yield { ...answer, name: name || file + place, size: size + note };
   }
@@ -55,15 +55,15 @@ function* answerAll(model, file, series) {
 
 /** Computes the outputs of `sources`, which have a name and a function that returns series; shows the first output. */
 async function read(model, sources, show) {
-  const mine = ++turn, start = performance.now(), found = [], failures = [];
+  const call = ++latest, start = performance.now(), found = [], failures = [];
   for (const { name, series } of sources) {
     byId("speed").textContent = `Reading ${name} …`;
     try {
-      await slowly(answerAll(model, name, await series()), answer => found.push(answer), () => mine === turn);
+      await slowly(answerAll(model, name, await series()), answer => found.push(answer), () => call === latest);
     } catch (error) {
       failures.push(`${name}: ${error.message}`);
     }
-    if (mine !== turn) return;
+    if (call !== latest) return;
   }
   answers = found;
   byId("wrong").hidden = !failures.length;
@@ -74,10 +74,10 @@ async function read(model, sources, show) {
 
 /** Records until the button is pressed again, and returns the recording. */
 async function record(button) {
-  if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) throw new Error("this browser gives the page no microphone");
+  if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) throw new Error("this browser does not support recording on this page");
   const wishes = { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false };
   const stream = await navigator.mediaDevices.getUserMedia({ audio: wishes }).catch(error => {
-    throw new Error(error.name === "NotAllowedError" ? "the microphone was not allowed" : `there is no microphone (${error.message})`);
+    throw new Error(error.name === "NotAllowedError" ? "access to the microphone was denied" : `there is no microphone (${error.message})`);
   });
   const pieces = [], begin = performance.now();
   recorder = new MediaRecorder(stream);

@@ -6,16 +6,16 @@ class Model {
   #memory;
   #texts = new Map();
 
-  constructor(memory, isWide) {
+  constructor(memory, hasSimd) {
     this.#memory = memory;
-    this.simd = isWide;
+    this.simd = hasSimd;
     this.vocabularySize = memory.functions.vocabulary();
     this.context = memory.functions.context();
   }
 
   /** Returns the initial state. A seed gives the same tokens as `ensue generate --seed`. */
   begin(seed = drawSeed()) {
-    return new State(this.#memory, this.#texts, place => this.#memory.functions.begin(place, toWholeSeed(seed)));
+    return new State(this.#memory, this.#texts, place => this.#memory.functions.begin(place, checkedSeed(seed)));
   }
 
   /** Returns the state with the bytes of `state.save()`. */
@@ -120,7 +120,7 @@ class State {
   next({ temperature = 1, topK = 0, topP = 0, minP = 0, repetitionPenalty = 0, ...others } = {}) {
     const [unknown] = Object.keys(others);
     if (unknown) throw new TypeError(`no option "${unknown}"`);
-    if (!Number.isInteger(topK) || topK < 0) throw new RangeError(`topK = ${topK} is no whole number from 0`);
+    if (!Number.isInteger(topK) || topK < 0) throw new RangeError(`topK = ${topK} is not a whole number from 0`);
     const { functions } = this.#memory;
     this.#memory.check(functions.next(this.#checked, temperature, topK, topP, minP, repetitionPenalty));
     return this.#tokens(1)[0];
@@ -153,7 +153,7 @@ class State {
     const at = numbers.getUint32(place + 32, true), { bytes, text } = this.#texts.get(at) ?? this.#read(numbers, place, at);
     return {
       id: numbers.getUint32(place, true), text, bytes, isUnknown: numbers.getInt32(place + 4, true) !== 0,
-      nats: numbers.getFloat64(place + 24, true), begin: readWhole(numbers, place + 8), end: readWhole(numbers, place + 16),
+      nats: numbers.getFloat64(place + 24, true), begin: readInteger(numbers, place + 8), end: readInteger(numbers, place + 16),
       blank: numbers.getInt32(place + 40, true) !== 0,
     };
   }
@@ -166,7 +166,7 @@ class State {
   }
 }
 
-function readWhole(numbers, place) {
+function readInteger(numbers, place) {
   return numbers.getUint32(place, true) + 2 ** 32 * numbers.getUint32(place + 4, true);
 }
 
@@ -179,8 +179,8 @@ function drawSeed() {
   return crypto.getRandomValues(new BigUint64Array(1))[0] >> 1n;
 }
 
-function toWholeSeed(seed) {
-  if (typeof seed !== "bigint" && !Number.isSafeInteger(seed)) throw new TypeError("the seed is no whole number");
+function checkedSeed(seed) {
+  if (typeof seed !== "bigint" && !Number.isSafeInteger(seed)) throw new TypeError("the seed is not a whole number");
   if (seed < 0 || seed >= 1n << 63n) throw new RangeError("the seed is not from 0 to 2^63 - 1");
   return BigInt(seed);
 }

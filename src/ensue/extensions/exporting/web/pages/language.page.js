@@ -4,8 +4,8 @@ const MAX_PARTS = 20000, EXAMPLE = 160;  // colored parts; characters of an exam
 const text = byId("text"), unit = byId("unit"), shown = byId("shown"), told = byId("told");
 
 /** Splits a text into tokens or words. A part has the sum of the surprisals of the tokens that begin in it. */
-function partsOf(tokens, whole, by) {
-  const ends = by === "word" ? [...whole.matchAll(/\s*\S+|\s+$/gu)].map(found => found.index + found[0].length) : null;
+function partsOf(tokens, string, by) {
+  const ends = by === "word" ? [...string.matchAll(/\s*\S+|\s+$/gu)].map(found => found.index + found[0].length) : null;
   const parts = [];
   let k = 0;
   for (const token of tokens) {
@@ -19,17 +19,17 @@ function partsOf(tokens, whole, by) {
       parts.push({ begin: token.begin, end, nats: token.nats, count: 1, isUnknown: token.isUnknown });
     }
   }
-  for (const part of parts) part.text = whole.slice(part.begin, part.end);
+  for (const part of parts) part.text = string.slice(part.begin, part.end);
   return parts;
 }
 
-let reading = 0, tokens = [], read = "", parts = [];
+let latestReading = 0, tokens = [], read = "", parts = [];
 
 async function surprise(model) {
-  const turn = ++reading, found = [], whole = text.value;
-  const isWhole = await slowly(model.read(whole), token => found.push(token), () => turn === reading);
-  if (!isWhole) return;
-  [tokens, read] = [found, whole];
+  const call = ++latestReading, found = [], typed = text.value;
+  const isComplete = await slowly(model.read(typed), token => found.push(token), () => call === latestReading);
+  if (!isComplete) return;
+  [tokens, read] = [found, typed];
   paint(model);
 }
 
@@ -50,7 +50,7 @@ function paint(model) {
   const sum = tokens.reduce((total, token) => total + token.nats, 0), each = sum / tokens.length;
   const unknown = tokens.filter(token => token.isUnknown).length;
   const facts = !tokens.length ? [] : [
-    [round(sum, 1), "nats in all"], [round(each, 3), `nats per ${unitName}`],
+    [round(sum, 1), "nats in total"], [round(each, 3), `nats per ${unitName}`],
     ...(unit.options.length > 1 && words.length ? [[round(sum / words.length, 2), "nats per word"]] : []),
     [round(Math.exp(each)), "perplexity"],
     ...(unknown ? [[unknown.toLocaleString("en"), "not in the vocabulary"]] : []),
@@ -75,12 +75,9 @@ let at = -1;
 
 /** Describes and marks a part. */
 function look(place) {
-  shown.querySelector(".on")?.classList.remove("on");
-  at = place;
+  mark(shown, at = place);
   const part = parts[place];
   if (!part) return told.replaceChildren("Point at a part of the text, or go there with the arrow keys.");
-  const found = shown.children[place];
-  found?.classList.add("on");
   told.replaceChildren(element("b", part.text.replaceAll("\n", "↵").replace(/^ +| +$/g, blanks => "␣".repeat(blanks.length))));
   const unknown = part.isUnknown ? ", not in the vocabulary" : "";
   told.append(`: surprisal ${round(part.nats, 3)} nats (${round(part.nats / Math.LN2, 2)} bits), P ${Math.exp(-part.nats).toPrecision(3)}${unknown}`);
@@ -88,10 +85,10 @@ function look(place) {
 
 browse(shown, () => Math.min(parts.length, MAX_PARTS), () => at, look);
 
-let writing = 0;
+let latestWriting = 0;
 
 async function write(model) {
-  const turn = ++writing, prompt = text.value, start = performance.now(), written = byId("written");
+  const call = ++latestWriting, prompt = text.value, start = performance.now(), written = byId("written");
   let count = 0, waiting = "";
   const [seed, temperature, maxTokens] = ["seed", "temperature", "length"].map(id => byId(id).valueAsNumber);
   const place = document.createTextNode("");
@@ -106,9 +103,9 @@ async function write(model) {
     waiting = "";
   }
   try {
-    await slowly(pieces, piece => { waiting += piece; count++; }, () => turn === writing);
+    await slowly(pieces, piece => { waiting += piece; count++; }, () => call === latestWriting);
     const taken = Math.round(performance.now() - start);
-    const from = cut ? `, going on from the last ${model.context} ${unitName}s` : "";
+    const from = cut ? `, continued from the last ${model.context} ${unitName}s` : "";
     byId("speed").textContent = `${count.toLocaleString("en")} ${unitName}s in ${taken.toLocaleString("en")} ms${from}`;
   } catch (error) {
     complain(error);
@@ -129,7 +126,7 @@ load().then(async model => {
     event.preventDefault();
     write(model);
   });
-  byId("stop").addEventListener("click", () => writing++);
+  byId("stop").addEventListener("click", () => latestWriting++);
   byId("write").disabled = false;
   if (text.value) byId("hint").hidden = true;
   text.value ||= [...model.generate("", { maxTokens: length, seed: 1, temperature: 0.7 })].join("").trimStart().slice(0, EXAMPLE);

@@ -7,7 +7,7 @@ function showRows(answers, cells) {
     const row = element("tr", "");
     row.replaceChildren(...cells(answer).map(cell => typeof cell === "string" ? element("td", cell) : element("td", cell.number, "number")));
     row.dataset.place = place;
-    row.lastChild.dir = "auto";
+    for (const cell of row.children) cell.dir = "auto";
     return row;
   }));
 }
@@ -17,11 +17,5 @@ function speedOf(answers, what, start) {
   const taken = Math.round(performance.now() - start).toLocaleString("en");
   const cut = answers.length > MAX_ROWS ? `; the first ${MAX_ROWS.toLocaleString("en")} are shown` : "";
   return `${answers.length.toLocaleString("en")} ${what} in ${taken} ms${cut}`;
-}
-
-/** Marks a part as the selected one. */
-function mark(shown, place) {
-  shown.querySelector(".on")?.classList.remove("on");
-  shown.querySelector(`[data-place="${place}"]`)?.classList.add("on");
 }
 

@@ -10,18 +10,18 @@ const TEXT = 8, ENCODER = new TextEncoder();  // bytes of the address and size o
 /** Reads the weights and compiles the code: without SIMD instructions if `simd` is false or the engine does not support
  * them. The results are the same. */
 export async function load({ simd = true } = {}) {
-  const wide = bytesOf(SIMD), isWide = simd && WebAssembly.validate(wide);
-  const { instance } = await WebAssembly.instantiate(isWide ? wide : bytesOf(PLAIN));
+  const code = bytesOf(SIMD), hasSimd = simd && WebAssembly.validate(code);
+  const { instance } = await WebAssembly.instantiate(hasSimd ? code : bytesOf(PLAIN));
   const memory = new Memory(instance.exports);
   const weights = bytesOf(WEIGHTS);
   memory.check(memory.functions.open(memory.put(weights), weights.length));
-  return new Model(memory, isWide);
+  return new Model(memory, hasSimd);
 }
 
 function bytesOf(base64) {
-  const text = atob(base64), found = new Uint8Array(text.length);
-  for (let k = 0; k < text.length; k++) found[k] = text.charCodeAt(k);
-  return found;
+  const text = atob(base64), bytes = new Uint8Array(text.length);
+  for (let k = 0; k < text.length; k++) bytes[k] = text.charCodeAt(k);
+  return bytes;
 }
 
 /** The functions of the C file, and their memory. */
@@ -48,7 +48,7 @@ class Memory {
 
   allocate(size) {
     const place = this.functions.allocate(size) >>> 0;
-    if (!place) throw new RangeError("there is not enough memory");
+    if (!place) throw new RangeError("not enough memory");
     return place;
   }
 
@@ -97,10 +97,10 @@ class Memory {
 }
 
 /** Returns the texts of an input as an array: a string if `count` is 1, otherwise an array of `count` strings. */
-function textsOf(given, count) {
-  if (Array.isArray(given) !== count > 1) throw new TypeError(count > 1 ? `the ${count} texts are no array` : "the text is no string");
-  const parts = count > 1 ? given : [given];
-  if (parts.length !== count) throw new TypeError(`the model reads ${count} texts together, and these are ${parts.length}`);
+function textsOf(input, count) {
+  if (Array.isArray(input) !== count > 1) throw new TypeError(count > 1 ? `the ${count} texts are not an array` : "the text is not a string");
+  const parts = count > 1 ? input : [input];
+  if (parts.length !== count) throw new TypeError(`expected ${count} texts, found ${parts.length}`);
   return parts.map(checkedText);
 }
 
@@ -110,7 +110,7 @@ function sumOf(sizes) {
 }
 
 function checkedText(text) {
-  if (typeof text !== "string") throw new TypeError("the text is no string");
+  if (typeof text !== "string") throw new TypeError("the text is not a string");
   return text;
 }
 

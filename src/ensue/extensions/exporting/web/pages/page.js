@@ -49,6 +49,12 @@ function complain(error) {
   byId("wrong").textContent = `This did not work: ${error.message}`;
 }
 
+/** Marks a part as the selected one. */
+function mark(shown, place) {
+  shown.querySelector(".on")?.classList.remove("on");
+  shown.querySelector(`[data-place="${place}"]`)?.classList.add("on");
+}
+
 /** Makes parts selectable by pointer and arrow keys; `look` selects a part by its index, and `at` returns the index. */
 function browse(shown, count, at, look) {
   for (const kind of ["mouseover", "click"]) shown.addEventListener(kind, event => {

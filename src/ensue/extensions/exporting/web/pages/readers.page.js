@@ -5,12 +5,12 @@ const IDX = { 8: "u1", 9: "i1", 11: "i2", 12: "i4", 13: "f4", 14: "f8" };  // by
 /** Reads the series of an array (frames, width) or (series, frames, width) at an offset. */
 function* seriesOfArray(bytes, begin, kind, isLittle, sizes, width, scale = 1) {
   const [count, frames, each] = sizes.length === 1 ? [1, sizes[0], 1] : sizes.length === 2 ? [1, ...sizes] : sizes;
-  if (each !== width) throw new RangeError(`frames have ${width} numbers, and these have ${each}`);
+  if (each !== width) throw new RangeError(`expected frames of ${width} numbers, found ${each}`);
   const size = Number(kind[1]), numbers = new DataView(bytes.buffer, bytes.byteOffset + begin), total = frames * width;
   if (!count || !frames || count * total * size !== numbers.byteLength) throw new RangeError("the file is damaged");
   checkFrames(frames);
   const at = place => Number(numbers[`get${KINDS[kind]}`](place * size, isLittle)) / scale;
-  for (let n = 0; n < count; n++) yield { place: count > 1 ? `[${n}]` : "", given: toRows(Float32Array.from({ length: total }, (_, k) => at(n * total + k)), width) };
+  for (let n = 0; n < count; n++) yield { place: count > 1 ? `[${n}]` : "", input: toRows(Float32Array.from({ length: total }, (_, k) => at(n * total + k)), width) };
 }
 
 /** Reads an .npy file: a Python dictionary, then the data. */
@@ -20,8 +20,8 @@ function seriesOfNpy(bytes, width) {
   const begin = isNpy ? from + (from > 10 ? view.getUint32(8, true) : view.getUint16(8, true)) : 0;
   const head = new TextDecoder("latin1").decode(bytes.subarray(from, begin));
   const [, order, kind] = /'descr': '([<>|=])(\w+)'/.exec(head) ?? [], sizes = /'shape': \(([\d, ]*)\)/.exec(head)?.[1].match(/\d+/g)?.map(Number);
-  if (!kind || !sizes || sizes.length > 3 || !head.includes("'fortran_order': False")) throw new RangeError("the file is damaged, or no array of numbers in rows");
-  if (!KINDS[kind]) throw new RangeError("an array whose numbers do not have 8 to 64 bits");
+  if (!kind || !sizes || sizes.length > 3 || !head.includes("'fortran_order': False")) throw new RangeError("the file is damaged, or not an array of numbers in C order");
+  if (!KINDS[kind]) throw new RangeError("expected numbers of 8 to 64 bits");
   return seriesOfArray(bytes, begin, kind, order !== ">", sizes, width);
 }
 
@@ -29,7 +29,7 @@ function seriesOfNpy(bytes, width) {
  * the data. */
 function seriesOfIdx(bytes, width) {
   const view = new DataView(bytes.buffer, bytes.byteOffset), kind = IDX[bytes[2]];
-  if (bytes.length < 16 || bytes[0] || bytes[1] || bytes[3] !== 3 || !kind) throw new RangeError("the file is damaged, or no idx file of images");
+  if (bytes.length < 16 || bytes[0] || bytes[1] || bytes[3] !== 3 || !kind) throw new RangeError("the file is damaged, or not an idx file of images");
   return seriesOfArray(bytes, 16, kind, false, [4, 8, 12].map(at => view.getUint32(at)), width, kind === "u1" ? 255 : 1);
 }
 
@@ -38,12 +38,12 @@ function* rowsOfTable(text, delimiter) {
   const cell = delimiter === "\t" ? /()([^\t\n]*)/y : new RegExp(`(?:"((?:[^"]|"")*)"?)?([^${delimiter}\\n]*)`, "y");
   for (let at = 0; at < text.length;) {
     const cells = [];
-    for (let goesOn = true; goesOn; at++) {
+    for (let continues = true; continues; at++) {
       cell.lastIndex = at;
       const [whole, quoted = "", plain] = cell.exec(text);
       cells.push((quoted.replaceAll('""', '"') + plain).trim());
       at += whole.length;
-      goesOn = text[at] === delimiter;
+      continues = text[at] === delimiter;
     }
     if (cells.length > 1 || cells[0]) yield cells;
   }
@@ -63,26 +63,26 @@ function* seriesOfTable(text, width, { names, series, others }, mayBeBare) {
   const head = isBare ? first.map((_, k) => names[k] ?? "") : first;
   if (head.includes("path")) throw new TypeError("the table has paths; choose the files themselves");
   const features = head.map((_, k) => k).filter(k => isBare || head[k] !== series && !others.includes(head[k]));
-  if (features.length !== width) throw new RangeError(`frames have ${width} numbers, and the first row has ${features.length}`);
+  if (features.length !== width) throw new RangeError(`expected rows of ${width} numbers, found ${features.length}`);
   if (!isBare && names.length && features.some((k, place) => head[k] !== names[place])) throw new RangeError(`the columns are not ${names.join(", ")}`);
   const by = isBare ? -1 : head.indexOf(series);
   let frames = [], name = "", line = isBare ? 0 : 1;
   for (const cells of isBare ? [first, ...rows] : rows) {
     line++;
-    if (cells.length !== head.length) throw new RangeError(`row ${line} has ${cells.length} cells, and the first one has ${head.length}`);
+    if (cells.length !== head.length) throw new RangeError(`row ${line} has ${cells.length} cells; the first row has ${head.length}`);
     if (frames.length && by >= 0 && cells[by] !== name) {
-      yield { name, given: frames };
+      yield { name, input: frames };
       frames = [];
     }
     name = cells[by] ?? "";
     frames.push(features.map(k => {
       const number = numberOf(cells[k]);
-      if (number === undefined) throw new TypeError(`row ${line}: "${clipped(cells[k], 40)}" is no number`);
+      if (number === undefined) throw new TypeError(`row ${line}: "${clipped(cells[k], 40)}" is not a number`);
       return number;
     }));
     checkFrames(frames.length);
   }
-  if (frames.length) yield { name, given: frames };
+  if (frames.length) yield { name, input: frames };
 }
 
 /** Reads the series of a file, by the suffix of its name. */

@@ -1,5 +1,5 @@
 
-/** Spans from labels. Neighbors with an equal plain label form a span, unless `apart`: then each is a span. */
+/** Spans from labels. With `apart`, each plain label is a span; otherwise equal neighbors form a span. */
 class Spans {
   #sides;
   #outside;

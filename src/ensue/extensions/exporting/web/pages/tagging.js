@@ -8,9 +8,9 @@ class Model {
   #session = 0;
   #room = 0;
 
-  constructor(memory, isWide) {
+  constructor(memory, hasSimd) {
     this.#memory = memory;
-    this.simd = isWide;
+    this.simd = hasSimd;
     this.labels = labelsOf(memory);
     this.#spans = new Spans(memory, this.labels, true);
     this.hasSpans = this.#spans.areNamed;
@@ -18,7 +18,7 @@ class Model {
 
   /** The words of each text, as in `ensue predict`. A text is a sentence: a string, or an array of words. */
   predict(texts) {
-    if (!Array.isArray(texts)) throw new TypeError("the texts are no array");
+    if (!Array.isArray(texts)) throw new TypeError("the texts are not an array");
     const found = [];
     for (let k = 0; k < texts.length; k += MAX_BATCH) found.push(...this.#label(texts.slice(k, k + MAX_BATCH)));
     return found;

@@ -1,6 +1,6 @@
 const MAX_WORDS = 20000, LINES = 64, EXAMPLE = "Anna Novak moved from Lima to Vienna in 1999.\nShe still writes for The Daily Post.";
 const text = byId("text"), shown = byId("shown"), told = byId("told");
-let turn = 0, words = [], whole = "", at = -1;
+let latest = 0, words = [], whole = "", at = -1;
 
 /** Yields the words and spans of texts, in batches of lines. */
 function* labelLines(model, lines) {
@@ -19,10 +19,10 @@ function* labelLines(model, lines) {
 }
 
 async function read(model) {
-  const mine = ++turn, start = performance.now(), typed = text.value, found = [];
+  const call = ++latest, start = performance.now(), typed = text.value, found = [];
   checkLengths(linesOf([text]));
-  const isWhole = await slowly(labelLines(model, typed.split("\n")), sentence => found.push(...sentence), () => mine === turn);
-  if (!isWhole) return;
+  const isComplete = await slowly(labelLines(model, typed.split("\n")), sentence => found.push(...sentence), () => call === latest);
+  if (!isComplete) return;
   byId("wrong").hidden = true;
   [words, whole] = [found, typed];
   const taken = Math.round(performance.now() - start);
@@ -70,11 +70,9 @@ function paint(model) {
 
 /** Describes and marks a word. */
 function look(place) {
-  shown.querySelector(".on")?.classList.remove("on");
-  at = place;
+  mark(shown, at = place);
   const word = words[place];
   if (!word) return told.replaceChildren("Point at a word, or go there with the arrow keys.");
-  shown.querySelector(`[data-place="${place}"]`)?.classList.add("on");
   told.replaceChildren(element("b", word.text), `: ${word.label}, P ${round(word.probability, 4)}`);
 }
 

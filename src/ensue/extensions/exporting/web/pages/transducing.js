@@ -7,9 +7,9 @@ class Model {
   #memory;
   #session = { place: 0, bytes: 0, tokens: 0 };
 
-  constructor(memory, isWide) {
+  constructor(memory, hasSimd) {
     this.#memory = memory;
-    this.simd = isWide;
+    this.simd = hasSimd;
     this.numTexts = memory.functions.texts();
     const place = memory.functions.search(), { numbers } = memory;
     this.search = Object.fromEntries(Object.entries(OFFSETS).map(([name, at]) =>
@@ -23,7 +23,7 @@ class Model {
 
   /** The outputs one by one, computed in batches. */
   *answers(sources, search = {}) {
-    if (!Array.isArray(sources)) throw new TypeError("the sources are no array");
+    if (!Array.isArray(sources)) throw new TypeError("the sources are not an array");
     const how = this.#withDefaults(search), all = sources.map(source => textsOf(source, this.numTexts));
     for (let done = 0; done < all.length;) {
       const found = this.#transduce(all.slice(done, done + MAX_BATCH), how);
@@ -37,7 +37,7 @@ class Model {
     for (const [name, value] of Object.entries(changes)) {
       if (!(name in OFFSETS)) throw new TypeError(`no option "${name}"`);
       const isRight = name === "lengthPenalty" ? typeof value === "number" : Number.isInteger(value) && value >= 0 && value < 2 ** 32;
-      if (!isRight) throw new RangeError(`${name} = ${value} is no ${name === "lengthPenalty" ? "number" : "whole number from 0"}`);
+      if (!isRight) throw new RangeError(`${name} = ${value} is not a ${name === "lengthPenalty" ? "number" : "whole number from 0"}`);
     }
     return { ...this.search, ...changes };
   }
