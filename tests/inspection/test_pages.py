@@ -13,7 +13,7 @@ from ensue.data.sentences.sentence import Surface
 from ensue.errors import EnsueError
 from ensue.inspection import Inspection
 from ensue.inspection.drawing import WordColumns, plot
-from ensue.inspection.page import clip, escape_text, fixed, format_probability, reveal, signed
+from ensue.inspection.page import clip, decimal, escape_text, format_probability, reveal, signed
 from ensue.inspection.texts import Mark, ShownText, Weight, labeled_text, weighted_text
 from ensue.tasks.labeling import page as tagging
 from ensue.tasks.labeling.page import TaggerView
@@ -305,7 +305,7 @@ def test_lines_that_do_not_move_are_drawn() -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (signed(-0.004), "+0.00"), (signed(-1.256), "−1.26"), (fixed(-0.04, 1), "0.0"), (fixed(-1.25, 1), "−1.2"),
+        (signed(-0.004), "+0.00"), (signed(-1.256), "−1.26"), (decimal(-0.04, 1), "0.0"), (decimal(-1.25, 1), "−1.2"),
         (format_probability(0.0), ".000"), (format_probability(0.0004), "<.001"), (format_probability(0.5), ".500"),
         (format_probability(0.9996), ">.999"),
         (format_probability(1.0), "1.000"), (reveal("\u0301"), "\u25cc\u0301"), (reveal("\u200d"), "200D"),

@@ -72,7 +72,7 @@ def test_a_cell_of_a_tagger(browser: Browser, tmp_path: Path) -> None:
     view = inspection.view
     shown(browser, inspection, tmp_path)
     press(browser, ".scroll", "HOME", "ARROW_RIGHT", "ARROW_RIGHT", "ARROW_DOWN")
-    told = re.fullmatch(r"(.+) · (.+) · emission (.+) · probability (.+)", browser.text(".said"))
+    told = re.fullmatch(r"(.+) · (.+) · emission (.+) · probability (.+)", browser.text(".title"))
     assert told
     tag = view.tags.index(told[2])
     assert told[1] == view.words[2] == "saw"
@@ -86,7 +86,7 @@ def test_a_word_of_a_classifier(browser: Browser, tmp_path: Path) -> None:
     (view,) = inspection.view
     shown(browser, inspection, tmp_path)
     press(browser, ".text", "HOME", "ARROW_RIGHT")
-    told = re.fullmatch(r"Lee.*= (\S+), log-odds (\S+)", browser.text(".said"))
+    told = re.fullmatch(r"Lee.*= (\S+), log-odds (\S+)", browser.text(".title"))
     assert told
     assert float(told[1]) == pytest.approx(view.contributions[1].probability, abs=5.1e-5)
     assert number(told[2]) == pytest.approx(-view.contributions[1].log_odds, abs=5.1e-5)
@@ -97,7 +97,7 @@ def test_what_an_output_looks_at(browser: Browser, tmp_path: Path) -> None:
     shown(browser, inspection, tmp_path)
     browser.point('.text [data-t="t1"]')
     weights = inspection.view.alignment[1]
-    assert browser.strengths(".looked .w") == pytest.approx((80 * weights / weights.max()).tolist(), abs=1)
+    assert browser.strengths(".attended .w") == pytest.approx((80 * weights / weights.max()).tolist(), abs=1)
 
 
 def test_two_models_and_what_sets_them_apart(browser: Browser, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[CandidateBo
     assert set(reasons) == {"goes on", "ends", "is left out", "comes too late"}
     for box in found:
         if box.candidate.fate == "ends":
-            score = re.fullmatch(r"ended with the score (\S+), rank (\d+) of the complete hypotheses", box.reason)
+            score = re.fullmatch(r"ended: score (\S+), rank (\d+) of the complete hypotheses", box.reason)
             assert score
             if int(score[2]) == 1:
                 assert number(score[1]) == pytest.approx(best[0].score, abs=1e-4)

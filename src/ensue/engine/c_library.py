@@ -69,7 +69,7 @@ def _command(text: str) -> tuple[str, ...] | None:
 
 @cache
 def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> ctypes.CDLL | None:
-    """Return the library compiled from `text` for float32 or float64, or None after a failure. Thread-safe."""
+    """Return the library compiled from `text` for float32 or float64; None without a compiler or after an error."""
     command = compiler()
     if command is None:
         return None

@@ -313,14 +313,14 @@ class CompiledPasses:
 class PlanRecorder:
     """Passes that record the plan of a call instead of running the call, with the same checks of tensors.
 
-    `values` are x, the states, the vectors and the matrices, all distinct. With `is_held`, packed matrices are cached.
+    `values` are x, the states, the vectors and the matrices, all distinct. If `is_frozen`, packed matrices are cached.
     """
 
     chunk = (0, 0)
 
-    def __init__(self, passes: CompiledPasses, output: Array, values: Sequence[Tensor], *, is_held: bool) -> None:
+    def __init__(self, passes: CompiledPasses, output: Array, values: Sequence[Tensor], *, is_frozen: bool) -> None:
         self.passes, self.source, self.dtype = passes, passes.sources["inference"], passes.products.dtype
-        self.output, self.values, self.packed_base = output, values, PACKED if is_held else SCRATCH
+        self.output, self.values, self.packed_base = output, values, PACKED if is_frozen else SCRATCH
         self.sizes = {SCRATCH: 0, PACKED: 0}
         self.storages: dict[int, tuple[Address, Tensor]] = {}
         self.products: list[int | Address] = []

@@ -2,8 +2,8 @@
  * -DREAL_IS_DOUBLE=0 -DPRODUCTS_IN_INT8=1, and replaces the products of kernels.h. Without the instruction it defines
  * IN_INT8 as 0 and nothing else.
  *
- * Each column of B is rounded to multiples of its maximum / 127 when it is packed, and each row of A in the product.
- * So a row of C does not depend on other rows. Sums of int8 products are exact. The instruction multiplies unsigned
+ * In blocks of at most DEPTH numbers, columns of B (when B is packed) and rows of A (in the product) are rounded to
+ * multiples of their maximum absolute value / 127. So a row of C does not depend on other rows. Sums of int8 products are exact. The instruction multiplies unsigned
  * numbers (A plus 128) by signed numbers (B), so 128 times the sum of a column of B is subtracted.
  *
  * A packed panel of PANEL columns has blocks of at most DEPTH rows: the units of the columns, 128 times the sums of the
@@ -40,21 +40,22 @@ INLINE int64_t packed_size_int8(int64_t k, int64_t n) {
     return (n + PANEL - 1) / PANEL * PANEL * (quads(k) + 2 * blocks);
 }
 
-/* Returns the unit of the numbers from[0], from[stride], ...: the maximum / 127, or NaN if a number is not finite. */
+/* Returns the unit of the numbers from[0], from[stride], ...: the maximum absolute value / 127; 0 if all numbers are
+ * tiny, and NaN if a number is not finite. */
 INLINE real unit_of(int64_t k, const real *from, int64_t stride) {
     typedef bits some_bits __attribute__((may_alias));
     const some_bits *patterns = (const some_bits *)from;
     const real tiny = 1e-30f, infinite = INFINITY;
-    bits most = 0, lower, upper;
+    bits highest = 0, lower, upper;
     real largest;
     memcpy(&lower, &tiny, sizeof lower);
     memcpy(&upper, &infinite, sizeof upper);
     for (int64_t p = 0; p < k; p++) {
         bits size = patterns[p * stride] & INT32_MAX;
-        most = size > most ? size : most;
+        highest = size > highest ? size : highest;
     }
-    memcpy(&largest, &most, sizeof largest);
-    return most < lower ? 0 : most < upper ? largest / LARGEST : NAN;
+    memcpy(&largest, &highest, sizeof largest);
+    return highest < lower ? 0 : highest < upper ? largest / LARGEST : NAN;
 }
 
 /* Rounds numbers to multiples of a unit; to 0 if the unit is 0 or NaN. */
@@ -164,9 +165,9 @@ UNUSED static void gemm_int8(int64_t m, int64_t n, int64_t k, const real *A, int
     int64_t p = 0, depth;
     do {
         depth = minimum(DEPTH, k - p);
-        int64_t lda = quads(depth) * QUAD + GAP, most = COPY_BYTES / lda;
+        int64_t lda = quads(depth) * QUAD + GAP, max_rows = COPY_BYTES / lda;
         for (int64_t i = 0, strip; i < m; i += strip) {
-            strip = even_chunk(m - i, most - most % TILE_ROWS);
+            strip = even_chunk(m - i, max_rows - max_rows % TILE_ROWS);
             int64_t rows = even_chunk(strip, TILE_ROWS);
             for (int64_t r = 0; r < strip; r++) {
                 const real *from = A + (i + r) * row_stride + p * column_stride;

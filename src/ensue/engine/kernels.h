@@ -2,8 +2,8 @@
  *
  * A generated file includes this file once and is compiled for one type: -DREAL_IS_DOUBLE=0 makes `real` float, =1
  * makes it double. The language is C11 with the vector extensions of gcc and clang; the width of a vector follows the
- * target (-march=native). Compile with -ffp-contract=fast, but not with -ffast-math: the rounding in functions.h must stay as
- * written, and NaN must stay NaN.
+ * target (-march=native). Compile with -ffp-contract=fast, but not with -ffast-math: the rounding in functions.h must
+ * stay as written, and NaN must stay NaN.
  *
  * A product C = A B packs B (k x n) once and uses it for many steps. Packing divides B into panels of PANEL columns:
  * entry (p, j) is at (j / PANEL) * k * PANEL + p * PANEL + j % PANEL, and columns past n are zero. B may have any

@@ -2,34 +2,34 @@
  * torch's operations: compiled for floats with -ffp-contract=off, after kernels.h and functions.h. Numbers are floats
  * or, if `is_bf16`, bfloat16. */
 typedef uint16_t bf16;
-typedef unsigned __int128 wide;
+typedef unsigned __int128 uint128;
 
 INLINE float number_at(const void *x, int64_t i, int is_bf16) {
     return is_bf16 ? real_of((bits)((const bf16 *)x)[i] << 16) : ((const float *)x)[i];
 }
 
 /* Rounds to the nearest bfloat16, ties to even. */
-INLINE bf16 rounded(float x) {
+INLINE bf16 to_bf16(float x) {
     bits b = bits_of(x);
     return x != x ? 0x7fc0 : (b + 0x7fff + (b >> 16 & 1)) >> 16;
 }
 
 INLINE void store(void *y, int64_t i, float x, int is_bf16) {
     if (is_bf16)
-        ((bf16 *)y)[i] = rounded(x);
+        ((bf16 *)y)[i] = to_bf16(x);
     else
         ((float *)y)[i] = x;
 }
 
 /* Rounds x to the type of the results. */
-INLINE float in_type(float x, int is_bf16) {
-    bf16 bits16 = rounded(x);
+INLINE float round_to_type(float x, int is_bf16) {
+    bf16 bits16 = to_bf16(x);
     return is_bf16 ? number_at(&bits16, 0, 1) : x;
 }
 
 /* The generator PCG64 DXSM, as in numpy (O'Neill 2014). */
 typedef struct {
-    wide state, increment;
+    uint128 state, increment;
 } sequence;
 static const uint64_t MULTIPLIER = 0xda942042e4dd58b5;
 
@@ -41,7 +41,7 @@ INLINE uint64_t next_word(sequence *from) {
 }
 
 static sequence advance(sequence from, uint64_t words) {
-    wide factor = MULTIPLIER, sum = from.increment;
+    uint128 factor = MULTIPLIER, sum = from.increment;
     for (; words; words >>= 1, sum *= factor + 1, factor *= factor)
         if (words & 1) from.state = from.state * factor + sum;
     return from;
@@ -53,7 +53,7 @@ INLINE void mask(int64_t first, int64_t last, int64_t size, int64_t threshold, f
                  int64_t begin, const int64_t *places, void *y, int is_bf16) {
     enum { WORDS = 64, NUMBERS = 4 * WORDS };
     int64_t words_of_row = (size + 3) / 4;
-    sequence start = {(wide)key[0] << 64 | key[1], (wide)key[2] << 64 | key[3]};
+    sequence start = {(uint128)key[0] << 64 | key[1], (uint128)key[2] << 64 | key[3]};
     sequence from = advance(start, (begin + first) * words_of_row);
     for (int64_t row = first; row < last; row++) {
         if (places) from = advance(start, places[row] * words_of_row);
@@ -92,8 +92,8 @@ INLINE void rotate_rows(int64_t first, int64_t last, const int64_t *sizes, const
             for (int64_t k = 0; k < pairs; k++) {
                 float a = number_at(x, from + 2 * k, is_bf16), b = number_at(x, from + 2 * k + 1, is_bf16);
                 float c = number_at(cosines, at + k, is_bf16), s = sign * number_at(sines, at + k, is_bf16);
-                store(y, to + 2 * k, in_type(a * c, is_bf16) - in_type(b * s, is_bf16), is_bf16);
-                store(y, to + 2 * k + 1, in_type(a * s, is_bf16) + in_type(b * c, is_bf16), is_bf16);
+                store(y, to + 2 * k, round_to_type(a * c, is_bf16) - round_to_type(b * s, is_bf16), is_bf16);
+                store(y, to + 2 * k + 1, round_to_type(a * s, is_bf16) + round_to_type(b * c, is_bf16), is_bf16);
             }
         }
 }

@@ -68,7 +68,7 @@ static void multiply_row(int64_t m, int64_t n, int64_t k, const real *a, int64_t
         multiply_columns(1, k, a, b->from + j * stride, stride, c + j);
 }
 
-static void pack_whole(const packing *b) { pack(b->k, b->n, b->from, b->row_stride, b->column_stride, b->to); }
+static void pack_at_once(const packing *b) { pack(b->k, b->n, b->from, b->row_stride, b->column_stride, b->to); }
 
 /* A product over all positions, of features of x and a matrix. */
 typedef struct {
@@ -127,9 +127,9 @@ PUBLIC void run_plan(const int64_t *numbers, int64_t size, const int64_t *bases,
     int directly = phases & ONE_ROW || (phases & AT_ONCE && count && products->m <= MAX_PANEL_ROWS);
     for (int64_t k = 0; k < of->matrices; k++) {
         packed[k] = once ? (const real *)(of->packings + k) : of->packings[k].to;
-        if (phases & PACK && !once) pack_whole(of->packings + k);
+        if (phases & PACK && !once) pack_at_once(of->packings + k);
     }
-    for (int64_t k = 0; k < count && phases & PACK && !directly; k++) pack_whole(&products[k].matrix);
+    for (int64_t k = 0; k < count && phases & PACK && !directly; k++) pack_at_once(&products[k].matrix);
     int64_t positions = at->to, begin = first, before = 0;
     int is_chunked = phases & MULTIPLY && phases & LOOP && count;
     int64_t step = is_chunked ? chunk_positions(at, products->m) : positions;

@@ -46,7 +46,7 @@ _chosen: list[Bf16Kernel] = []
 
 
 class CachedWeights:
-    """A cache of packed weights for frozen models. Models that run inside `used` may not change.
+    """A cache of packed weights for frozen models. Models that run inside `used` must not change.
 
     Torch cannot detect every change: `p.data.copy_()` changes neither the address nor the version of a tensor. Without
     the cache, packing the matrices of a layer takes a third of the time of a single sentence.

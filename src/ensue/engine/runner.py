@@ -186,10 +186,10 @@ class Runner:
     ) -> list[Tensor] | None:  # fmt: skip
         """Run the compiled pass without gradients by a plan, which is made if it is missing; None if `is_known`."""
         assert isinstance(self.functions, CompiledPasses)
-        held = cached_for(self, lambda: HeldWeights(self.trace.weights(parameters)))
-        weights = None if held is None else held.weights
-        layouts = _layouts((x, *states, *(parameters if held is None else ())))
-        key = packing.batch, len(packing.counts), held is None, *layouts
+        frozen = cached_for(self, lambda: FrozenWeights(self.trace.weights(parameters)))
+        weights = None if frozen is None else frozen.weights
+        layouts = _layouts((x, *states, *(parameters if frozen is None else ())))
+        key = packing.batch, len(packing.counts), frozen is None, *layouts
         plan = self._plans.get(key)
         if plan is None and is_known:
             return None
@@ -197,10 +197,10 @@ class Runner:
             weights = self.trace.weights(parameters)
         if plan is None or (weights is not None and _layouts(weights) != plan.layouts):
             tensors = [tensor.view_as(tensor) for tensor in (x, *states, *(weights or ()))]  # distinct objects
-            recorder = PlanRecorder(self.functions, self.program.output, tensors, is_held=held is not None)
+            recorder = PlanRecorder(self.functions, self.program.output, tensors, is_frozen=frozen is not None)
             recording = Runner(self.trace, self.program, recorder, self.dtype)
             recording.forward(Values.of(tensors, self.trace), packing, save=False)
-            offsets = _find_offsets(weights or (), parameters) if held is None else None
+            offsets = _find_offsets(weights or (), parameters) if frozen is None else None
             if len(self._plans) >= MAX_PLANS:
                 self._plans.clear()
             self._plans[key] = plan = recorder.plan._replace(layouts=_layouts(weights or ()), offsets=offsets)
@@ -211,13 +211,13 @@ class Runner:
         scratch, output = x.new_empty(plan.sizes[0]), x.new_empty(packing.size, self.program.output.width)
         finals = [state.clone() for state in states]
         packed, phases = scratch, plan.phases
-        if held is not None and not phases & ONE_ROW:
-            packed, phases = (x.new_empty(plan.sizes[1]), PACK) if held.packed is None else (held.packed, 0)
+        if frozen is not None and not phases & ONE_ROW:
+            packed, phases = (x.new_empty(plan.sizes[1]), PACK) if frozen.packed is None else (frozen.packed, 0)
         places = [scratch.data_ptr(), packed.data_ptr(), output.data_ptr(), *packing.addresses, x.data_ptr()]
         places += [*[state.data_ptr() for state in states], *addresses, *[final.data_ptr() for final in finals]]
         self.functions.run_plan(plan, places, packing, MULTIPLY | LOOP | phases)
-        if held is not None and packed is not scratch:
-            held.packed = packed
+        if frozen is not None and packed is not scratch:
+            frozen.packed = packed
         return [output, *finals]
 
     def _check(self, values: Values[Tensor], packing: Packing) -> None:
@@ -386,7 +386,7 @@ def differentiable_gradients(
 
 
 @dataclass
-class HeldWeights:
+class FrozenWeights:
     """The weights of a layer that do not change, and after the first call the packed matrices."""
 
     weights: list[Tensor]

@@ -78,7 +78,7 @@ def differentiate(
 
 
 def integrated_gradients(output: Output, x: Float[Tensor, "1 T d"], *, rows: int, points: int = 0) -> Attribution:
-    """Return the integrated gradients of `output` at x, with zeros as the baseline. The model is in evaluation mode.
+    """Return the integrated gradients of `output` at x from a baseline of zeros. The model must be in evaluation mode.
 
     `output` is a function from features (B, T, d) to outputs (B,), and `rows` is the number of points in a batch.
     `points` is the approximate maximum number of points on the line; 0: determined by `INTEGRAL_POSITIONS`.

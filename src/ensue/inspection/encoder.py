@@ -83,7 +83,7 @@ def join_steps(tensors: list[Tensor]) -> Tensor:
 
 
 def locate_tap(name: str) -> tuple[str, str]:
-    """Return the layer of a tap, which has the same name for both directions, and the direction.
+    """Return the name of a tap's layer, which is equal for both directions of the layer, and the direction.
 
     The last number in the name of a tap is the number of the layer in its stack.
     """

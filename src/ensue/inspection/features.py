@@ -76,12 +76,12 @@ class ReadWords:
     def __len__(self) -> int:
         return len(self.words)
 
-    def reading(self) -> ReadFeatures:
+    def inputs(self) -> ReadFeatures:
         """Return the inputs of the text, as a batch of one row."""
         texts = [self.words]
         return self._read(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()), texts)
 
-    def blank(self, position: int, places: Sequence[InputField]) -> ReadFeatures:
+    def blank_components(self, position: int, places: Sequence[InputField]) -> ReadFeatures:
         """Return a batch with a row for each of `places`. In a row, this component of word `position` is blank."""
         forms = self.forms.select(np.full(len(places), self.numbers[position]))
         numbers, columns, contextual, texts = self._repeat(len(places))
@@ -97,7 +97,7 @@ class ReadWords:
         numbers[:, position] = len(self.forms.words) + np.arange(len(places))
         return self._read(_concatenate(self.forms, forms), numbers, columns, contextual, texts)
 
-    def unread(self, groups: Sequence[range]) -> ReadFeatures:
+    def blank_words(self, groups: Sequence[range]) -> ReadFeatures:
         """Return a batch with a row for each of `groups`. In a row, all components of the group's words are blank."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
         numbers, columns, contextual, texts = self._repeat(len(groups))

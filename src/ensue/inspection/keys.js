@@ -1,6 +1,6 @@
 // The arrow keys move from item to item in a text, a drawing or a table. The title of the item is shown at the bottom.
 const PANES = ".text, .scroll, .table", ITEMS = ".w, [title], g:not(:has(g)) > :has(> title)";
-const titleLine = document.querySelector(".said");
+const titleLine = document.querySelector(".title");
 let items = { pane: null, all: [] };  // the items of the pane that was used last
 let current = null;
 

@@ -136,7 +136,7 @@ def html(sections: Sequence[Section]) -> str:
 @cache
 def _style() -> Markup:
     """Return the style of pages within a notebook's output, in the notebook's colors."""
-    rules, _, _ = file_text("style.css").replace(":root {", "& {", 1).partition("/* Only pages")
+    rules, _, _ = file_text("style.css").replace(":root {", "& {", 1).partition("/* Only for pages")
     return Markup(f".ensue {{\n{rules}{file_text('notebook.css')}}}")
 
 

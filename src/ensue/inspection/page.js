@@ -45,8 +45,8 @@ function look(item) {
 }
 document.addEventListener("mouseover", event => look(event.target.closest("[data-t], [data-row]")));
 
-drawers.looked = part => {  // an output, and its attention to the source
-  const source = part.querySelectorAll(".looked .w");
+drawers.attended = part => {  // an output, and its attention to the source
+  const source = part.querySelectorAll(".attended .w");
   part.addEventListener("look", event => {
     const strengths = event.target.closest("[data-look]")?.dataset.look.split(" ") ?? [];
     for (const [place, strength] of strengths.entries()) source[place]?.style.setProperty("--s", `${strength}%`);

@@ -157,7 +157,7 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
 
 
-def fixed(value: float, digits: int = 2) -> str:
+def decimal(value: float, digits: int = 2) -> str:
     """Return a rounded number, with a minus sign instead of a hyphen."""
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
@@ -200,7 +200,7 @@ def _environment() -> "Environment":
     environment.policies["json.dumps_function"] = _dump_with_null
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters |= {
-        "clipped": clip, "fixed": lambda value, digits=1: f"{value:.{digits}f}", "plain": fixed,
+        "clipped": clip, "decimal": decimal, "fixed": lambda value, digits=1: f"{value:.{digits}f}",
         "share": format_probability, "short": format_number, "signed": signed, "written": token_markup,
     }  # fmt: skip
     return environment
@@ -364,8 +364,8 @@ class Inspection:
             for kind, by_name in section.pictures.items():
                 pictures.setdefault(kind, {}).update(by_name)
         if what not in pictures:
-            known = list_names(list(pictures)) if pictures else "nothing"
-            raise EnsueError(f'there is no picture "{what}"; expected {known}')
+            known = f"expected {list_names(list(pictures))}" if pictures else "the page has no pictures"
+            raise EnsueError(f'there is no picture "{what}"; {known}')
         name = which or next(iter(pictures[what]))
         if name not in pictures[what]:
             raise EnsueError(f'there is no {what} of "{name}"; expected {list_names(list(pictures[what]))}')

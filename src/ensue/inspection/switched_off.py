@@ -89,7 +89,7 @@ def _parse_value(text: str | None) -> float | None:
     return value
 
 
-def switching_off(
+def switch_off(
     layers: SequenceLayer, switched: Sequence[SwitchedOff], units: Sequence[Units]
 ) -> AbstractContextManager[None]:
     """Return a context manager that fixes units of layers. `units` are the values over a text, for the means.

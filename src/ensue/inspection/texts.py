@@ -43,7 +43,7 @@ class Word(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """The strength of a word's highlight, from 0 to 1, its kind (`for`, `against`, `weight`), and its tooltip."""
+    """The strength (0 to 1), kind (`for`, `against`, `weight`) and tooltip of a highlight; new words are underlined."""
 
     strength: float
     kind: str

@@ -48,10 +48,10 @@ class _TextState:
 
 
 def find_properties(pieces: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    """Return the properties (T,) of tokens by name, without properties that hardly vary. Values are after the token.
+    """Return the properties (T,) of tokens by name, without properties that hardly vary.
 
-    Positions count characters, from 0 after a line end and from 1 at the first letter of a word. A token has a class of
-    characters, such as digits, if a character of the token is of the class.
+    A position is that of the token's last character, from 0 after a line end, and from 1 at the first letter of a word.
+    A token has a class of characters, such as digits, if a character of the token is of the class.
     """
     state, rows = _TextState(), []
     for token in pieces:
@@ -122,7 +122,7 @@ def map_units_to_taps(layers: SequenceLayer) -> dict[str, str]:
 
 
 def _kind(owners: Sequence[str]) -> str:
-    """Return the last name in the path of a tap, preceded by the dimension if the layer has one tap for each."""
+    """Return the last name in the path of a tap, preceded by the dimension of a grid LSTM, or by `kept` of zoneout."""
     return " ".join([owner for owner in owners[:-1] if owner in DIMENSIONS or owner == "kept"] + [owners[-1]])
 
 

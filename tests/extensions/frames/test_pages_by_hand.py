@@ -18,7 +18,7 @@ def test_a_frame_by_the_keys_and_the_pointer(browser: Browser, tmp_path: Path) -
     view = inspection.view
     shown(browser, inspection, tmp_path)
     press(browser, ".scroll", "HOME", "ARROW_RIGHT", "ARROW_RIGHT")
-    told = browser.text(".said").split(" · ")
+    told = browser.text(".title").split(" · ")
     assert told[0] == "frame 2"
     assert [number(part.rsplit(" ", 1)[1]) for part in told[1:]] == pytest.approx(view.frames[2], rel=1e-4)
     assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"2"}

@@ -12,7 +12,7 @@ from ensue.inspection.colors import choose_color
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadWords
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, fixed, note_cut, signed
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, decimal, note_cut, signed
 from ensue.inspection.texts import ShownText, Weight, weighted_text
 from ensue.models.classifier import Classifier
 from ensue.tasks.classification.view import ClassifierView, view_classifier
@@ -143,7 +143,7 @@ def _weigh_pooling(
     for view, text, key, weights in zip(views, texts, keys, values, strict=True):
         maximum = float(weights.max(initial=0.0)) or 1.0
         marked = [
-            Weight(float(weight) / maximum, "weight", f"{clip_word(word)}: {name} {fixed(100 * float(weight))} %")
+            Weight(float(weight) / maximum, "weight", f"{clip_word(word)}: {name} {decimal(100 * float(weight))} %")
             for word, weight in zip(view.words, weights, strict=True)
         ]
         marked_texts.append(weighted_text(text, marked, key=key))

@@ -62,7 +62,7 @@ class ClassifierView:
 def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[ClassifierView, ...]:
     """Return the view of a text, or the views of the two texts of a pair. Every text has at least one word."""
     with torch.no_grad():
-        readings = [read.reading() for read in texts]
+        readings = [read.inputs() for read in texts]
         pooled = [model.pool(reading.x, reading.keys, None, reading.subwords) for reading in readings]
         label = int(model.probabilities(model.compute_logits(pooled))[0].argmax())
     integrated = [integrate_gradients(model, reading, pooled, side, label) for side, reading in enumerate(readings)]
@@ -114,7 +114,7 @@ def _measure_contributions(
     for start in range(0, len(groups), rows):
         batch = groups[start : start + rows]
         texts = [PooledTexts(*(tensor.expand(len(batch), *tensor.shape[1:]) for tensor in text)) for text in pooled]
-        without = read.unread(batch)
+        without = read.blank_words(batch)
         texts[side] = model.pool(without.x, without.keys, None, without.subwords)
         if model.is_joint:  # both texts have one vector
             texts[1 - side] = texts[1 - side]._replace(vector=texts[side].vector)

@@ -94,7 +94,7 @@ class TaggerView(TagsView):
 @torch.inference_mode()
 def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_words: int) -> TaggerView:
     """Return the view of a sentence, with effects for the first `num_words` words or fewer (`MAX_VARIANT_WORDS`)."""
-    x, keys, subwords = read.reading()
+    x, keys, subwords = read.inputs()
     emissions = model.emissions(x, keys, None, subwords)
     view = view_tags(model, x, emissions, tags)
     parts = read.parts()
@@ -141,7 +141,7 @@ def _measure_effects(
             break
         effects, rows, tag = list[Effect](), max(1, MAX_BATCH_WORDS // len(read)), int(path[position])
         for start in range(0, len(places), rows):
-            variants = read.blank(position, places[start : start + rows])
+            variants = read.blank_components(position, places[start : start + rows])
             variant_emissions = model.emissions(variants.x, variants.keys, None, variants.subwords)
             decreases = (emissions[position, tag] - variant_emissions[:, position, tag]).tolist()
             probabilities = model.head.marginals(variant_emissions, None)[:, position, tag].tolist()

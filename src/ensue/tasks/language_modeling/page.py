@@ -17,7 +17,7 @@ from ensue.inspection.attributions import Attribution, choose_batch_size, differ
 from ensue.inspection.encoder import LayerAttention, join_steps, record_attention
 from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Inspection, Section
-from ensue.inspection.switched_off import SwitchedOff, parse_switched_off, switching_off
+from ensue.inspection.switched_off import SwitchedOff, parse_switched_off, switch_off
 from ensue.inspection.token_page import MAX_SHOWN_TOKENS, NO_TOKEN, Predictions, make_title, show_token, text_section
 from ensue.inspection.units import Units, build_units, correlate, decode_tokens, find_properties, unit_taps
 from ensue.models.language_model import LanguageModel
@@ -157,7 +157,7 @@ def view_text(
             units = build_units({name: values[1:] for name, values in values_of_taps.items()})
             without = None
             if off:
-                with switching_off(model.layers, off, units):
+                with switch_off(model.layers, off, units):
                     without = predict_targets(model.head, _read(model, inputs)[0], targets)
         explanation = None if question is None else explain(model, inputs, *_find_target(question, prefix, predictions))
     assert attention is not None, "MAX_ATTENTION_POSITIONS exceeds MAX_ATTENTION_WORDS"

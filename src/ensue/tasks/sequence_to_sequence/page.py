@@ -14,7 +14,7 @@ from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError, check_type
 from ensue.inspection.drawing import WordColumns, draw_matrix
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
-from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, fixed, note_cut
+from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, decimal, note_cut
 from ensue.inspection.texts import MAX_COLOR_PERCENT
 from ensue.runs.pictures import HeatMap
 from ensue.tasks.sequence_to_sequence.task import Sources
@@ -245,7 +245,7 @@ def list_boxes(recorded: RecordedSearch, search: BeamSearch) -> list[CandidateBo
             reason = _explain_fate(candidate, recorded, search, scores)
             boxes.append(CandidateBox(candidate, row, candidate.ids == output[:length], reason))
         for row, candidate in enumerate(dropped, start=len(beam[:MAX_BEAMS])):
-            reason = f"out of the beam, whose last hypothesis has log p = {fixed(beam[-1].log_probability, 4)}"
+            reason = f"out of the beam, whose last hypothesis has log p = {decimal(beam[-1].log_probability, 4)}"
             boxes.append(CandidateBox(candidate, row, False, reason))
     return boxes
 
@@ -254,13 +254,13 @@ def _explain_fate(candidate: Candidate, recorded: RecordedSearch, search: BeamSe
     match candidate.fate:
         case "ends":
             score = _compute_score(candidate, search)
-            return f"ended with the score {fixed(score, 4)}, rank {scores.index(score) + 1} of the complete hypotheses"
+            return f"ended: score {decimal(score, 4)}, rank {scores.index(score) + 1} of the complete hypotheses"
         case "is too long":
             return f"stopped: the limit is {recorded.limit} tokens"
         case "comes too late":
             bound = candidate.log_probability / math.pow(recorded.limit + 1, search.length_penalty)
             score = recorded.hypotheses[-1].score
-            return f"stopped: its score cannot exceed {fixed(bound, 4)}; the worst output has {fixed(score, 4)}"
+            return f"stopped: its score cannot exceed {decimal(bound, 4)}; the worst output has {decimal(score, 4)}"
     return "goes on"
 
 

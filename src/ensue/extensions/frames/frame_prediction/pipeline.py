@@ -24,7 +24,7 @@ from ensue.extensions.frames.tasks.model import Frames
 from ensue.extensions.frames.tasks.pipeline import PROGRAMS, AnsweringFramesPipeline, split_into_chunks
 from ensue.inspection.drawing import plot
 from ensue.inspection.notebook import Shown
-from ensue.inspection.page import Inspection, Section, fixed
+from ensue.inspection.page import Inspection, Section, decimal
 from ensue.metrics.scores import ItemRows, ScoredItems, quotient
 from ensue.models.modules import device_of, evaluating
 from ensue.outputs import atomic_output, check_outputs
@@ -230,7 +230,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         view, recipe = view_series(self.model, self.series_view(self.read_single(series))), self.recipe
         facts = {"latent variables": f"{recipe.latent.kind}, {recipe.latent.size}"} if self.model.d_latent else {}
         facts |= {"components": f"{recipe.head.components}"} if recipe.head.components > 1 else {}
-        facts |= {"nats per frame": fixed(float(view.nats.mean()), 4)}
+        facts |= {"nats per frame": decimal(float(view.nats.mean()), 4)}
         return self._make_inspection(view, series_sections(view), facts)
 
     def score(self, series: Any) -> NDArray[np.float64]:
