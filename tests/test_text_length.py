@@ -75,7 +75,7 @@ def test_pairs_that_are_too_long_are_refused_and_outputs_end_with_the_context(tm
     assert not (tmp_path / "other").exists()
     (output,) = pipeline.with_search(min_tokens=9).predict(["the cat sees a bird"])
     assert len(output.text.split()) == 9
-    with pytest.raises(EnsueError, match="min_tokens is 10, and max_tokens is 9"):
+    with pytest.raises(EnsueError, match="min_tokens is 10; expected at most max_tokens = 9"):
         pipeline.with_search(min_tokens=10).predict(["the cat"])
 
 

@@ -156,7 +156,7 @@ def test_an_ensemble_has_the_mean_of_probabilities() -> None:
 def test_an_ensemble_of_other_vocabularies_is_an_error() -> None:
     other = transformer(1)
     other.vocabulary_size = 13
-    with pytest.raises(EnsueError, match="vocabularies of 12 and 13 symbols"):
+    with pytest.raises(EnsueError, match="expected equal vocabularies, found 12 and 13 symbols"):
         Ensemble([transformer(1), other])
 
 

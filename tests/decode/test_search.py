@@ -24,11 +24,11 @@ from ensue.errors import EnsueError
         ({"n_best": 6}, "n_best is 6; a beam of width 5 finds at most 5"),
         ({"length_penalty": -1.0}, "length_penalty is -1.0; expected a number from 0 to 10"),
         ({"coverage_penalty": float("nan")}, "coverage_penalty is nan"),
-        ({"min_tokens": 9, "max_tokens": 8}, "min_tokens is 9, and max_tokens is 8"),
+        ({"min_tokens": 9, "max_tokens": 8}, "min_tokens is 9; expected at most max_tokens = 8"),
         ({"required": ((1, 2, 3),), "max_tokens": 2}, "the required phrases need 3 tokens; max_tokens is 2"),
         ({"required": ((1, 2), (3, 3)), "max_tokens": 3}, "the required phrases need 4 tokens; max_tokens is 3"),
-        ({"required": ((1, 2, 3),), "forbidden": ((2, 3),)}, r"\(1, 2, 3\) is required, and \(2, 3\) is forbidden"),
-        ({"required": ((1, 1),), "no_repeat_ngram": 1}, r"\(1, 1\) repeats tokens, against no_repeat_ngram = 1"),
+        ({"required": ((1, 2, 3),), "forbidden": ((2, 3),)}, r"\(1, 2, 3\) contains the forbidden phrase \(2, 3\)"),
+        ({"required": ((1, 1),), "no_repeat_ngram": 1}, r"no_repeat_ngram = 1 forbids the required phrase \(1, 1\)"),
         ({"required": ((),)}, "a required or forbidden phrase is empty"),
         ({"forbidden": ((),)}, "a required or forbidden phrase is empty"),
     ],
@@ -41,12 +41,12 @@ def test_demands_that_cannot_be_met(demands: dict[str, Any], expected: str) -> N
 @pytest.mark.parametrize(
     ("search", "of_input", "expected"),
     [
-        ({"max_tokens": 3}, {"prefix": [1] * 4}, "the prefix has 4 tokens; max_tokens is 3"),
-        ({"forbidden": ((1, 2),)}, {"prefix": [0, 1, 2]}, r"the prefix has the forbidden phrase \(1, 2\)"),
-        ({"min_tokens": 3}, {"max_tokens": 2}, "min_tokens is 3, and max_tokens is 2"),
+        ({"max_tokens": 3}, {"prefix": [1] * 4}, "the prefix has 4 tokens; expected at most max_tokens = 3"),
+        ({"forbidden": ((1, 2),)}, {"prefix": [0, 1, 2]}, r"the prefix contains the forbidden phrase \(1, 2\)"),
+        ({"min_tokens": 3}, {"max_tokens": 2}, "min_tokens is 3; expected at most max_tokens = 2"),
         ({"required": ((1, 2),)}, {"required": ((3, 4),), "max_tokens": 3}, "need 4 tokens; max_tokens is 3"),
-        ({"forbidden": ((4,),)}, {"required": ((3, 4),)}, r"\(3, 4\) is required, and \(4,\) is forbidden"),
-        ({"required": ((3, 4),)}, {"forbidden": ((3,),)}, r"\(3, 4\) is required, and \(3,\) is forbidden"),
+        ({"forbidden": ((4,),)}, {"required": ((3, 4),)}, r"\(3, 4\) contains the forbidden phrase \(4,\)"),
+        ({"required": ((3, 4),)}, {"forbidden": ((3,),)}, r"\(3, 4\) contains the forbidden phrase \(3,\)"),
     ],
 )
 def test_demands_of_an_input_that_cannot_be_met(search: dict, of_input: dict, expected: str) -> None:

@@ -165,7 +165,7 @@ def test_unknown_taps_and_replacements_of_other_sizes_are_refused() -> None:
     ):
         pass
     with (
-        pytest.raises(ValueError, match=r"^hidden: the replacement is \(2, 1\), the value \(2, 4\)$"),
+        pytest.raises(ValueError, match=r"^hidden: expected a replacement \(2, 4\), found \(2, 1\)$"),
         layers.replace(layer, {"hidden": lambda h: h[:, :1]}),
     ):
         layer(torch.randn(B, T, D))

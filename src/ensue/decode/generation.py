@@ -107,7 +107,7 @@ class Ensemble(nn.Module):
         self.models: Any = nn.ModuleList(models) if are_modules else tuple(models)  # a CompiledDecoder is not a module
         sizes = {size for model in models if (size := getattr(model, "vocabulary_size", None)) is not None}
         if len(sizes) > 1:
-            raise EnsueError(f"the models have vocabularies of {' and '.join(map(str, sorted(sizes)))} symbols")
+            raise EnsueError(f"expected equal vocabularies, found {' and '.join(map(str, sorted(sizes)))} symbols")
 
     def step(self, ids_t: Int[Tensor, " R"], state: State = None) -> tuple[Float[Tensor, "R V"], State]:
         """Read one token in each row. Return the log-probabilities of the next token, and the states."""

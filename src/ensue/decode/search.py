@@ -77,9 +77,9 @@ class BeamSearch:
             tuple(prefix), limit, _unique((*self.required, *required)), _unique((*self.forbidden, *forbidden))
         )
         if self.min_tokens > limit:
-            raise EnsueError(f"min_tokens is {self.min_tokens}, and max_tokens is {limit}")
+            raise EnsueError(f"min_tokens is {self.min_tokens}; expected at most max_tokens = {limit}")
         if len(constraints.prefix) > limit:
-            raise EnsueError(f"the prefix has {len(constraints.prefix)} tokens; max_tokens is {limit}")
+            raise EnsueError(f"the prefix has {len(constraints.prefix)} tokens; expected at most max_tokens = {limit}")
         self._check_phrases(constraints)
         return constraints
 
@@ -90,14 +90,14 @@ class BeamSearch:
             raise EnsueError(f"the required phrases need {needed} tokens; max_tokens is {constraints.max_tokens}")
         for forbidden in constraints.forbidden:
             if occurrences(forbidden, constraints.prefix):
-                raise EnsueError(f"the prefix has the forbidden phrase {forbidden}")
+                raise EnsueError(f"the prefix contains the forbidden phrase {forbidden}")
             for required in constraints.required:
                 if occurrences(forbidden, required):
-                    raise EnsueError(f"the phrase {required} is required, and {forbidden} is forbidden")
+                    raise EnsueError(f"the required phrase {required} contains the forbidden phrase {forbidden}")
         n = self.no_repeat_ngram
         for required in constraints.required if n else ():
             if len({required[start : start + n] for start in range(len(required) - n + 1)}) < len(required) - n + 1:
-                raise EnsueError(f"the required phrase {required} repeats tokens, against no_repeat_ngram = {n}")
+                raise EnsueError(f"no_repeat_ngram = {n} forbids the required phrase {required}, which repeats tokens")
 
 
 class InputConstraints(NamedTuple):
@@ -142,8 +142,8 @@ class Hypothesis(NamedTuple):
     Attributes:
         ids: The tokens, including the prefix, without begin and end symbols.
         score: The log-probability with length and coverage penalties. Hypotheses are ranked by their score.
-        log_probability: The sum of ln P over `ids`, and over the end symbol if `is_complete`.
-        is_complete: False if the hypothesis reached `max_tokens`, or if no token was allowed to follow.
+        log_probability: The sum of ln P over `ids`, and over the end symbol of a complete hypothesis.
+        is_complete: Whether the end symbol (without one, `max_tokens`) was reached, and no required phrase is missing.
         lacks: The required phrases that are missing; empty for a complete hypothesis.
     """
 

@@ -300,7 +300,7 @@ class CompiledPasses:
                 between(position)
 
     def run_plan(self, plan: Plan, addresses: Sequence[int], packing: Packing, phases: int) -> None:
-        """Run phases of a plan. `addresses` are those of all bases except PLAN."""
+        """Run phases of a plan. `addresses` are the addresses of all bases except PLAN."""
         bases, run = pack(f"{1 + len(addresses)}q", 0, *addresses), self.products.run_plan
         if torch.get_num_threads() == 1 or phases & ONE_ROW:
             run(plan.table, len(plan.table) // 2, bases, phases, 0, 0, 0)

@@ -10,7 +10,7 @@ Features in several dimensions (heads, matrices) are flattened in row-major orde
 of shape (o, c, i) into features of shape (o, i). A spread is the transpose of a sum: it repeats features of shape
 (o, i) along a new dimension c. The `number` of a sum or spread is the size of i.
 
-Equal expressions share one node. To add an operation, extend `OPERATIONS`; comparisons in its C code must keep NaN.
+Equal expressions share one node. To add an operation, extend `OPERATIONS`. Its C code must propagate NaN.
 """
 
 from __future__ import annotations

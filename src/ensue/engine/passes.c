@@ -221,7 +221,7 @@ INLINE void multiply_row(int64_t rows, int64_t padded, const float *restrict x, 
 /* Computes the sums over all paths of each row, up to a factor for each row and position: see `_Sums` in
  * nn/heads/chain.py. `emissions` are (rows, positions, tags). `tables` are the exponentials of start, end, transitions
  * and the transpose of the transitions. Their rows are padded with 0 to a multiple of 16, so that loops are vectorized.
- * `workspace` has 4 + positions such rows. The log Z of a row is NaN if a number may be out of range. */
+ * `workspace` has 4 + positions rows of this length. The log Z of a row is NaN if a number may be out of range. */
 PUBLIC void chain_sums(int64_t rows, int64_t positions, int64_t tags, const int64_t *lengths, const float *emissions,
                        const float *tables, float *workspace, double *log_z, float *arrivals, float *through) {
     int64_t padded = (tags + 15) & ~(int64_t)15;

@@ -47,7 +47,7 @@ def gradients_of(
 ) -> list[Tensor | None]:
     """Return the differentiable gradients of `tensors`, given the loss gradients `errors` of `reference(*tensors)`.
 
-    The gradient of a tensor is None if it does not require one or does not affect the results.
+    The gradient of a tensor is None if the tensor requires no gradient or does not affect the results.
     """
     device = tensors[0].device.type
     with torch.enable_grad(), torch.autocast(device, enabled=False):

@@ -148,7 +148,7 @@ def _standardize(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def find_followers(correlations: Sequence[NDArray[np.float64]], row: int, count: int) -> list[Follower]:
-    """Return the `count` units with the largest absolute correlations with property number `row`, in this order."""
+    """Return the `count` units with the largest absolute correlations with property number `row`, the largest first."""
     candidates = [
         Follower(group, number, float(r[row, number]))
         for group, r in enumerate(correlations)

@@ -41,7 +41,7 @@ SUPPORTED_MODULES = {
 ACTIVATIONS = ("relu", "gelu", "silu")
 """The nonlinearities, in the order of their numbers in decoder_step.c."""
 COMPUTED_OPTIONS = ("num_heads", "d_feedforward", "dropout", "dropout_attention", "activation", "norm_epsilon")
-"""The options of blocks that decoder_step.c computes with any value; other options must have their default."""
+"""The options of blocks that decoder_step.c supports; all other options must have their defaults."""
 CHUNK_BITS = 8
 """Memory is allocated for chunks of 2^CHUNK_BITS slots; as many encodings of positions are computed at first."""
 

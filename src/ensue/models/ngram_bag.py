@@ -222,7 +222,7 @@ MAX_TEXTS = 5_000
 MAX_CHUNK_TEXTS = 256
 """The maximum number of rows of the Gram matrix that are computed together."""
 DENSE_SHARE = 1 / 8
-"""Features of more than this share of texts are multiplied as a dense matrix, which is faster."""
+"""Features in more than this share of the texts are multiplied as a dense matrix, which is faster."""
 SOLVER_IDF_POWER = 1.5
 """The power of inverse document frequencies for `solve`."""
 NUM_FOLDS = 5

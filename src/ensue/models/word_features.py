@@ -265,7 +265,7 @@ class WindowScores(WordFeatures):
     blocks. Shapes with another `d_shape` have scores in the three middle blocks, and affixes in the middle block. A
     complete word counts once as a prefix and once as a suffix. A short shape is a shape without repeated characters,
     such as `Xx-d` for `Xxxx-dd`. Its scores are added to the scores of its shapes: the solver has separate rows for
-    them, and the tables have the sums.
+    short shapes, and the tables have the sums.
     """
 
     join = staticmethod(sum)  # type: ignore[assignment]

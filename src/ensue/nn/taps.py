@@ -33,7 +33,7 @@ tap_changes: ContextVar[Mapping[nn.Module, Sequence[Change]]] = ContextVar("tap_
 """The functions to apply at each watched or replaced tap, in order. The mapping is replaced, never mutated."""
 
 has_hooked_taps: list[bool] = []
-"""[True] once a torch hook was registered on a tap of this process, else []; if empty, no tap is asked for hooks."""
+"""[True] once a torch hook was registered on a tap of this process, else []; an empty list saves checks of all taps."""
 
 
 def _mark_as_hooked(register: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,7 +155,7 @@ def _check_shape(name: str, change: Change) -> Change:
     def checked(x: Tensor) -> Tensor:
         replacement = change(x)
         if replacement.shape != x.shape:
-            raise ValueError(f"{name}: the replacement is {tuple(replacement.shape)}, the value {tuple(x.shape)}")
+            raise ValueError(f"{name}: expected a replacement {tuple(x.shape)}, found {tuple(replacement.shape)}")
         return replacement
 
     return checked

@@ -90,9 +90,9 @@ def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     shapes = {name: tuple(tensor.shape) for name, tensor in imported.tensors.items()}
     for name in sorted(expected.keys() | shapes.keys()):
-        correct, shape = expected.get(name, "absent"), shapes.get(name, "absent")
+        correct, shape = expected.get(name, "nothing"), shapes.get(name, "nothing")
         if correct != shape:
-            raise DataError(f"{name} should be {correct}, is {shape}", imported.source)
+            raise DataError(f"{name}: expected {correct}, found {shape}", imported.source)
     try:
         origins = [
             {"file": path.name, **entry_of(path).model_dump(include={"bytes", "sha256"})} for path in imported.files

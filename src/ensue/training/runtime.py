@@ -35,8 +35,8 @@ def choose_runtime(
     """Return the runtime of a run. `saved` is the runtime in config.json of a resumed run, or None.
 
     For a new run on a CPU, the machine's profile determines the runtime. All ranks have the same precision and kernels.
-    Each rank has its own GPU, or an equal share of the machine's cores as threads. In an exact run, each rank has the
-    number of threads of a single process.
+    Each rank has its own GPU, or at most an equal share of the machine's cores as threads. In an exact run, or with
+    `threads`, each rank has the number of threads of a single process.
     """
     group = process_group()
     chosen: Runtime | None = None

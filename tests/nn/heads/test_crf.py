@@ -133,7 +133,7 @@ def test_the_state_dict_has_only_the_scores() -> None:
 
 
 def test_legal_tags_of_another_number_are_refused() -> None:
-    with pytest.raises(ValueError, match="legal has 3 tags, the CRF 4"):
+    with pytest.raises(ValueError, match="legal has 3 tags; expected num_tags = 4"):
         LinearChainCRF(4, legal=LEGAL)
 
 

@@ -133,7 +133,7 @@ class MultiHeadCrossAttention(CrossAttention):
 
         head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q = W_Q x,   K, V = W_K h, W_V h,   y = W_O [head_1; ...; head_H]
 
-    It runs on `fused_attention`. Raises ValueError unless `num_heads` divides `d_in`.
+    Raises ValueError unless `num_heads` divides `d_in`.
     """
 
     repr_arguments = ("d_in", "d_memory", "num_heads", "dropout")

@@ -185,7 +185,7 @@ class MultiHeadAttention(Parallel):
         return y, copy_views(state) if from_start and not torch.is_grad_enabled() else state
 
     def forward_packed(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
-        """Return the outputs of concatenated texts of these lengths. Each text attends to itself only.
+        """Return the outputs of concatenated texts of these `lengths`. Each text attends to itself only.
 
         Adjacent texts of equal length are computed together. Layers with rotary positions are not supported.
         """

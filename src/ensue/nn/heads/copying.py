@@ -127,7 +127,7 @@ class CopyingHead(nn.Module):
     ) -> tuple[CopyingNats, CopyingState]:
         """Return the surprisal of each target in nats, the coverage loss, and the final state.
 
-        A target id of V or more is an out-of-vocabulary word of the source; its nats are infinite if it is not there.
+        Target ids from V on are out-of-vocabulary words of the source; nats of words not in the source are infinite.
         """
         self.check("nats", s, state, mask)
         expect(f"{type(self).__name__}.nats", "targets", targets, tuple(s.shape[:2]), torch.int64, like=s)

@@ -46,7 +46,7 @@ class LinearChainCRF(nn.Module):
         super().__init__()
         K = self.num_tags = num_tags
         if legal is not None and [tuple(table.shape) for table in legal] != [(K,), (K, K), (K,)]:
-            raise ValueError(f"legal has {len(legal.start)} tags, the CRF {K}")
+            raise ValueError(f"legal has {len(legal.start)} tags; expected num_tags = {K}")
         self.start, self.end = nn.Parameter(torch.zeros(K)), nn.Parameter(torch.zeros(K))
         self.transitions = nn.Parameter(torch.zeros(K, K))
         for name, table in zip(LegalTags._fields, legal or (None, None, None), strict=True):

@@ -163,7 +163,7 @@ def sampled_cross_entropy(
 ) -> Float[Tensor, ""]:  # fmt: skip
     """Estimate `Σ_n -log softmax(weight h_n + bias)[target_n]` in nats from a sample of the words; a scalar.
 
-    This saves time in training with a large vocabulary. The sum of exponentials over V words is estimated from the
+    Sampling saves time in training with a large vocabulary. The sum of exponentials over V words is estimated from the
     target t and K words w_k, which are drawn independently of the target (Bengio & Senécal 2008; Jean et al. 2015).
     With the expected count m(w) of a word w in the sample,
 

@@ -49,7 +49,7 @@ class MatrixRecurrence(Recurrent):
 class MatrixLayer(Wrapper):
     """A stack of `layers` (a map of the input), the recurrence `rule`, and a linear map of the output.
 
-    Products with weights do not depend on the state, so the loop over positions contains no such products.
+    Products with weights do not depend on the state, so they are outside of the loop over positions.
     """
 
     @abstractmethod

@@ -5,7 +5,7 @@
 Positions compose: (a_1, b_1) followed by (a_2, b_2) is (a_2 a_1, a_2 b_1 + b_2). The scan divides a sequence into
 chunks and composes the positions of each chunk, for all chunks in parallel. The compositions are a shorter sequence,
 and their scan is the state at the end of each chunk. From these states all chunks are computed in parallel (Blelloch
-1990; Martin & Cundy 2018). With chunks of a fixed length, this takes O(log T) sequential operations and O(T) work.
+1990; Martin & Cundy 2018). With chunks of a fixed length, the scan takes O(log T) sequential operations and O(T) work.
 Chunks are short on a GPU and longer on a CPU. On a CPU, a single chunk is faster if positions have many features.
 
 The scan has no quotients or logarithms. So if |a| ≤ 1, numbers do not overflow, and rounding errors do not grow.

@@ -27,7 +27,7 @@ class LSTMStack(SequenceLayer):
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
         super().__init__()
         if num_layers < 1:
-            raise ValueError(f"a {type(self).__name__} needs at least one layer, not {num_layers}")
+            raise ValueError(f"a {type(self).__name__} needs at least one layer, found {num_layers}")
         self.d_in, self.d_out, self.num_layers = d_in, d_out, num_layers
 
     @abstractmethod
