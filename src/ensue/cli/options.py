@@ -87,7 +87,7 @@ class StrictCommand(TyperCommand):
 
 
 ADDED_BEFORE = "others"
-"""The options of extensions are inserted before this parameter of a command."""
+"""The options of extensions are inserted before this parameter of a command without `settings` and `columns`."""
 
 
 def signature_of(command: Callable[..., Any]) -> inspect.Signature:
@@ -164,7 +164,7 @@ def add_checks(command: Command) -> Command:
 
 
 def _check_paths(uses: Mapping[str, Access], values: Mapping[str, Any]) -> None:
-    """Call `check_outputs` for the inputs and outputs of a command."""
+    """Call `check_streams` and `check_outputs` for the inputs and outputs of a command."""
     arguments = {name: values[name] or ("-" if access is Access.TEXTS else "") for name, access in uses.items()}
     by_use = {use: [arguments[name] for name in uses if uses[name] is use and arguments[name]] for use in Access}
     names = [*chain.from_iterable(value if isinstance(value, list) else [value] for value in by_use[Access.FILE])]
@@ -289,7 +289,7 @@ def _is_run(path: str) -> bool:
 def with_tagger(
     command: str, pipeline: Any, run: Path | None, device: str, threads: int | None, precision: InferencePrecision
 ) -> Any:
-    """Return a cutter's pipeline combined with the tagger `run` after it; without a run, return the pipeline."""
+    """Return a cutter's pipeline that passes its words to the tagger `run`; without a run, return the pipeline."""
     return pipeline if run is None else pipeline.before(load_for(command, run, device, threads, precision))
 
 

@@ -15,7 +15,7 @@ from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
 
 ON_PROGRESS: ContextVar[Callable[[str, float], None] | None] = ContextVar("on_progress", default=None)
-"""Receives a unit ("bytes", "texts" or "share") and the number of completed units, if the progress is shown."""
+"""Receives a unit ("bytes", "texts" or "share") and the number of newly completed units, if the progress is shown."""
 
 
 class Lines:
@@ -58,7 +58,7 @@ class Lines:
         yield from chain(filter(None, [first.removeprefix(MARK)]), chunks)
 
     def split_array(self) -> None:
-        """Make iteration yield values if the text begins with a JSON array of objects. Call this before reading."""
+        """If no line was read, and the text begins with a JSON array of objects, make iteration yield its values."""
         if self._lines is None:
             self.is_array, self._chunks = begins_array(self._chunks)
 

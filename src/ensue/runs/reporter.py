@@ -31,7 +31,7 @@ class Facts:
     data: str
     """The size of the data, in one line."""
     unit: str
-    """The unit of a prediction: tokens, words or texts."""
+    """The unit of a prediction, such as tokens, words or texts."""
     num_parameters: int
     model: str
     device: str
@@ -55,7 +55,7 @@ class StepReport:
     loss: float
     """The loss of this step's batch, in nats per prediction."""
     speed: float
-    """The predictions per second, which are tokens, words or texts (`Facts.unit`)."""
+    """The number of predictions per second, in the unit `Facts.unit`."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Outcome:
     test: dict[str, Any] | None
     valid_summary: str = ""
     test_summary: str = ""
-    """The test scores in one line."""
+    """The scores on the validation and the test data, each in one line."""
     steps_with_decay: int = 0
     """The budget in steps with which an interrupted run ends soon (`Trainer.steps_with_decay`); 0 if there is none."""
 

@@ -22,6 +22,7 @@ _MAX_COUNTED_AT_ONCE = 1 << 20  # bounds the temporary memory of `np.bincount`
 Names = Annotated[Sequence[str], check_names]
 Floats = NDArray[np.floating[Any]]
 SpanTags = tuple[list[tuple[int, int]], NDArray[np.bool_], NDArray[np.bool_]]
+"""The result of `Labels.tags_of_spans`."""
 
 
 @runtime_checkable

@@ -146,7 +146,7 @@ class _Table:
 
     @cached_property
     def _named(self) -> list[tuple[str, Column]]:
-        """The simplified names of the columns, which are compared with many words."""
+        """The columns with their simplified names, which are compared with many words."""
         return [(records.simplify(column.name), column) for column in self.columns]
 
     @cached_property
