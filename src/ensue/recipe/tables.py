@@ -115,7 +115,7 @@ class TrainRecipe(Table):
     """Budget: seconds from reading data to writing the model card; not reproducible. A recipe has one budget."""
 
     batch_size: Rows = 32
-    """The number of rows in a batch: segments of a text, sentences or texts."""
+    """The maximum number of rows in a batch, such as segments of a text, sentences or texts."""
     accumulate: Rows = 1
     """The number of micro-batches of a batch (gradient accumulation); more need less memory, with the same result."""
 
