@@ -173,7 +173,7 @@ def test_bounds_that_cannot_be_checked(ensue: Ensue, refused: Refused, trained: 
     assert "expected NAME" in refused("compare", *two, "--require", "f1 = 1")
     said = ensue("compare", *both, "--test", trained / "text.txt", "--require", "lost < 1 %")
     assert (said.status, said.out) == (2, "")
-    assert "it needs --test DATA, and classifiers or taggers" in said.err
+    assert "which needs --test DATA, and classifiers or taggers" in said.err
 
 
 @pytest.mark.sampled(1)

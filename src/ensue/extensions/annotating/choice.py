@@ -31,7 +31,7 @@ Float32Array = NDArray[np.float32]
 
 
 class Candidate(NamedTuple):
-    """A prediction with its residual: probabilities minus predicted labels (K,), or -log p (1,) for a tagger."""
+    """A prediction with a residual: probabilities minus predicted labels (K,), or a tagger's mean surprisal (1,)."""
 
     prediction: Prediction
     residual: Float32Array
@@ -46,7 +46,7 @@ def choose(
     pipeline: ClassificationPipeline | LabelingPipeline, location: Data, count: int, *,
     without: Sequence[str | Path] = (), seed: int = 0, format: str | None = None, encoding: str = "utf-8",
 ) -> list[Prediction]:  # fmt: skip
-    """Return at most `count` texts of a pool to label next, except the texts of the labeled files `without`."""
+    """Return at most `count` texts of a pool to label next. Texts of the labeled files `without` are left out."""
     check_integer("count", count, 1, 1_000_000)
     check_integer("seed", seed, 0, 2**32 - 1)
     as_trained: Any = copy_with(pipeline, chosen_columns={})
@@ -77,7 +77,7 @@ def _candidates(
 
 
 def draw_diverse(texts: Float32Array, residuals: Float32Array, count: int, seed: int) -> list[int]:
-    """Return `count` indices of the rows of `texts` (N, d) and `residuals` (N, K), first of the largest gradient."""
+    """Return up to `count` row indices of `texts` (N, d) and `residuals` (N, K), the largest gradient first."""
     random = np.random.default_rng(seed)
     norms = (texts**2).sum(1) * (residuals**2).sum(1)
     rows = [int(norms.argmax())]

@@ -125,15 +125,15 @@ def doubt(
             raise
         chosen_recipe = read_recipe(chosen_recipe, {"data.nested": 3})  # up to three layers of overlapping spans
         examples = EXAMPLES[entry.pipeline_class](chosen_recipe)
-    is_small = examples.num_labels <= MAX_LINEAR_TEXTS and "text2" not in examples.row(0)
-    if not recipe and is_small and examples.unit == "texts":
+    are_few_texts = examples.unit == "texts" and examples.num_labels <= MAX_LINEAR_TEXTS
+    if not recipe and are_few_texts and "text2" not in examples.row(0):
         with suppress(RecipeError):  # `settings` may have keys that only the current recipe has
             chosen_recipe = read_recipe("classify-linear", settings, train=location)
     if not recipe and examples.unit == "words" and chosen_recipe.train.epochs is not None:
         epochs = min(MAX_QUICK_EPOCHS, max(chosen_recipe.train.epochs, -(-QUICK_TAGGER_WORDS // examples.num_labels)))
         chosen_recipe = read_recipe(read_recipe(chosen_recipe, {"train.epochs": epochs}), settings)
-    if len(set(examples.keys)) < folds:
-        raise DataError(f"{len(set(examples.keys))} distinct examples for {folds} folds", location)
+    if (count := len(set(examples.keys))) < folds:
+        raise DataError(f"{count} distinct examples for {folds} folds; expected one or more for each fold", location)
     doubts: list[tuple[int, Doubt]] = []
     fold_of = assign_folds(examples.keys, folds, seed=seed)  # equal texts are in the same fold
     with TemporaryDirectory() as name:

@@ -395,7 +395,7 @@ def write_student_data(
         held_out_sets["valid"] = iter(held_out)
         reporter.noted(f"validation: {len(held_out):,} of {len(labeled):,} labeled texts, held out from training")
     elif pool and not data.valid and data.valid_fraction:
-        reporter.noted("validation uses the teachers' labels: too few texts are labeled; --valid names labeled texts")
+        reporter.noted("validation uses the teachers' labels, since few texts are labeled; --valid adds labeled texts")
     answers = []
     for path, teacher in loaded.items():
         if not Path(path).is_file():

@@ -26,7 +26,7 @@ class SpacyTuple(JsonLayout):
 
 
 def docbin_rows(path: Path) -> Iterator[Row]:
-    """Yield each document of a `.spacy` file that has span groups or categories, and the sentences of all others."""
+    """Yield documents with span groups and no entities, others with categories, and the sentences of all others."""
     if find_spec("spacy") is None:
         raise EnsueError(f"{path}: reading .spacy needs the package spacy: pip install spacy")
     import spacy  # noqa: PLC0415 (not a dependency)

@@ -59,7 +59,9 @@ class Prediction(NamedTuple):
     spans: Sequence[tuple[int, int, Any, float | None]] | None
     """Start, end, label and probability of each span, with offsets in characters; None for a classifier."""
     probability: float
-    """For a tagger the geometric mean over the labels of words; for a classifier the minimum over the labels."""
+    """For a tagger the geometric mean over the labels of words; for a classifier the minimum over `labels`, or the
+    highest probability of a label if `labels` is empty.
+    """
     origin: Row = {}  # noqa: RUF012 (never changed)
     """The document, the line, and the metadata of the record, such as its id."""
     start: int = 0

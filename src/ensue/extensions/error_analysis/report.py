@@ -110,8 +110,8 @@ def find_errors(
 
     If `is_paired`, a gold span and a predicted span with a common word are paired into one error: first spans with the
     same boundaries, then spans of the same class, then others. Among these, spans with more common words come first.
-    Spans without a pair are missed or spurious.
-    `misaligned` are gold spans that begin or end inside of a word. Predicted spans begin and end with words.
+    Spans without a pair are missed or spurious. `misaligned` are gold spans that begin or end inside of a word, so no
+    prediction has their boundaries.
     """
 
     def kind(gold: Span, guess: Span) -> str:

@@ -185,7 +185,7 @@ class Bound(NamedTuple):
         if self.name not in values:
             expected = nearest(self.name, values) or f"; expected one of {', '.join(values)}"
             if self.name in ("lost", "won"):
-                expected = "; it needs --test DATA, and classifiers or taggers"
+                expected = ", which needs --test DATA, and classifiers or taggers"
             raise EnsueError(f'--require "{self.text}": the comparison has no {self.name}{expected}')
         return self._replace(value=values[self.name])
 

@@ -40,7 +40,7 @@ class ComparedRun:
     scores: dict[str, float]
     differences: dict[str, ScoreDifference] = field(default_factory=dict)
     changes: Changes | None = None
-    """The comparison with the first run's answers; None for the first run, and except for classifiers and taggers."""
+    """The comparison with the first run's answers, for classifiers and taggers; None for the first run."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the run as JSON values."""

@@ -47,7 +47,7 @@ class FrameFeatureSpecification(specification.Table):
     below the range are set to its lower end. 0: features are absolute.
     """
     shift: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """In training: the largest shift of a sound in bands, which imitates other vocal tracts (Jaitly & Hinton 2013)."""
+    """For sounds, in training: the largest shift in bands, which imitates other vocal tracts (Jaitly & Hinton 2013)."""
     stretch: Annotated[float, Field(ge=0, le=1)] = 0.0
     """For sounds, in training: the logarithm of the largest factor by which the axis of bands is stretched."""
     filter: Annotated[float, Field(ge=0, le=1000)] = 0.0

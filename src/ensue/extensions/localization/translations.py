@@ -266,7 +266,7 @@ def read_po(path: Path, encoding: str) -> Iterator[Row]:
 def read_xliff(path: Path, encoding: str) -> Iterator[Row]:
     """Yield the translated units of XLIFF 1.2 or segments of XLIFF 2, without their inline codes.
 
-    Units with `translate="no"` are skipped. The file declares its encoding. Raises DataError (file:line).
+    Units with `translate="no"` are skipped. The file declares its encoding. Raises DataError for an invalid file.
     """
     reader, has_any = _XliffReader(str(path)), False
     for block in read_blocks(path):

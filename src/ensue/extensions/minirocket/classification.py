@@ -39,7 +39,7 @@ NUM_KERNELS = math.comb(SIZE, 3)
 MAX_DILATIONS = 32
 """The maximum number of dilations of a kernel."""
 MAX_POSITIONS = 1 << 14
-"""The maximum number of positions of a batch, unless it is one series."""
+"""The maximum number of positions of a batch, unless a single series is longer."""
 MAX_VALUES = 100_000_000
 """The maximum number of values in the features of all training series (400 MB)."""
 MARGIN = 1e-5

@@ -61,11 +61,11 @@ class ImageSize(NamedTuple):
 
 
 class WindowPlacer(nn.Module):
-    """A linear map from a vector h to the five parameters of a window on images of `rows` × `columns` pixels (Gregor et
-    al. 2015, eqs. 19 to 26):
+    """A linear map from a vector h to the five parameters of a window on images of B rows and A columns (Gregor et al.
+    2015, eqs. 19 to 26):
 
         (g̃_X, g̃_Y, log σ², log δ̃, log γ) = W h + b
-        g_X = (W + 1)/2 · (g̃_X + 1)       g_Y = (H + 1)/2 · (g̃_Y + 1)      δ = (max(W, H) − 1)/(N − 1) · δ̃
+        g_X = (A + 1)/2 · (g̃_X + 1)       g_Y = (B + 1)/2 · (g̃_Y + 1)      δ = (max(A, B) − 1)/(N − 1) · δ̃
         μ_i = g + (i − N/2 − 0.5) δ        F[i, a] = exp(−(a − μ_i)² / 2σ²) / Z_i, with Z_i so that Σ_a F[i, a] = 1
 
     N is `size`. With initial weights and h = 0, the window is centered, and its filters overlap. Raises ValueError if
