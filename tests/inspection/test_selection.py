@@ -31,7 +31,7 @@ def test_units_and_matches_are_those_of_a_search_over_all_ranges(seed: int) -> N
     start, end = max(
         ranges, key=lambda pair: sum(is_exactly_on(row, *pair, threshold) for u in units for row in u.values.T)
     )
-    found = select(units, start, end, threshold=threshold, most=100)
+    found = select(units, start, end, threshold=threshold, max_matches=100)
     chosen = {
         (group, number)
         for group, part in enumerate(units)
@@ -54,7 +54,7 @@ def test_units_and_matches_are_those_of_a_search_over_all_ranges(seed: int) -> N
             taken.append(pair)
             expected.append(Match(*pair, counts[pair]))
     assert found.matches == expected
-    assert select(units, start, end, threshold=threshold, most=2).matches == expected[:2]
+    assert select(units, start, end, threshold=threshold, max_matches=2).matches == expected[:2]
 
 
 def test_runs() -> None:

@@ -145,7 +145,7 @@ def _trace(layer: Any) -> TracedStep:
     named = dict(list_tensors(layer))
     sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
     sizes |= {size for leaf in leaves(layer.init_state(1)) for size in leaf.shape}
-    rows = next(rows for rows in range(211, 10_000) if rows not in sizes)  # no other size in arguments equals it
+    rows = next(rows for rows in range(211, 10_000) if rows not in sizes)  # differs from all other sizes
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
     device = reference.device.type
     with torch.autocast(device, enabled=False), _Recorder() as start:

@@ -119,11 +119,11 @@ class Selection(NamedTuple):
 
 
 def select(
-    units: Sequence[Units], start: int, end: int, *, threshold: float = THRESHOLD, most: int = MAX_MATCHES
+    units: Sequence[Units], start: int, end: int, *, threshold: float = THRESHOLD, max_matches: int = MAX_MATCHES
 ) -> Selection:
     """Return the units that are active in exactly the range from `start` to `end` (exclusive), and the best matches.
 
-    The matches (at most `most`) overlap neither the range nor each other; the first of equally good matches is chosen.
+    At most `max_matches` matches are chosen, the first of equal ones. They overlap neither the range nor each other.
     Raises EnsueError for a range outside of the text.
     """
     length = len(units[0].values) if units else 0
@@ -138,10 +138,9 @@ def select(
     for unit in selected:
         for tokens in find_runs(units[unit.group].values[:, unit.number] >= threshold):
             counts[tokens] += 1
-    # the best matches that overlap neither the selection nor each other
     chosen, candidates = [Match(start, end, 0)], [Match(*tokens, count) for tokens, count in counts.items()]
     for match in sorted(candidates, key=lambda match: (-match.shared, match.start, match.end)):
-        if len(chosen) > most:
+        if len(chosen) > max_matches:
             break
         if all(match.end <= other.start or other.end <= match.start for other in chosen):
             chosen.append(match)

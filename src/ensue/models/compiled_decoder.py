@@ -166,15 +166,15 @@ class Side:
     def _weights(self, packed: PackedModel, block: Any) -> list[int]:
         """Return the addresses of the struct `layer`."""
         d, hidden, attention = self.d, block.d_feedforward, block.attention
-        parts: list[tuple[Any, ...]] = [
+        maps: list[tuple[Any, ...]] = [
             (block.norm_attention, d), (block.norm_feedforward, d), (attention.project_in, 3 * d, d),
             (attention.project_out, d, d), (block.feedforward[0], hidden, d), (block.feedforward[3], d, hidden),
         ]  # fmt: skip
         if isinstance(block, blocks.PostNormDecoderBlock):
             cross = block.cross_attention
-            parts += [(block.norm_cross_attention, d), (cross.project_in, d, d), (cross.project_out, d, d)]
-            parts.append((cross.project_memory, 2 * d, block.d_memory))
-        numbers = [number for part, *sizes in parts for number in packed.add(part.weight, part.bias, *sizes)]
+            maps += [(block.norm_cross_attention, d), (cross.project_in, d, d), (cross.project_out, d, d)]
+            maps.append((cross.project_memory, 2 * d, block.d_memory))
+        numbers = [number for module, *sizes in maps for number in packed.add(module.weight, module.bias, *sizes)]
         return numbers + [0] * (20 - len(numbers))  # an encoder's layer has no attention to a memory
 
     def encodings(self, count: int) -> Tensor:

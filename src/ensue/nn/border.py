@@ -147,13 +147,13 @@ _initial_states: WeakKeyDictionary[nn.Module, State] = WeakKeyDictionary()
 
 
 def guarded_step(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the `step` of a layer with checks and weight hooks, as in torch's call of a module, or its `run_step`."""
+    """Return the `step` of a layer with weight hooks and checks. The layer's `run_step` runs first, if there is one."""
 
     @wraps(function)
     def step(self: Any, x_t: Any, state: Any = None) -> Any:
         if self._forward_pre_hooks:
             run_weight_hooks(self)
-        run_step = self.run_step if type(self).step is step else None  # None in `super().step`, another function
+        run_step = self.run_step if type(self).step is step else None  # `super().step` is another function
         if run_step is not None and (results := run_step(x_t, state, is_checked=False)) is not None:
             return results
         if is_transformed():

@@ -125,7 +125,7 @@ class TimePlan:
             return max(1e-6, self._broadcast(time.perf_counter() - started))
 
         size, count = len(data), min(len(data), self.job.sample_size)
-        measure(count)  # compiles cells
+        measure(count)  # compiles layers
         points = [(0, 0.0), (count, measure(count))]
         while count < size and (growth := min(8.0, MAX_SAMPLE * self.budget / points[-1][1])) >= 2:
             count = min(size, int(growth * count))
