@@ -271,7 +271,7 @@ def _remove_padding(ids: Tensor) -> Tensor:
 
 
 def _split_rows(state: AdaptiveState, rows: int) -> Iterator[AdaptiveState]:
-    """Yield the state of each row as a copy, so that it does not keep the tensors of all rows in memory."""
+    """Yield the state of each row as a copy, so that the tensors of all rows can be freed."""
     for row in torch.arange(rows):
         yield state if rows == 1 else types.narrow(types.compacted(types.select_rows(state, row[None])))
 

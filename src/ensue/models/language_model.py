@@ -16,8 +16,8 @@ from ensue.types import Loss, Memory, State
 class LanguageModel(nn.Module):
     """A causal language model, `P(w_1 .. w_n) = Π_t softmax(head(layers(features(w_<t))))[w_t]`.
 
-    `context` is the maximum number of tokens that attention reads; None for recurrent models, which read texts of any
-    length in constant memory. Raises ValueError for layers that are not causal.
+    `context` is the maximum number of tokens that attention reads; None for models without attention, which read
+    texts of any length in constant memory. Raises ValueError for layers that are not causal.
     """
 
     adapts = False

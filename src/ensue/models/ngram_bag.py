@@ -23,7 +23,7 @@ MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 CHARACTER_SHARE = 1 / 2
 """The share of n-grams of characters in the squared norm of the features of a text."""
 OVERLAPS = 2
-"""The number of overlaps in `NgramBag.kinds`; n-grams of words have 0, and n-grams of characters have 1."""
+"""The kind of overlaps in `NgramBag.kinds`; n-grams of words have the kind 0, and n-grams of characters 1."""
 MIN_TEXTS = 2
 """The minimum number of training texts with an n-gram; rarer n-grams have r = 0."""
 

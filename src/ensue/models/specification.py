@@ -231,7 +231,7 @@ class TransformerEncoder(Encoder):
 
     kind: Literal["transformer"]
     context: Size = 128
-    """For a language model, the tokens of a training block and of the context; else the number of learned positions."""
+    """Tokens of a language model's training block and context; else the number of learned positions or distances."""
     num_heads: Size = 4
     """Attention heads; their number divides `d_model`."""
     d_feedforward: Size | None = None

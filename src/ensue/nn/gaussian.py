@@ -38,7 +38,7 @@ class Gaussian(NamedTuple):
         return self.mean + self.log_deviation.exp() * noise
 
     def draw(self) -> Float[Tensor, "*shape d"]:
-        """Draw a vector. The noise of a row does not depend on how the batch is split among processes."""
+        """Draw vectors. The noise of a row does not depend on how the batch is split among processes."""
         return self.reparameterize(normal(self.mean.shape, dtype=self.mean.dtype, device=self.mean.device))
 
     def nats(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape"]:

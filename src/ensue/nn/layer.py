@@ -31,7 +31,7 @@ class SequenceLayer(nn.Module, ABC):
     d_in: int
     d_out: int
     is_causal: bool = True
-    """Whether an output depends on its own and earlier positions only. Other layers have no `step`."""
+    """Whether the output at a position depends on this and earlier positions only. Other layers have no `step`."""
     d_memory: int | None = None
     """The number of features of the memory that the layer reads; None for a layer without a memory."""
     repr_arguments: tuple[str, ...] = ("d_in", "d_out")

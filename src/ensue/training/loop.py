@@ -243,7 +243,7 @@ class Trainer:
 
     def steps_with_decay(self) -> int:
         """Return the budget in steps with which a resumed run would decay its learning rate to zero, in `DECAY` of its
-        steps so far. Return 0 if the schedule does not end at zero, or if the rest of the run is not longer than that.
+        steps so far. Return 0 if the schedule does not end at zero, or if the run would end sooner without this decay.
         """
         is_shorter = self._share() * (1 + DECAY) < 1 and self.recipe.schedule in ("linear", "cosine")
         return math.ceil(self.progress.step * (1 + DECAY)) if is_shorter else 0

@@ -38,7 +38,7 @@ Level = dict[str, nn.Parameter]
 class Tuning:
     """Layer freezing, gradual unfreezing and per-layer learning rates, by the table `[tuning]`.
 
-    The trained parameters are a function of the used share of the budget, so that a resumed run trains the same.
+    The trained parameters depend on the used share of the budget only, so a resumed run trains the same parameters.
     `inherited` maps the names of parameters from another run to None, or, for an embedding table with new rows, to the
     mask (V,) of the inherited rows. Raises RecipeError if the table does not fit the model.
     """

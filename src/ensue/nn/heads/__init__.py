@@ -1,1 +1,1 @@
-"""Heads, which read the output of the last layer: softmax, CRF, mixture density and copying heads."""
+"""Heads, which read the output of the last layer: softmax heads, a linear-chain CRF and a copying head."""
