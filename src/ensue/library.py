@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, Unpack, get_args, overload
 
 from ensue.data.files import Data
-from ensue.data.in_memory import EXPECTED
+from ensue.data.in_memory import EXPECTED_DATA
 from ensue.engine import has_bfloat16, has_int8
 from ensue.errors import EnsueError, check_integer, check_path, check_type, quote
 from ensue.inspection.notebook import NotebookReporter, kernel_display
@@ -187,7 +187,7 @@ def resolve_recipe(
         check_type("a setting", setting, str, "a string")
     for name, value in paths.items():
         if value is None:  # for `read_recipe`, None means that the argument is absent
-            raise TypeError(f"{name} is None; expected {EXPECTED}")
+            raise TypeError(f"{name} is None; expected {EXPECTED_DATA}")
     if from_run is not None:
         check_path("from_run", from_run)
         return continuing_recipe(from_run, recipe, settings, **paths)

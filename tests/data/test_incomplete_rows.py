@@ -11,7 +11,7 @@ import pytest
 
 from ensue.data.examples import DocumentSource, PairSource
 from ensue.data.examples.layout import DocumentChoice
-from ensue.data.records.labeled_files import LEAVE_OUT
+from ensue.data.records.labeled_files import SKIP_REMEDY
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.notices import Notice
@@ -66,7 +66,7 @@ def test_texts_that_lack_something(name: str, tmp_path: Path) -> None:
     path = written(tmp_path / name, content)
     with pytest.raises(DataError) as error:
         list(documents(path))
-    assert error.value.in_options().endswith(LEAVE_OUT)
+    assert error.value.in_options().endswith(SKIP_REMEDY)
     assert f"{name}:{line}: " in str(error.value)
     source = documents(path, incomplete="skip")
     with pytest.warns(Notice, match=f":{line}: the first of {sum(int(part[0]) for part in lacks.split(', '))} rows: "):
@@ -89,7 +89,7 @@ def test_pairs_that_lack_a_side(name: str, tmp_path: Path) -> None:
     path = written(tmp_path / name, content)
     with pytest.raises(DataError) as error:
         list(PairSource(path))
-    assert error.value.in_options().endswith(LEAVE_OUT)
+    assert error.value.in_options().endswith(SKIP_REMEDY)
     source = PairSource(path, incomplete="skip")
     with pytest.warns(Notice, match=f":{line}: the first of "):
         assert len(list(source)) == 2

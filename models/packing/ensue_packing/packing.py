@@ -20,7 +20,7 @@ from ensue.outputs import atomic_output, check_outputs
 from ensue.runs.directory import RunDirectory, list_origin
 from ensue.runs.reporter import MetricsLog
 from ensue.runs.schema import ManifestContent
-from ensue.runs.weights import SCALES, partial_path, read_tensors, write_tensors, write_text
+from ensue.runs.weights import SCALES_SUFFIX, partial_path, read_tensors, write_tensors, write_text
 from ensue.tasks.labeling.cutter import CutterAndTagger
 from ensue.training.device import restore_process
 from ensue.version import VERSION
@@ -133,7 +133,7 @@ def _round(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if tensor.dtype == torch.float32 and tensor.dim() > 1 and tensor.numel():
             scales = tensor.flatten(1).abs().amax(1, keepdim=True) / 127
             numbers = tensor.flatten(1) / scales.clamp_min(1e-30)
-            rounded |= {name: numbers.round().to(torch.int8).view_as(tensor), name + SCALES: scales.squeeze(1)}
+            rounded |= {name: numbers.round().to(torch.int8).view_as(tensor), name + SCALES_SUFFIX: scales.squeeze(1)}
     return rounded
 
 

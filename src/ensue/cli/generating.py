@@ -13,8 +13,8 @@ from ensue.errors import EnsueError, numeric_settings, pluralize
 from ensue.models.adaptation import Adaptation
 from ensue.outputs import Access
 
-SAMPLING = (*numeric_settings(Sampling), "seed", "samples")
-SEARCH = ("n_best", "no_repeat_ngram")
+SAMPLING_OPTIONS = (*numeric_settings(Sampling), "seed", "samples")
+SEARCH_OPTIONS = ("n_best", "no_repeat_ngram")
 SHARED = ("run", "device", "threads", "precision")
 
 
@@ -43,7 +43,7 @@ def generate(
     **sampling: Any,
 ) -> None:  # fmt: skip
     """Generate with a model. Text appears as it is sampled; some models write a file (--out)."""
-    for name in SEARCH if beams is None else SAMPLING:
+    for name in SEARCH_OPTIONS if beams is None else SAMPLING_OPTIONS:
         if is_set(context, name):
             problem = "needs --beams" if beams is None else "has no effect with --beams, which does not sample"
             raise EnsueError(f"--{name.replace('_', '-')} {problem}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from ensue.cli import options as cli
-from ensue.data.decoding import MARK
+from ensue.data.decoding import BOM
 from ensue.data.files import as_location
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError, nearest
@@ -168,7 +168,7 @@ def predict(
             lines = pipeline.prediction_lines(texts, shard=Shard.parse(shard, texts), **display, **reading)
         drop_mark = bool(output_encoding)  # the encoding writes its own byte order mark, or none
         for line in lines:
-            print(line.removeprefix(MARK) if drop_mark else line, end="", flush=True)
+            print(line.removeprefix(BOM) if drop_mark else line, end="", flush=True)
             drop_mark = drop_mark and not line
     if lacking := pipeline.lacking():
         cli.notify(lacking)

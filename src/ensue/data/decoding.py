@@ -27,9 +27,9 @@ MAX_COLUMNS = 1 << 14
 MAX_RATIO, RATIO_BYTES = 100, 1 << 21
 """The maximum compression ratio of files above `RATIO_BYTES`, which bounds memory. The ratio of text is 2 to 50."""
 COMPRESSED = {".xz", ".gz"}
-MARK = "\ufeff"
+BOM = "\ufeff"
 """The byte order mark, decoded."""
-MARKS = {"utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)}
+BOMS = {"utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)}
 """The byte order marks of encodings that require one."""
 HOST_ENCODINGS = {"idna", "punycode"}
 """Encodings of host names, which Python lists as text encodings. Decoding them takes quadratic time."""
@@ -104,7 +104,7 @@ def decode_blocks(blocks: Iterable[bytes], name: str, encoding: str, *, marked: 
         except UnicodeError as error:
             if binary:
                 raise DataError(binary, name) from None
-            if not isinstance(error, UnicodeDecodeError) or not head.startswith(MARKS.get(encoding, b"")):
+            if not isinstance(error, UnicodeDecodeError) or not head.startswith(BOMS.get(encoding, b"")):
                 raise DataError(f"not {encoding.upper()} (no byte order mark at the beginning)", name, line) from None
             decoder.setstate(before)
             num_buffered = len(error.object) - len(block)  # bytes of the previous block
@@ -200,7 +200,7 @@ def split_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
 
 
 def _strip_mark(text: str, encoding: str, at_start: bool) -> str:
-    return text.removeprefix(MARK) if at_start and encoding[:5] in ("", "utf-8") else text
+    return text.removeprefix(BOM) if at_start and encoding[:5] in ("", "utf-8") else text
 
 
 def _position_after(line: int, column: int, text: str) -> tuple[int, int]:
@@ -226,7 +226,7 @@ def _utf_16(data: bytes) -> tuple[str, str] | None:
 
     Without a mark, UTF-16 is recognized by NULs (upper bytes of ASCII characters), most at even or odd positions.
     """
-    if data[:2] in MARKS["utf-16"]:
+    if data[:2] in BOMS["utf-16"]:
         return "utf-16", "UTF-16"
     rare, (count, name) = sorted([(data[::2].count(0), "utf-16-be"), (data[1::2].count(0), "utf-16-le")])
     text = data[: 1 << 14].decode(name, "ignore") if count >= max(4 * rare[0], len(data) / 50, _MIN_NULS) else "\0"

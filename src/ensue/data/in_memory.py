@@ -19,7 +19,7 @@ from ensue.notices import warn_once
 MAX_PATHS, MAX_NAME_CHARACTERS = 16, 255
 """The maximum number of texts that are checked as names of files, and the maximum length of such a name."""
 _UNNAMED = re.compile(r"rows-[0-9a-f]{16}\.unnamed\.jsonl$")
-EXPECTED = 'a path, rows such as ("a text", "label"), as in zip(texts, labels), dicts, a DataFrame or a data set'
+EXPECTED_DATA = 'a path, rows such as ("a text", "label"), as in zip(texts, labels), dicts, a DataFrame or a data set'
 
 
 def path_of_rows(data: Any, name: str, *, is_cached: bool = False) -> str:
@@ -97,12 +97,12 @@ def _iterate_rows(data: Any, name: str) -> Iterator[Any]:
         yield from _iterate_table(data, names)
         return
     if isinstance(data, str | bytes | Mapping | Path) or not isinstance(data, Iterable):
-        advice = "its rows by .collect()" if hasattr(data, "collect") else EXPECTED
+        advice = "its rows by .collect()" if hasattr(data, "collect") else EXPECTED_DATA
         if isinstance(data, Mapping) and any(map(column_names, data.values())):
             advice = f"one of its splits, such as data[{next(iter(data))!r}]"
         raise TypeError(f"{name} is {to_one_line(quote(data))}; expected {advice}")
     if isinstance(data, tuple) and len(data) == 2 and not any(isinstance(part, str | tuple | Mapping) for part in data):
-        raise TypeError(f"{name} is a tuple of two lists; expected {EXPECTED}")
+        raise TypeError(f"{name} is a tuple of two lists; expected {EXPECTED_DATA}")
     for number, row in enumerate(data):
         cells = _to_python(row)
         if isinstance(row, list) and row and all(isinstance(word, tuple) and len(word) == 2 for word in row):
@@ -143,4 +143,4 @@ def _to_dict(row: Any, row_name: str) -> dict[str, Any] | list[Any]:
             return UnnamedRow(text=text, label=label)
         case [str() as first, str() as second, label]:
             return UnnamedRow(text1=first, text2=second, label=label)
-    raise TypeError(f"{row_name}: found {to_one_line(quote(row))}; expected {EXPECTED}")
+    raise TypeError(f"{row_name}: found {to_one_line(quote(row))}; expected {EXPECTED_DATA}")

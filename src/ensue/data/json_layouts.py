@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import chain, islice, tee
 from typing import Any, ClassVar
 
-from ensue.data.decoding import MARK, MAX_CHARACTERS, MAX_COLUMNS, join_chunks, split_lines
+from ensue.data.decoding import BOM, MAX_CHARACTERS, MAX_COLUMNS, join_chunks, split_lines
 from ensue.data.json_array import array_chunks, begins_array, split_part
 from ensue.data.row_files import BLOCK_ROWS, split_blocks, to_json_lines
 from ensue.errors import DataError, list_names
@@ -67,7 +67,7 @@ def json_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator
     that is incomplete or too long, and for several lists of examples.
     """
     first_block = next(blocks, "")
-    text = first_block.removeprefix(MARK)
+    text = first_block.removeprefix(BOM)
     is_array, _ = begins_array(iter([text]))
     if is_array:
         blocks, peeked = tee(blocks)
@@ -105,7 +105,7 @@ def table_rows(blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterato
     The line of each row of the array is appended to `numbers`.
     """
     first_block = next(blocks, "")
-    text = first_block.removeprefix(MARK)
+    text = first_block.removeprefix(BOM)
     has_json = any(f"{prefix}{start}" in text for prefix in (',"', ';"', '\t"', "\t") for start in _CELL_STARTS)
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     blocks, peeked = tee(blocks)
@@ -156,7 +156,7 @@ def _read(reader: Any, name: str) -> list[tuple[int, list[str]]]:
 def _read_document(first_block: str, blocks: Iterator[str], name: str, numbers: deque[int]) -> Iterator[str]:
     """Read a document completely, and yield its examples, or its text if it has no examples."""
     text = join_chunks(chain([first_block], blocks), name)
-    parts, rows = _parse_concatenated(text.removeprefix(MARK), name), None
+    parts, rows = _parse_concatenated(text.removeprefix(BOM), name), None
     values = [value for _, value, _ in parts]
     if len(values) == 1:
         rows = _convert(values[0], name, text, numbers)

@@ -9,7 +9,7 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ensue.data.decoding import MARK, MAX_COLUMNS, split_lines
+from ensue.data.decoding import BOM, MAX_COLUMNS, split_lines
 from ensue.data.json_array import array_chunks, begins_array
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
@@ -54,8 +54,8 @@ class Lines:
 
     def _remove_mark(self, chunks: Iterator[str]) -> Iterator[str]:
         first = next(chunks, "")
-        self.mark = MARK if first.startswith(MARK) else ""
-        yield from chain(filter(None, [first.removeprefix(MARK)]), chunks)
+        self.mark = BOM if first.startswith(BOM) else ""
+        yield from chain(filter(None, [first.removeprefix(BOM)]), chunks)
 
     def split_array(self) -> None:
         """If no line was read, and the text begins with a JSON array of objects, make iteration yield its values."""

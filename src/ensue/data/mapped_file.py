@@ -28,7 +28,7 @@ RANDOM_ACCESS_BYTES = 4 * FAULT_BYTES
 BLOCK_BYTES = FAULT_BYTES
 """The number of bytes of a checksummed block. A page fault maps a block, so verifying it reads few other bytes."""
 
-NUM_PASSAGES, PASSAGE_TOKENS, MAX_SEARCHED = 16, 50, 1 << 26
+NUM_PASSAGES, PASSAGE_TOKENS, MAX_SEARCHED_TOKENS = 16, 50, 1 << 26
 """The number and length of the passages that `TokenFile.num_shared` searches for, and the number of ids it searches."""
 
 
@@ -183,12 +183,12 @@ class TokenFile:
             yield start, self.read(start, min(start + size, len(self)))
 
     def num_shared(self, other: "TokenFile") -> int:
-        """Return how many of `NUM_PASSAGES` passages of another text are in the first `MAX_SEARCHED` ids."""
+        """Return how many of `NUM_PASSAGES` passages of another text are in the first `MAX_SEARCHED_TOKENS` ids."""
         last, dtype, step = len(other) - PASSAGE_TOKENS, self._ids.dtype, 1 << 20
         starts = range(0, last + 1, max(1, last // (NUM_PASSAGES - 1)))[:NUM_PASSAGES]
         passages = [other.read(start, start + PASSAGE_TOKENS).astype(dtype).tobytes() for start in starts]
         missing = {*passages}
-        for start in range(0, min(len(self), MAX_SEARCHED), step):
+        for start in range(0, min(len(self), MAX_SEARCHED_TOKENS), step):
             chunk = self.read(start, min(start + step + PASSAGE_TOKENS, len(self))).astype(dtype).tobytes()
             missing = {passage for passage in missing if passage not in chunk}
         return sum(passage not in missing for passage in passages)

@@ -13,10 +13,10 @@ from ensue.data.row_files import PARQUET, Rows, has_rows, json_lines, split_bloc
 from ensue.errors import DataError, EnsueError
 from ensue.extension import Entry, entries
 
-BRAT = ".ann"
-ROW_SUFFIXES = (*PARQUET, BRAT)
-JSON, TABLES = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv", ".tab")
-TEXTS = frozenset(("", ".txt", *TABLES, *JSON, ".conll", ".conllu"))
+BRAT_SUFFIX = ".ann"
+ROW_SUFFIXES = (*PARQUET, BRAT_SUFFIX)
+JSON_SUFFIXES, TABLE_SUFFIXES = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv", ".tab")
+RESERVED_SUFFIXES = frozenset(("", ".txt", *TABLE_SUFFIXES, *JSON_SUFFIXES, ".conll", ".conllu"))
 """Suffixes that are reserved, so that formats of extensions cannot have them."""
 
 
@@ -29,7 +29,7 @@ def suffix(name: str) -> str:
 def input_files(path: Path) -> tuple[Path, ...]:
     """Return the files that are read for `path`: the file and, for annotations of brat, the `.txt` file beside it."""
     text = path.with_suffix(".txt")
-    return (path, text) if suffix(path.name) == BRAT and text.is_file() else (path,)
+    return (path, text) if suffix(path.name) == BRAT_SUFFIX and text.is_file() else (path,)
 
 
 def text_blocks(
@@ -45,12 +45,12 @@ def text_blocks(
         return json_lines(path)
     if entry := extension_format(path.name):
         return to_json_lines(_extension_rows(path, entry, encoding))
-    if suffix(path.name) == BRAT:
+    if suffix(path.name) == BRAT_SUFFIX:
         return to_json_lines([row] for row in brat_rows(path, encoding, nested=nested))
     blocks = decode(path, encoding, marked=marked)
-    if suffix(path.name) in TABLES:
+    if suffix(path.name) in TABLE_SUFFIXES:
         return table_rows(blocks, str(path), numbers)
-    return json_rows(blocks, str(path), numbers) if suffix(path.name) in JSON else blocks
+    return json_rows(blocks, str(path), numbers) if suffix(path.name) in JSON_SUFFIXES else blocks
 
 
 def extension_format(name: str) -> Entry | None:
@@ -59,7 +59,7 @@ def extension_format(name: str) -> Entry | None:
     Formats whose reader comes from a package do not support compressed files.
     """
     extension_suffix = suffix(name)
-    entry = None if extension_suffix in TEXTS else entries("format").get(extension_suffix[1:])
+    entry = None if extension_suffix in RESERVED_SUFFIXES else entries("format").get(extension_suffix[1:])
     return None if entry and entry.package and Path(name).suffix.lower() in COMPRESSED else entry
 
 

@@ -26,7 +26,7 @@ DTYPE_NAMES = {
     torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8",
 }  # fmt: skip
 """The names of data types in safetensors."""
-SCALES = ":scales"
+SCALES_SUFFIX = ":scales"
 """The end of the name of the scales of an int8 tensor, which has one scale per row (its first dimension)."""
 
 
@@ -77,11 +77,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except SafetensorError as error:
             raise DamagedError(f"{path}: damaged (cut off or altered): {error}") from None
-    for name in [name for name in tensors if name.endswith(SCALES)]:
-        scales, rounded = tensors.pop(name), tensors.get(name.removesuffix(SCALES))
+    for name in [name for name in tensors if name.endswith(SCALES_SUFFIX)]:
+        scales, rounded = tensors.pop(name), tensors.get(name.removesuffix(SCALES_SUFFIX))
         if rounded is None or scales.shape != rounded.shape[:1]:
             raise DamagedError(f"{path}: damaged: {name} is not the scale of each row of a tensor")
-        tensors[name.removesuffix(SCALES)] = rounded.float() * scales.reshape(-1, *[1] * (rounded.dim() - 1))
+        tensors[name.removesuffix(SCALES_SUFFIX)] = rounded.float() * scales.reshape(-1, *[1] * (rounded.dim() - 1))
     return tensors
 
 

@@ -146,11 +146,11 @@ _UNSPACED = re.compile(
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
 """Matches a character of a script without blanks between words: Thai, Lao, Tibetan, Myanmar, Khmer, kana or Han."""
-MIN_SHARE = 0.3
+MIN_UNSPACED_SHARE = 0.3
 """The minimum share of characters of these scripts in a text that is not split into words."""
 MAX_MEAN_WORD_LENGTH = 5.0
 """The maximum mean length of words in a text whose words are separated by blanks."""
-MAX_SPLIT = 10
+MAX_UNSPACED = 10
 """The maximum number of characters of these scripts in a word. A longer word is text that is not split into words."""
 
 
@@ -161,7 +161,7 @@ def count_without_blanks(text: str) -> int:
 
 def is_unsplit(without_blanks: int, characters: int, words: int) -> bool:
     """Return whether a text with these counts is in a script without blanks and not split into words."""
-    return without_blanks > MIN_SHARE * characters and characters > MAX_MEAN_WORD_LENGTH * max(1, words)
+    return without_blanks > MIN_UNSPACED_SHARE * characters and characters > MAX_MEAN_WORD_LENGTH * max(1, words)
 
 
 def are_unsplit(texts: Iterable[str]) -> bool:

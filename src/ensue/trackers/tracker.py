@@ -45,7 +45,7 @@ def numbers(record: Record) -> Iterator[tuple[str, float]]:
             yield f"{record['kind']}/{name}", value
 
 
-READ_SECONDS = 10
+SECONDS_BETWEEN_READS = 10
 """The minimum time between two reads of the log; after a validation the log is read at once."""
 
 
@@ -67,7 +67,7 @@ class TrackedReporter(Reporter):
 
     def stepped(self, report: StepReport) -> None:
         self.reporter.stepped(report)
-        if time.monotonic() - self.sent_at > READ_SECONDS:
+        if time.monotonic() - self.sent_at > SECONDS_BETWEEN_READS:
             self._send()
 
     def validated(self, validation: Validation) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ensue.data.examples import PairSource
 from ensue.data.examples.source import find_gap
-from ensue.data.records.labeled_files import LEAVE_OUT
+from ensue.data.records.labeled_files import SKIP_REMEDY
 from ensue.errors import DataError
 
 LONG = "aaaaaaaaaa\nccc\nbb\naaaaaaaaaaa\nc\naaaaaa\nccccccccccccccc\nb\n"
@@ -56,7 +56,7 @@ def test_files_may_be_compressed_and_have_commas_in_their_names(tmp_path: Path) 
 def test_what_does_not_fit_is_reported_with_its_place(left: str, right: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         list(PairSource(both(tmp_path, left, right)))
-    assert error.value.in_options() == f"{tmp_path}/{message.format(f'{tmp_path}/', LEAVE_OUT)}"
+    assert error.value.in_options() == f"{tmp_path}/{message.format(f'{tmp_path}/', SKIP_REMEDY)}"
 
 
 @pytest.mark.parametrize("lost", [1, 3])

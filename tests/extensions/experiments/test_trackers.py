@@ -20,7 +20,7 @@ from training.tiny_texts import Listener
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("ensue.trackers.tracker.READ_SECONDS", 0)
+    monkeypatch.setattr("ensue.trackers.tracker.SECONDS_BETWEEN_READS", 0)
     (tmp_path / "text.txt").write_text(words(300))
     return tmp_path / "text.txt"
 

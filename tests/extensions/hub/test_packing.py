@@ -25,7 +25,7 @@ from ensue.cli import program
 from ensue.errors import EnsueError, RunError
 from ensue.extension import installed_models, local_run
 from ensue.runs.directory import RunDirectory
-from ensue.runs.weights import SCALES, read_tensors
+from ensue.runs.weights import SCALES_SUFFIX, read_tensors
 from kept_runs.make import ARCHIVES, unpacked
 from pages import REPOSITORY
 
@@ -241,7 +241,7 @@ def test_every_kind_of_run_can_be_packed(tmp_path: Path, name: str, install: Cal
 
 @pytest.mark.parametrize("scales", [{"x:scales": torch.ones(3)}, {"y:scales": torch.ones(2)}])
 def test_scales_that_do_not_fit_are_damage(tmp_path: Path, scales: dict[str, torch.Tensor]) -> None:
-    assert all(name.endswith(SCALES) for name in scales)
+    assert all(name.endswith(SCALES_SUFFIX) for name in scales)
     save_file({"x": torch.ones(2, 4, dtype=torch.int8), **scales}, tmp_path / "x.safetensors")
     with pytest.raises(RunError, match=r"damaged: .:scales is not the scale of each row"):
         read_tensors(tmp_path / "x.safetensors")

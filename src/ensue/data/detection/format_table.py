@@ -13,13 +13,11 @@ from ensue.data.records.json_objects import JsonObjects
 from ensue.data.records.quoting import detect_delimiter, has_quoted_tabs, looks_delimited
 from ensue.data.records.record import SAMPLE_ROWS, Reader, json_records, sample
 from ensue.data.records.tables import DIALECTS
-from ensue.data.row_formats import ROW_SUFFIXES, extension_format, suffix, text_blocks
+from ensue.data.row_formats import JSON_SUFFIXES, ROW_SUFFIXES, extension_format, suffix, text_blocks
 from ensue.errors import DataError, EnsueError
 from ensue.extension import Entry, entries
 from ensue.notices import warn_once
 
-JSON = (".json", ".jsonl", ".ndjson", *ROW_SUFFIXES)
-"""Suffixes of JSON, and of formats whose rows are converted to JSON lines."""
 SENTENCES, TEXTS, PAIRS = "sentences", "texts", "pairs"
 ALIGNED = "aligned"
 """Two files in which lines with equal numbers are pairs."""
@@ -64,7 +62,7 @@ FORMAT_TABLE = (
     KnownFormat("cmudict", (PAIRS,), (), signs.is_cmudict),
     KnownFormat("scan", (PAIRS,), (), signs.is_scan),
     KnownFormat(
-        *("json", (SENTENCES, TEXTS, PAIRS), JSON, signs.is_json, JsonObjects()),
+        *("json", (SENTENCES, TEXTS, PAIRS), (*JSON_SUFFIXES, *ROW_SUFFIXES), signs.is_json, JsonObjects()),
         sentences=_SENTENCES + "json_sentences:JsonSentences",
     ),
     KnownFormat(ALIGNED, (PAIRS,), is_setting=False),
@@ -74,8 +72,8 @@ FORMAT_TABLE = (
 )
 """The formats of the core. They are recognized in reverse order, because tables can look like any other format."""
 READERS = tuple(known.reader for known in FORMAT_TABLE if known.reader)
-ONLY_SENTENCES = {known.name for known in FORMAT_TABLE if known.kinds == (SENTENCES,) and known.is_setting}
-TABBED = {"tsv", "csv-tab", "sigmorphon"}
+SENTENCE_FORMATS = {known.name for known in FORMAT_TABLE if known.kinds == (SENTENCES,) and known.is_setting}
+TABBED_FORMATS = {"tsv", "csv-tab", "sigmorphon"}
 """Formats of pairs whose columns are separated by tabs."""
 
 

@@ -35,7 +35,7 @@ from ensue.data.json_layouts import parse_or_none
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_objects import TOKEN_KEYS, is_list_of_spans
 from ensue.data.records.labeled_files import LabeledFiles
-from ensue.data.row_formats import TABLES
+from ensue.data.row_formats import TABLE_SUFFIXES
 from ensue.errors import DataError, nearest
 from ensue.extension import entries, loadable_entries
 
@@ -132,7 +132,7 @@ def _detect_by_names(location: str | Path, format: str, encoding: str) -> Detect
     if format == table.FOLDERS or (format and format == detected):
         return DetectedFormat("texts", format, "set by --format", format == detected)
     path = files_of(location)[0]
-    if not format and detected and _format_of_name(path) not in table.ONLY_SENTENCES:
+    if not format and detected and _format_of_name(path) not in table.SENTENCE_FORMATS:
         return DetectedFormat("texts", detected, _SIGN_OF_FOLDER[detected], True)
     if not format and (named := _pair_format_of_name(path)):
         return DetectedFormat("pairs", named, f"by its suffix {table.suffix(path.name)}", True)
@@ -150,7 +150,7 @@ def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
             return "sentences"
         are_pairs = not words and not labels and has_pair_keys(list(filter(None, map(_record, head))))
         return "pairs" if are_pairs else "texts"
-    return "sentences" if format in table.ONLY_SENTENCES else "text" if format in PLAIN else "texts"
+    return "sentences" if format in table.SENTENCE_FORMATS else "text" if format in PLAIN else "texts"
 
 
 def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -> DetectedFormat:
@@ -158,7 +158,7 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
     format = sentence_format(Lines(head, name))
     by_name = f"by its suffix {table.suffix(name)}"
     sign = by_name if named else _BY_LINES
-    if format == "json" and table.suffix(name) in TABLES:
+    if format == "json" and table.suffix(name) in TABLE_SUFFIXES:
         sign = f"made from the rows of a {table.suffix(name)} table"
     if not words and not labels and (pairs := certain_pair_format(head, name)):
         return DetectedFormat("pairs", pairs, by_name if table.format_by_suffix(table.PAIRS, name) else _BY_LINES, True)
@@ -168,7 +168,7 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
     is_tabbed = table.suffix(name) in (".tsv", ".tab") and not signs.has_sentence_breaks(head)
     is_table = table.suffix(name) == ".csv" or is_tabbed or signs.have_texts(rows)
     is_table = format == "columns" != named and is_table
-    if format in table.ONLY_SENTENCES and not is_table:
+    if format in table.SENTENCE_FORMATS and not is_table:
         return DetectedFormat("sentences", format, sign, True)
     format_of_texts = text_format(Lines(head, name), is_labeled=True)
     if format_of_texts and not (format_of_texts == "first-word" and signs.are_prose(rows)):

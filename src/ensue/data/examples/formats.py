@@ -15,7 +15,7 @@ from ensue.data.in_memory import are_unnamed
 from ensue.data.lines import Lines
 from ensue.data.records.record import Column
 from ensue.data.records.tables import TABLES, Dialect
-from ensue.data.row_formats import TABLES as TABLE_SUFFIXES
+from ensue.data.row_formats import TABLE_SUFFIXES
 from ensue.errors import FILES_OF_ROWS, DataError, IncompleteError, nearest
 from ensue.extension import loadable_entries
 
@@ -80,7 +80,7 @@ def detect_pairs(
         advice = f"two files with a comma between them; or set {FORMAT_OPTION} to one of {listed}"
         message = f"no pairs found; expected a source, a tab and a target in each line, or {advice}"
         raise DataError(message, lines.name, options=IN_OPTIONS)
-    name = run_format if {name, run_format} <= format_table.TABBED else name
+    name = run_format if {name, run_format} <= format_table.TABBED_FORMATS else name
     return _detect_layout(formats, name, lines, choice, like)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ensue.data.detection.format_table import TABBED
+from ensue.data.detection.format_table import TABBED_FORMATS
 from ensue.data.detection.pair_tables import Columns, Sides, is_header, numbered_columns, pairs_by_name, text_columns
 from ensue.data.examples import layout as layouts
 from ensue.data.examples.document_columns import FLAGS, TEXT_NAMES, find_columns, is_header_of_sources
@@ -127,7 +127,7 @@ class RecordPairs(layouts.PairFormat):
         header = not has_keys and (choice.has_names or is_named)
         columns = records.first_columns(rows, lines.name, header=header, has_keys=has_keys)
         if choice.is_labeled and len(columns) < 2 and not has_keys:
-            mark = "tab" if self.name in TABBED else "delimiter"
+            mark = "tab" if self.name in TABBED_FORMATS else "delimiter"
             raise DataError(f"1 column; expected a source, a {mark} and a target", lines.name, 1)
         if not choice.is_labeled and not choice.has_names and not has_keys and len(columns) == len(choice.sources):
             choice = replace(choice, sources=tuple(str(column.number) for column in columns))

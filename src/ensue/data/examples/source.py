@@ -19,7 +19,7 @@ from ensue.data.examples import layout as layouts
 from ensue.data.examples.lines import read_folders
 from ensue.data.files import Data, as_location, expanduser, files_of, locations_in
 from ensue.data.lines import Lines, RecordingLines, missing_end
-from ensue.data.records.labeled_files import LEAVE_OUT, LabeledFiles, SkippedRows
+from ensue.data.records.labeled_files import SKIP_REMEDY, LabeledFiles, SkippedRows
 from ensue.data.records.record import records, split_line_end
 from ensue.data.records.tables import TABLES
 from ensue.data.sources import digest_of_each
@@ -72,7 +72,7 @@ class ExampleSource(ABC, Generic[layouts.ExampleT, layouts.LayoutT]):
         except IncompleteError as error:
             if not self.choice.is_labeled:
                 raise
-            raise DataError(f"{error.place}{error.message}; {LEAVE_OUT}") from None
+            raise DataError(f"{error.place}{error.message}; {SKIP_REMEDY}") from None
         if self.incomplete == "skip":
             self.skipped.warn(str(self.location))
 

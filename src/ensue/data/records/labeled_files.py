@@ -137,7 +137,7 @@ class LabeledFiles:
         return digest_of(files_of(self.location))
 
 
-LEAVE_OUT = "--set data.incomplete=skip leaves such rows out"
+SKIP_REMEDY = "--set data.incomplete=skip leaves such rows out"
 
 
 class SkippedRows:

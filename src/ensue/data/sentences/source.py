@@ -8,7 +8,7 @@ from typing import Any
 from ensue.data.detection.format_table import FORMAT_TABLE, sentence_format
 from ensue.data.files import Data
 from ensue.data.lines import Lines, RecordingLines, missing_end, strip_line_end
-from ensue.data.records.labeled_files import LEAVE_OUT, LabeledFiles, SkippedRows
+from ensue.data.records.labeled_files import SKIP_REMEDY, LabeledFiles, SkippedRows
 from ensue.data.records.record import SAMPLE_ROWS
 from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, check_labels
 from ensue.errors import DataError, IncompleteError, nearest
@@ -113,7 +113,7 @@ class SentenceSource:
                 lines.clear()
                 last = sentence.source.text
                 if sentence.words and not self._has_labels(sentence):
-                    message = f"a word without a label; {LEAVE_OUT}"
+                    message = f"a word without a label; {SKIP_REMEDY}"
                     error = IncompleteError(message, sentence.source.name, sentence.line, missing="label")
                     if not self.format.is_lenient:
                         raise error

@@ -18,19 +18,19 @@ MIN_FRACTION = 0.01
 """The minimum share of misaligned spans that is reported before training."""
 MAX_CHARACTERS = 500_000
 """The maximum number of characters of texts with misaligned spans, and of other texts, in which readings are tried."""
-MIN_COUNTED = 200
+MIN_COUNTED_CHARACTERS = 200
 """A shorter text counts as this many characters, which bounds the number of texts."""
 MIN_MOST, MIN_SOME, MAX_FEW = 0.9, 0.2, 0.02
 """Shares of spans: the minimum of "most" and "some" spans, and the maximum of "few" spans."""
 MIN_SOLVED = 2
 """The minimum number of borders that a reading aligns, or of strings that are repeated only with a reading."""
-MIN_REPEATED = 0.3
+MIN_REPEATED_SHARE = 0.3
 """The minimum share of strings that are repeated with another reading only, for this reading to be likely."""
 UNSEGMENTED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
 )
 """Matches a letter of Thai, Lao, Burmese, Khmer, Japanese or Chinese, which have no blanks between words."""
-CHARACTERS = "--set data.splitter=characters reads each character as a word"
+SPLITTER_REMEDY = "--set data.splitter=characters reads each character as a word"
 INVALID_OFFSET = -1
 """The index of offsets inside a character or outside of the text."""
 Offsets = tuple[int, int]
@@ -125,7 +125,7 @@ class SpanBorders:
             self.num_spans += len(spans)
             if spans and self.remaining[misaligned > 0] > 0:
                 self.texts[misaligned > 0].append((text, spans))
-                self.remaining[misaligned > 0] -= max(MIN_COUNTED, len(text))
+                self.remaining[misaligned > 0] -= max(MIN_COUNTED_CHARACTERS, len(text))
 
     @cached_property
     def reason(self) -> "Reason | None":
@@ -156,7 +156,7 @@ class Reason(NamedTuple):
     def __str__(self) -> str:
         phrases = [] if self.reading is None else [str(self.reading)]
         if self.splitter == "characters":
-            phrases.append(f"the language is agglutinative or has no blanks; {CHARACTERS}")
+            phrases.append(f"the language is agglutinative or has no blanks; {SPLITTER_REMEDY}")
         elif self.splitter:
             phrases.append(f"--set data.splitter={self.splitter} cuts words where spans begin and end")
         if not self.is_explained:
@@ -220,16 +220,16 @@ def find_by_repetition(texts: Sequence[SplitText]) -> OffsetReading | None:
         unchanged = {old for old, new in string_pairs if old == new}
         differing = [(old in unchanged, new in unchanged) for old, new in string_pairs if old != new]
         before, after = (sum(column) for column in zip(*differing, strict=True)) if differing else (0, 0)
-        if after >= max(MIN_SOLVED, MIN_REPEATED * len(differing), 2 * before):
+        if after >= max(MIN_SOLVED, MIN_REPEATED_SHARE * len(differing), 2 * before):
             return reading
     num, sides = len({*strings}), ((-1, 0), (0, 1))
     for number, reading in enumerate((*SHIFTED[:2], ONE_BASED, INCLUSIVE) if len(strings) >= 2 * num else ()):
         interpreted = _convert_spans(texts, reading)
         is_determined = len({*_span_strings(texts, *sides[number % 2])}) <= 1.1 * num
-        max_distinct = num * (1 - MIN_REPEATED) if reading in SHIFTED else len(strings)
+        max_distinct = num * (1 - MIN_REPEATED_SHARE) if reading in SHIFTED else len(strings)
         distinct = len({*_span_strings(interpreted)})
         borders = min(len({*_span_strings(interpreted, *side)}) for side in sides)
-        if is_determined and distinct <= max_distinct and borders >= (1 + MIN_REPEATED) * distinct:
+        if is_determined and distinct <= max_distinct and borders >= (1 + MIN_REPEATED_SHARE) * distinct:
             return reading
     return None
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensue.data.decoding import MARK, load_text
+from ensue.data.decoding import BOM, load_text
 from ensue.data.examples import DocumentSource
 from ensue.data.lines import opens_document
 from ensue.data.records.record import json_records, sample
@@ -457,5 +457,5 @@ def _write_text(lines: Iterable[str], out: Path | None, encoding: str | None) ->
         return lines
     errors = "strict" if encoding else "backslashreplace"
     with atomic_output(out) as path, path.open("w", encoding=encoding or "utf-8", errors=errors, newline="") as file:
-        file.writelines(line.removeprefix(MARK) if encoding else line for line in lines)
+        file.writelines(line.removeprefix(BOM) if encoding else line for line in lines)
     return ()

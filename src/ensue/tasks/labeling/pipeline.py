@@ -42,7 +42,7 @@ from ensue.text.label_columns import LabelColumns, NestedLabels, TaggerLabels
 from ensue.text.labels import Labels
 from ensue.text.lexicon import UNSPLIT
 from ensue.text.schemes import encode, encode_overlapping
-from ensue.text.tokens import MAX_SPLIT, count_without_blanks, tokens
+from ensue.text.tokens import MAX_UNSPACED, count_without_blanks, tokens
 
 CHUNK_WORDS = 32_768
 """The number of words at which a chunk ends. The sentences of a chunk are sorted by length."""
@@ -337,8 +337,8 @@ class LabelingPipeline(WordPipeline):
         texts: list[list[str]] = []
         if self.contextual.origins or self.subwords is not None:
             texts = [[word for sentence in passage for word in sentence.words] for passage in passages]
-        candidates = (sentence.words for sentence in chunk if max(map(len, sentence.words), default=0) > MAX_SPLIT)
-        unsplit = sum(count_without_blanks(word) > MAX_SPLIT for text in candidates for word in text)
+        candidates = (sentence.words for sentence in chunk if max(map(len, sentence.words), default=0) > MAX_UNSPACED)
+        unsplit = sum(count_without_blanks(word) > MAX_UNSPACED for text in candidates for word in text)
         self.reader.unknown_counts.add(UNSPLIT, unsplit, len(words.values))
         contextual = self.contextual.vectors_on_demand(texts) if self.contextual.origins else ()
         subwords = None if self.subwords is None else self.subwords.texts(texts)
