@@ -39,8 +39,8 @@ def within_bounds(rows: NDArray[np.int64], sizes: Sizes) -> None:
     assert lengths.max() <= math.floor(1.15 * shortest) + 1, "too much padding"
 
 
-def same(one: list[NDArray[np.int64]], other: list[NDArray[np.int64]]) -> bool:
-    return [rows.tolist() for rows in one] == [rows.tolist() for rows in other]
+def are_equal(first: list[NDArray[np.int64]], second: list[NDArray[np.int64]]) -> bool:
+    return [rows.tolist() for rows in first] == [rows.tolist() for rows in second]
 
 
 @example(sizes=([1, 2], 2, 2, 0), epoch=0)
@@ -55,7 +55,7 @@ def test_an_epoch_has_each_text_once_within_the_bounds(sizes: Sizes, epoch: int)
 
 @example(sizes=([1, 2], 2, 2, 0))
 @given(sizes=sizes)
-def test_reading_once_has_each_text_once_within_the_bounds_the_shortest_first(sizes: Sizes) -> None:
+def test_reading_once_gives_each_text_once_from_short_to_long(sizes: Sizes) -> None:
     lengths = np.array(sizes[0])
     batches = list(batch_by_length(lengths, batch_size=sizes[1], batch_tokens=sizes[2]))
     for rows in batches:
@@ -75,7 +75,7 @@ def test_texts_of_one_length_fill_their_batches(count: int, length: int, batch_s
     assert len(list(batch_by_length(np.full(count, length), **bounds))) == math.ceil(count / fitting)
 
 
-def test_a_text_that_is_longer_than_a_batch_is_one_alone_and_pads_nothing_else() -> None:
+def test_a_text_longer_than_a_batch_is_a_batch_alone() -> None:
     sizes = ([3] * 20 + [10_000] + [11_000] + [4] * 10, 8, 40, 0)
     for batches in (epoch_of(make(sizes), 0), list(batch_by_length(np.array(sizes[0]), batch_size=8, batch_tokens=40))):
         alone = [rows.tolist() for rows in batches if np.array(sizes[0])[rows].max() > 40]
@@ -86,52 +86,52 @@ def test_a_text_that_is_longer_than_a_batch_is_one_alone_and_pads_nothing_else()
 
 @given(sizes=sizes, steps=st.lists(st.integers(0, 500), min_size=1, max_size=6))
 def test_a_batch_is_a_function_of_seed_and_step(sizes: Sizes, steps: list[int]) -> None:
-    """Asked for in any order, of an object that has dealt another epoch before."""
-    one = make(sizes)
-    assert same([one.rows(step) for step in steps], [make(sizes).rows(step) for step in steps])
+    """The steps have any order, and the object has computed another epoch before."""
+    buckets = make(sizes)
+    assert are_equal([buckets.rows(step) for step in steps], [make(sizes).rows(step) for step in steps])
 
 
-def test_epochs_and_seeds_deal_differently() -> None:
+def test_epochs_and_seeds_give_different_batches() -> None:
     lengths = np.random.default_rng(0).integers(1, 30, 400).tolist()
-    buckets, other = make((lengths, 8, 100, 1)), make((lengths, 8, 100, 2))
-    first, second, third = epoch_of(buckets, 0), epoch_of(buckets, 1), epoch_of(other, 0)
+    buckets, other_buckets = make((lengths, 8, 100, 1)), make((lengths, 8, 100, 2))
+    first, second, third = epoch_of(buckets, 0), epoch_of(buckets, 1), epoch_of(other_buckets, 0)
     assert len(first) == len(second) == len(third)
-    for one, two in ((first, second), (first, third)):
-        together = {frozenset(rows.tolist()) for rows in one} & {frozenset(rows.tolist()) for rows in two}
-        assert len(together) < len(one) / 3, "texts meet the same neighbors again"
+    for epoch, other_epoch in ((first, second), (first, third)):
+        together = {frozenset(rows.tolist()) for rows in epoch} & {frozenset(rows.tolist()) for rows in other_epoch}
+        assert len(together) < len(epoch) / 3, "texts meet the same neighbors again"
     by_place = np.array([np.array(lengths)[rows].mean() for rows in first])
     assert abs(np.corrcoef(by_place, np.arange(len(first)))[0, 1]) < 0.3, "batches come by length"
 
 
-def test_every_text_meets_many_others() -> None:
+def test_every_text_shares_batches_with_many_others() -> None:
     buckets = make(([5] * 40, 5, 1000, 0))
     met = {row for epoch in range(60) for rows in epoch_of(buckets, epoch) if 0 in rows for row in rows.tolist()}
     assert met == set(range(40))
 
 
 def test_a_sorted_file_of_texts_of_one_length_gives_mixed_batches() -> None:
-    """As reviews have that were cut to a length and stand in their file by label."""
+    """Reviews that are cut to a length and sorted by label are such a file."""
     labels = np.arange(2_000) >= 1_000
     shares = [labels[rows].mean() for rows in epoch_of(make(([110] * 2_000, 20, 10_000, 0)), 0)]
     assert all(0.1 < share < 0.9 for share in shares)
 
 
 @pytest.mark.parametrize("lengths", [[7], [0], [0, 0, 0], [0, 5000, 0]])
-def test_one_text_and_empty_ones(lengths: list[int]) -> None:
+def test_one_text_and_empty_texts_are_batches(lengths: list[int]) -> None:
     buckets = make((lengths, 2, 10, 0))
     for epoch in range(3):
         assert sorted(np.concatenate(epoch_of(buckets, epoch)).tolist()) == list(range(len(lengths)))
     assert sum(map(len, batch_by_length(np.array(lengths), batch_size=2, batch_tokens=10))) == len(lengths)
 
 
-def test_nothing_to_read() -> None:
+def test_data_without_texts_have_no_batches() -> None:
     assert list(batch_by_length(np.zeros(0, np.int64), batch_size=2, batch_tokens=10)) == []
     assert make(([], 2, 10, 0)).steps_per_epoch == 0
 
 
 @pytest.mark.parametrize("longest", [5, 300, 1 << 17])
-def test_many_texts_come_in_the_order_of_few(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lengths are sorted piece by piece, the order is in the cache, and a pool is dealt when a batch asks for it."""
+def test_batches_of_many_texts_equal_those_of_a_single_sort(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths are sorted by blocks, the order is cached, and a pool is shuffled when a batch needs it."""
     monkeypatch.setattr(buckets_module, "BLOCK_LENGTHS", 300)
     monkeypatch.setattr(compact_texts, "SPILL_BYTES", 400)
     lengths, seed = np.random.default_rng(1).integers(0, longest, 2_000), 3
@@ -141,10 +141,12 @@ def test_many_texts_come_in_the_order_of_few(longest: int, monkeypatch: pytest.M
     generator = np.random.default_rng(mix(seed, 2, 0))
     shown = generator.permutation(result.steps_per_epoch)
     batches = [
-        part
+        batch
         for pool, parts in buckets_module._pools(lengths[order], 7, 20 * longest)
-        for part in np.array_split(generator.permutation(order[pool]), parts)
+        for batch in np.array_split(generator.permutation(order[pool]), parts)
     ]
-    assert same(epoch_of(result, 2), [batches[number] for number in shown])
+    assert are_equal(epoch_of(result, 2), [batches[number] for number in shown])
     monkeypatch.setattr(buckets_module, "_order_by_length", None)
-    assert same(epoch_of(make((lengths.tolist(), 7, 20 * longest, seed)), 2), epoch_of(result, 2)), "made once more"
+    assert are_equal(epoch_of(make((lengths.tolist(), 7, 20 * longest, seed)), 2), epoch_of(result, 2)), (
+        "the order is not read from the cache"
+    )

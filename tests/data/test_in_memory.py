@@ -1,4 +1,4 @@
-"""Data of a program in place of a file, and answers as tables."""
+"""Data of a program in place of a file, and predictions as tables."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ DICTS = [{"text": text, "label": label} for text, label in ROWS]
 
 
 class PandasTable:
-    """The interface of `pandas.DataFrame` that is used."""
+    """The used interface of `pandas.DataFrame`."""
 
     columns, iloc = ("text", "label"), None
 
@@ -41,7 +41,7 @@ class PandasTable:
 
 
 class PolarsTable:
-    """The interface of `polars.DataFrame` that is used."""
+    """The used interface of `polars.DataFrame`."""
 
     columns = ("text", "label")
 
@@ -50,7 +50,7 @@ class PolarsTable:
 
 
 class DataSet:
-    """The interface of `datasets.Dataset` that is used, with a column of numbers that stand for classes."""
+    """The used interface of `datasets.Dataset`, with a column of class numbers."""
 
     column_names = ("text", "label")
     features = SimpleNamespace(to_dict=lambda: {"label": {"_type": "ClassLabel", "names": ["bad", "good"]}})
@@ -77,22 +77,22 @@ class NumpyDataSet(DataSet):
     [ROWS, DICTS, iter(ROWS), PandasTable(), PolarsTable(), DataSet(), NumpyDataSet()],
     ids=lambda data: type(data).__name__,
 )
-def test_labeled_texts(data: Any) -> None:
+def test_labeled_texts_of_any_form_are_read(data: Any) -> None:
     assert [(*d.texts, *d.labels) for d in DocumentSource(as_location(data))] == ROWS
 
 
-def test_pairs_and_sentences() -> None:
+def test_pairs_and_sentences_of_a_program_are_read() -> None:
     assert [(*pair.sources, *pair.targets) for pair in PairSource(as_location(ROWS))] == ROWS
     words = (["Anna", "sees"], ["B-PER", "O"])
     source = SentenceSource(as_location([words] * 2))
-    assert [(list(one.words), list(source.format.labels(one))) for one in source] == [words] * 2
+    assert [(list(sentence.words), list(source.format.labels(sentence))) for sentence in source] == [words] * 2
     paired = SentenceSource(as_location([[*zip(*words, strict=True)]] * 2))
-    assert [(list(one.words), list(paired.format.labels(one))) for one in paired] == [words] * 2
+    assert [(list(sentence.words), list(paired.format.labels(sentence))) for sentence in paired] == [words] * 2
     two = DocumentSource(as_location([("a premise", "a hypothesis", "yes"), ("one more", "and one", "no")]))
     assert [(*d.texts, *d.labels) for d in two] == [("a premise", "a hypothesis", "yes"), ("one more", "and one", "no")]
 
 
-def test_texts_are_reported_from_paths(tmp_path: Path) -> None:
+def test_lists_of_texts_are_distinguished_from_lists_of_paths(tmp_path: Path) -> None:
     (tmp_path / "a b").write_text("x\n")
     texts = ["one text\nof two lines", "another text."]
     assert Path(as_location(texts)).read_text() == "one text\nof two lines\nanother text.\n"
@@ -104,12 +104,12 @@ PLACES = ["old data of me", "data of me/train", "my data/part one", "a b.csv", "
 TEXTS = ["a good day", "Is it so?", "it costs 1.5", "~5 of them", "so. And\nso", "his/her own day", ".net is old stuff"]
 
 
-def test_few_texts_are_told_from_paths(tmp_path: Path, in_tmp_path: None) -> None:
-    """A list of names that look like paths, or lie in a folder, has paths. Few texts without a line end are said."""
+def test_few_texts_are_distinguished_from_paths(tmp_path: Path, in_tmp_path: None) -> None:
+    """Names that look like paths, or that exist, are paths. A notice says that few short lines are texts."""
     (tmp_path / "my data").mkdir()
     (tmp_path / "data of me").mkdir()
-    for place in PLACES[1:]:
-        assert as_location([place, place + "x"]) == json.dumps([place, place + "x"])
+    for path in PLACES[1:]:
+        assert as_location([path, path + "x"]) == json.dumps([path, path + "x"])
     with pytest.warns(Notice, match=r"^train: read as 2 texts, since no file has such a name$"):
         as_location(["old data of me", "new data of me"], "train")
     with pytest.warns(Notice, match=r"^the data: read as 2 texts, since no file has such a name$"):
@@ -121,8 +121,8 @@ def test_few_texts_are_told_from_paths(tmp_path: Path, in_tmp_path: None) -> Non
 
 
 @pytest.mark.filterwarnings("ignore:.*read as")
-def test_rows_are_in_a_private_file_that_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache has their kind, so that they can be removed. A damaged file is written again."""
+def test_rows_are_in_a_private_complete_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has a kind of the cache, so that it can be removed. A damaged file is written again."""
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path))
     for data, is_cached in ((ROWS, True), (ROWS, False), (["a text", "of two"], True)):
         path = Path(as_location(data, is_cached=is_cached))
@@ -133,8 +133,8 @@ def test_rows_are_in_a_private_file_that_is_whole(tmp_path: Path, monkeypatch: p
     assert [entry.kind.noun for entry in cached_files()].count("data in memory") == 2
 
 
-def test_the_data_of_a_run_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same rows are the same file, so that a run can be resumed."""
+def test_the_data_of_a_run_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal rows are stored in one file, so that a run can be resumed."""
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path))
     paths = {Path(read_recipe("classify-bag", train=data).data.train) for data in (DICTS, PandasTable())}
     (path,) = tmp_path.glob("data/*.jsonl")
@@ -184,15 +184,15 @@ def test_messages_name_the_row(data: Any, message: str) -> None:
         [*DocumentSource(as_location(data, "valid"))]
 
 
-def test_arrays_and_columns_are_rows() -> None:
+def test_arrays_and_columns_are_read_as_rows() -> None:
     for data in (np.array(ROWS), {"text": [text for text, _ in ROWS], "label": [label for _, label in ROWS]}):
         assert [(*d.texts, *d.labels) for d in DocumentSource(as_location(data))] == ROWS
     numbers = [(text, np.int64(label == "good")) for text, label in ROWS]
     assert [d.labels for d in DocumentSource(as_location(numbers))] == [("1",), ("0",)] * 3
 
 
-def test_real_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are named by `.iloc`, whatever their index; a missing value is none."""
+def test_tables_of_pandas_and_polars_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors name rows by `.iloc`, whatever their index. A missing value is None."""
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(DICTS, index=range(7, 13))
     assert [(*d.texts, *d.labels) for d in DocumentSource(as_location(table))] == ROWS
@@ -212,7 +212,7 @@ def test_other_values_are_refused(data: Any, kind: type[Exception], message: str
 NAME_THE_COLUMN = r"found a table; expected the column of its texts, predict\(table\[COLUMN\]\); columns: text"
 
 
-def test_a_table_is_no_list_of_texts() -> None:
+def test_a_table_is_refused_as_a_list_of_texts() -> None:
     with pytest.raises(TypeError, match=r"predict takes a list of texts; found \{'a': 'b'\}"):
         check_texts({"a": "b"}, "texts")
     with pytest.raises(TypeError, match=r"predict takes a list of texts; found namespace\(collect"):  # a LazyFrame
@@ -228,7 +228,7 @@ class Scored(ShownScores):
         return {"accuracy": 0.5, "per_label": {"good": {"f1": 0.25}}}
 
 
-def test_answers_and_scores_as_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_and_scores_can_become_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     text = Classified(("a day", "a night"), ("good", "long"), {"good": 0.75, "long": 0.5})
     sentence = SimpleNamespace(table_rows=lambda: [{"label": "A"}, {"label": "B"}])
     answers = Answers[Any]([SimpleNamespace(as_json=lambda: {"label": "good"}), text, sentence])
@@ -243,14 +243,14 @@ def test_answers_and_scores_as_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Scored().to_frame() == ([{"accuracy": 0.5}, {"f1": 0.25}], ["all", "good"])
 
 
-def test_a_classifier_of_lists(tmp_path: Path) -> None:
+def test_a_classifier_can_be_trained_on_lists(tmp_path: Path) -> None:
     settings = {"train.steps": 2, "features.d_words": 4}
     rows = [(f"{text} {number}", label) for number, (text, label) in enumerate(ROWS * 4)]
     model = ensue.train("classify-bag", train=rows, out=tmp_path / "run", settings=settings, threads=1)
     assert model.evaluate(ROWS).as_json() == model.evaluate(DICTS).as_json()
 
 
-def test_a_table_is_no_running_text() -> None:
+def test_a_table_is_refused_as_running_text() -> None:
     """Language models would otherwise learn JSON."""
     with pytest.raises(DataError, match=r"^text: rows with several columns; expected one column"):
         TextSource(as_location(DICTS, "text"))
@@ -287,7 +287,7 @@ UNNAMED: dict[str, tuple[dict[str, Any], tuple[str, ...], list[Any]]] = {
         ("frage", "antwort", "kind"), [JUDGED],
     ),
 }  # fmt: skip
-"""Recipes: their settings for columns with names, the names, and forms of the same rows without names."""
+"""For each recipe: settings for named columns, the names, and forms of the same rows without names."""
 USUAL = {
     "classify-linear": ("review", "sentiment"), "tag-linear": ("words", "ner_tags"),
     "translate-transformer": ("en", "fr"), "classify-pairs": ("premise", "hypothesis", "label"),
@@ -298,7 +298,7 @@ USUAL = {
     "recipe", ["classify-linear", "tag-linear", *(pytest.param(r, marks=pytest.mark.slow) for r in [*UNNAMED][2:])]
 )
 def test_rows_without_names_are_read_by_position(recipe: str, tmp_path: Path) -> None:
-    """A model of named columns reads rows without names, in training and after it; a model of such rows reads names."""
+    """A model of named columns reads rows without names, in training and later, and the other way round."""
     settings, names, forms = UNNAMED[recipe]
     table = [dict(zip(names, row, strict=True)) for row in forms[0]]
     named = ensue.train(recipe, train=table, valid=forms[0], out=tmp_path / "named", settings=settings)

@@ -1,7 +1,4 @@
-"""Rows without a label, a text or a side are an error that names the key, or are left out and counted.
-
-By all ways in which such rows are written. What is written back keeps them.
-"""
+"""Rows without a label, text or side, in every format, are refused by key, or left out, counted and written back."""
 
 import json
 from pathlib import Path
@@ -61,7 +58,7 @@ def documents(path: Path, **options: Any) -> DocumentSource:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_texts_that_lack_something(name: str, tmp_path: Path) -> None:
+def test_texts_without_a_label_or_text_are_refused_or_left_out(name: str, tmp_path: Path) -> None:
     content, lacks, line = TEXTS[name]
     path = written(tmp_path / name, content)
     with pytest.raises(DataError) as error:
@@ -69,14 +66,16 @@ def test_texts_that_lack_something(name: str, tmp_path: Path) -> None:
     assert error.value.in_options().endswith(SKIP_REMEDY)
     assert f"{name}:{line}: " in str(error.value)
     source = documents(path, incomplete="skip")
-    with pytest.warns(Notice, match=f":{line}: the first of {sum(int(part[0]) for part in lacks.split(', '))} rows: "):
+    with pytest.warns(
+        Notice, match=f":{line}: the first of {sum(int(count[0]) for count in lacks.split(', '))} rows: "
+    ):
         read = list(source)
     assert str(source.skipped).endswith(f"rows: {lacks}")
     assert [(document.texts, document.labels) for document in read] == [((GOOD,), ("pos",)), ((GOOD,), ("neg",))]
     assert "".join(source.write(each, each.labels) for each in read) + source.rest == content
 
 
-def test_a_group_is_needed_where_a_row_is_complete(tmp_path: Path) -> None:
+def test_a_complete_row_needs_a_group(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", f"label;text;who\npos;{GOOD};Ann\n;;\nneg;{GOOD};\n")
     source = DocumentSource(str(path), DocumentChoice(group="who"), incomplete="skip")
     with pytest.raises(DataError, match=r"a.csv:4: no group in column 3"):
@@ -84,7 +83,7 @@ def test_a_group_is_needed_where_a_row_is_complete(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_pairs_that_lack_a_side(name: str, tmp_path: Path) -> None:
+def test_pairs_without_a_side_are_refused_or_left_out(name: str, tmp_path: Path) -> None:
     content, lacks, line = PAIRS[name]
     path = written(tmp_path / name, content)
     with pytest.raises(DataError) as error:
@@ -96,7 +95,7 @@ def test_pairs_that_lack_a_side(name: str, tmp_path: Path) -> None:
     assert str(source.skipped).endswith(f"rows: {lacks}")
 
 
-def test_aligned_files_of_one_length(tmp_path: Path) -> None:
+def test_empty_lines_of_aligned_files_are_refused_or_left_out(tmp_path: Path) -> None:
     for name, content in {"a.en": "a\n\nc\nd\n", "a.de": "x\ny\n \nz\n", "b.de": "x\n\nz\n"}.items():
         (tmp_path / name).write_text(content)
     source = PairSource(f"{tmp_path}/a.en,{tmp_path}/a.de", incomplete="skip")
@@ -107,10 +106,10 @@ def test_aligned_files_of_one_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SENTENCES)
-def test_sentences_that_lack_labels(name: str, tmp_path: Path) -> None:
+def test_sentences_without_labels_are_refused_or_left_out(name: str, tmp_path: Path) -> None:
     content, line, count = SENTENCES[name]
     path = written(tmp_path / name, content)
-    if name != "b.jsonl":  # which has no labels at all
+    if name != "b.jsonl":
         with pytest.raises(DataError, match=r":\d+: (a word without a label; .*data.incomplete|expected 2 columns)"):
             list(SentenceSource(path, labeled=[None]))
     source = SentenceSource(path, labeled=[None], incomplete="skip")
@@ -119,10 +118,10 @@ def test_sentences_that_lack_labels(name: str, tmp_path: Path) -> None:
     assert len(read) == 2
     assert "".join(sentence.source.text for sentence in read) + source.rest == content
     same = [source.format.write(sentence, source.format.labels(sentence)) for sentence in read]
-    assert "".join([*same, source.rest]) == content  # rows that are left out keep their values
+    assert "".join([*same, source.rest]) == content  # omitted rows keep their values
 
 
-def test_a_location_is_read_again_from_zero(tmp_path: Path) -> None:
+def test_each_reading_counts_from_zero(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", TEXTS["a.csv"][0])
     source = documents(path, incomplete="count")
     for _ in range(2):

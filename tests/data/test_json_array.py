@@ -36,7 +36,7 @@ def saved(path: Path, items: list[dict[str, Any]], form: dict[str, Any]) -> str:
 
 
 def cut(text: str, size: int) -> list[str]:
-    return [text[place : place + size] for place in range(0, len(text), size)]
+    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def lines_of(text: str, size: int = 1 << 20) -> Lines:
@@ -51,18 +51,18 @@ def lines_of(text: str, size: int = 1 << 20) -> Lines:
     st.integers(1, 40),
     st.sampled_from(["", "\n", " \r\n \t"]),
 )
-def test_parts_are_the_text_and_the_values(
+def test_parts_of_an_array_join_to_its_text(
     objects: list[dict[str, Any]], form: dict[str, Any], size: int, end: str
 ) -> None:
     text = json.dumps(objects, **form) + end
     lines = lines_of(text, size)
     result = list(lines)
     assert lines.is_array
-    assert "".join(part for _, part in result) == text
-    values = [split_part(part)[1] for _, part in result]
+    assert "".join(piece for _, piece in result) == text
+    values = [split_part(piece)[1] for _, piece in result]
     assert [json.loads(value) for value in values if value] == objects
-    for number, part in result:
-        if value := split_part(part)[1]:
+    for number, piece in result:
+        if value := split_part(piece)[1]:
             assert value.split("\n")[0] in text.split("\n")[number - 1]
 
 
@@ -74,10 +74,10 @@ def test_parts_are_the_text_and_the_values(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [1, 100])
-def test_only_an_array_of_objects_is_one(text: str, is_array: bool, size: int) -> None:
+def test_only_an_array_of_objects_is_detected(text: str, is_array: bool, size: int) -> None:
     lines = lines_of(text, size)
     assert lines.is_array == is_array
-    assert "".join(part for _, part in lines) == text
+    assert "".join(piece for _, piece in lines) == text
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_only_an_array_of_objects_is_one(text: str, is_array: bool, size: int) -
     ],
 )
 @pytest.mark.parametrize("size", [3, 1 << 20])
-def test_what_is_no_array_is_reported_with_its_line(text: str, message: str, size: int) -> None:
+def test_a_broken_array_is_reported_with_the_line(text: str, message: str, size: int) -> None:
     with pytest.raises(DataError, match=message):
         list(lines_of(text, size))
 
 
-def test_a_value_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.data.json_array.MAX_CHARACTERS", 100)
     for opening, endless in (('[{"a": "', "x"), ('[{"a": x', "\n"), ("[{}", " ")):
         chunks = chain([opening], repeat(endless))
@@ -145,15 +145,15 @@ def test_labeled_sentences_are_read_and_written_back(form: dict[str, Any], name:
     assert source.format.name == "json"
     assert [sentence.words for sentence in result] == [("Ann", "left"), ("Bo", "ran")]
     assert [source.format.surface(sentence).text for sentence in result] == ["Ann left", "Bo ran"]
-    written = [source.format.write(sentence, source.format.labels(sentence)) for sentence in result]
-    assert "".join(written) + source.rest == text
+    output = [source.format.write(sentence, source.format.labels(sentence)) for sentence in result]
+    assert "".join(output) + source.rest == text
     changed = "".join(source.format.write(sentence, ["O", "B-X"]) for sentence in result) + source.rest
     assert json.loads(changed) == [
         NAMES[0] | {"labels": ["O", "B-X"]}, NAMES[1] | {"spans": [[3, 6, "X"]]}
     ]  # fmt: skip
 
 
-def test_arrays_and_lines_stand_in_one_folder(tmp_path: Path) -> None:
+def test_a_folder_may_have_arrays_and_lines(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(NAMES, indent=1))
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(item) + "\n" for item in NAMES))
     assert [sentence.words[0] for sentence in SentenceSource(tmp_path)] == ["Ann", "Bo", "Ann", "Bo"]
@@ -162,7 +162,7 @@ def test_arrays_and_lines_stand_in_one_folder(tmp_path: Path) -> None:
     assert [document.labels[0] for document in DocumentSource(tmp_path)] == ["good", "bad"] * 2
 
 
-def test_other_formats_read_it_as_lines() -> None:
+def test_other_formats_read_an_array_as_lines() -> None:
     text = '[{"a": 1}, \n{"a": 2}]\n'
     lines = Lines(io.StringIO(text), "x")
     source = DocumentSource(lines, DocumentChoice(is_labeled=False), format="plain")
@@ -179,7 +179,7 @@ def test_other_formats_read_it_as_lines() -> None:
         ('[{"text": "a", "label": "x"}', r"a\.json:1: expected a comma or \]"),
     ],
 )
-def test_wrong_objects_are_reported_with_their_line(content: str, message: str, tmp_path: Path) -> None:
+def test_wrong_objects_are_reported_with_the_line(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(DataError, match=message):
         list(DocumentSource(tmp_path / "a.json"))

@@ -40,10 +40,10 @@ SAMPLES: dict[str, dict[str, str]] = {
     "ts": {"a.ts": "@timeStamps false\n@classLabel true a b\n@data\n1.5,2:a\n2,3:b\n"},
 }
 READ: dict[str, Callable[[str], Iterable[Any]]] = {
-    "sentences": lambda place: [(s.words, dict(s.columns)) for s in SentenceSource(place)],
-    "texts": lambda place: [(d.texts, d.labels, d.line) for d in DocumentSource(place)],
-    "pairs": lambda place: [pair[:2] for pair in PairSource(place)],
-    "frames": lambda place: [(s.frames.tolist(), s.labels) for s in FrameSource(place, SeriesOptions())],
+    "sentences": lambda path: [(s.words, dict(s.columns)) for s in SentenceSource(path)],
+    "texts": lambda path: [(d.texts, d.labels, d.line) for d in DocumentSource(path)],
+    "pairs": lambda path: [pair[:2] for pair in PairSource(path)],
+    "frames": lambda path: [(s.frames.tolist(), s.labels) for s in FrameSource(path, SeriesOptions())],
 }
 
 
@@ -54,10 +54,10 @@ def contents(folder: Path, files: dict[str, str], end: str) -> tuple[str, list[A
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.replace("\n", end).encode())
     first = next(iter(files))
-    place = ",".join(str(folder / name) for name in files) if first == "a.en" else str(folder / first)
-    place = str(folder / "c") if first.startswith("c/") else str(folder) if "a.ann" in files else place
-    kind = detect(place).kind
-    return kind, [str(each).replace("\\r\\n", "\\n") for each in READ[kind](place)]
+    location = ",".join(str(folder / name) for name in files) if first == "a.en" else str(folder / first)
+    location = str(folder / "c") if first.startswith("c/") else str(folder) if "a.ann" in files else location
+    kind = detect(location).kind
+    return kind, [str(each).replace("\\r\\n", "\\n") for each in READ[kind](location)]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -72,7 +72,7 @@ def test_every_format_of_text_has_a_sample() -> None:
     assert {known.name for known in FORMAT_TABLE} - {"text", "plain", "conllu-text"} <= SAMPLES.keys()
 
 
-def test_running_text_and_blocks(tmp_path: Path) -> None:
+def test_line_ends_are_read_across_blocks(tmp_path: Path) -> None:
     """A block may end between \\r and \\n, and a \\r beside other line ends is a character."""
     (tmp_path / "a.txt").write_bytes(b"a b\rc d\r")
     assert load_text(tmp_path / "a.txt", "utf-8") == "a b\nc d\n"

@@ -39,7 +39,7 @@ Prepare = Callable[..., PreparedTokens]
 
 @pytest.fixture
 def prepared(source: TextSource, tmp_path: Path) -> Prepare:
-    """Prepares the source in a folder; dies before piece `killed_at`."""
+    """A function that prepares the source in a folder and dies before piece `killed_at`."""
     tokenizer = train_tokenizer("words", source.chunks())
 
     def run(
@@ -70,20 +70,20 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_the_ids_are_those_of_the_text(source: TextSource, prepared: Prepare, tmp_path: Path) -> None:
+def test_prepared_ids_equal_those_of_the_text(source: TextSource, prepared: Prepare, tmp_path: Path) -> None:
     result = prepared()
     expected = tokenize(source, result.tokenizer, stop=1600)
     tokens = result.tokens("train")
     assert tokens is not None
     assert len(result.shards("train")) > 4
     assert (len(tokens), tokens.characters, tokens.unknown) == (len(expected), 1600, expected.unknown)
-    whole = expected.read(0, len(expected))
-    for start, stop in ((0, len(whole)), (0, 0), (3, 130), (49, 51), (len(whole) - 1, len(whole))):
-        np.testing.assert_array_equal(tokens.read(start, stop), whole[start:stop])
-        np.testing.assert_array_equal(tokens.reversed().read(start, stop), whole[::-1][start:stop])
+    expected_ids = expected.read(0, len(expected))
+    for start, stop in ((0, len(expected_ids)), (0, 0), (3, 130), (49, 51), (len(expected_ids) - 1, len(expected_ids))):
+        np.testing.assert_array_equal(tokens.read(start, stop), expected_ids[start:stop])
+        np.testing.assert_array_equal(tokens.reversed().read(start, stop), expected_ids[::-1][start:stop])
     starts = np.array([0, 7, 48, 200])
-    np.testing.assert_array_equal(tokens.read_rows(starts, 60), np.stack([whole[s : s + 60] for s in starts]))
-    np.testing.assert_array_equal(tokens.reversed().reversed().read(5, 99), whole[5:99])
+    np.testing.assert_array_equal(tokens.read_rows(starts, 60), np.stack([expected_ids[s : s + 60] for s in starts]))
+    np.testing.assert_array_equal(tokens.reversed().reversed().read(5, 99), expected_ids[5:99])
     valid = result.tokens("valid")
     assert valid is not None
     assert valid.characters == 200
@@ -91,7 +91,7 @@ def test_the_ids_are_those_of_the_text(source: TextSource, prepared: Prepare, tm
     assert not is_prepared(str(tmp_path))
 
 
-def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None:
+def test_a_killed_preparation_continues(prepared: Prepare, tmp_path: Path) -> None:
     prepared("undisturbed")
     for killed_at in (9, 11):
         with pytest.raises(Killed):
@@ -105,7 +105,7 @@ def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None
         prepared("killed", plan={"table": {"min_count": 2}})
 
 
-def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -> None:
+def test_missing_or_changed_shards_are_refused(prepared: Prepare, tmp_path: Path) -> None:
     result = prepared()
     second = tmp_path / "out" / "train" / "00001.ids"
     good = second.read_bytes()
@@ -118,7 +118,7 @@ def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -
         second.write_bytes(content)
         with pytest.raises(DataError, match=f"^{second}: {expected}"):
             PreparedTokens(tmp_path / "out").tokens("train")
-    second.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # its header does not show it
+    second.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # the header is valid
     with pytest.raises(DataError, match=f"^{second}: the ids are damaged$"):
         PreparedTokens(tmp_path / "out").verify()
     second.unlink()
@@ -142,13 +142,13 @@ def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -
             PreparedTokens(tmp_path / "out")
 
 
-def test_a_damaged_byte_is_found_when_it_is_read(prepared: Prepare, tmp_path: Path) -> None:
+def test_a_damaged_byte_is_reported_when_it_is_read(prepared: Prepare, tmp_path: Path) -> None:
     prepared()
     path = tmp_path / "out" / "train" / "00001.ids"
     good = bytearray(path.read_bytes())
-    for place in (40, len(good) - 5, len(good) - 1):  # the first id, the last one, and its checksum
+    for position in (40, len(good) - 5, len(good) - 1):  # the first id, the last one, and its checksum
         bad = good.copy()
-        bad[place] ^= 1
+        bad[position] ^= 1
         path.write_bytes(bad)
         tokens = PreparedTokens(tmp_path / "out").tokens("train")
         assert tokens is not None
@@ -159,14 +159,14 @@ def test_a_damaged_byte_is_found_when_it_is_read(prepared: Prepare, tmp_path: Pa
         with pytest.raises(DataError, match=f"^{path}: the ids are damaged$"):
             PreparedTokens(tmp_path / "out").verify()
     (header,) = {header_of(path).file_bytes}
-    path.write_bytes(good[:header])  # as it was written before there were checksums of pages
+    path.write_bytes(good[:header])  # a file of a version without checksums of pages
     assert PreparedTokens(tmp_path / "out").verify() > 1
 
 
 @pytest.mark.parametrize("size", [1, 4055, 4056, 4057, 8151, 8152, 20_000])
 def test_each_page_has_its_checksum(size: int, tmp_path: Path) -> None:
     path, ids = tmp_path / "some.ids", np.arange(size) % 251
-    pieces = ((part, len(part)) for part in np.split(ids, [size // 3, size // 2]))
+    pieces = ((piece, len(piece)) for piece in np.split(ids, [size // 3, size // 2]))
     write_tokens(path, pieces, vocabulary_size=256, unknown_id=None)
     check_tokens(path)
     tokens = TokenFile.open(path, checks=True)
@@ -182,8 +182,8 @@ def test_each_page_has_its_checksum(size: int, tmp_path: Path) -> None:
         changed.read(size - 1, size)
 
 
-def test_few_files_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.data.corpus.prepared._max_open_files", lambda wanted: 2)
+def test_at_most_the_allowed_files_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.data.corpus.prepared._max_open_files", lambda num_shards: 2)
     shards = []
     for number in range(5):
         write_tokens(path := tmp_path / f"{number}.ids", [(np.full(3, number), 3)], vocabulary_size=9, unknown_id=None)
@@ -195,8 +195,8 @@ def test_few_files_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hard", [9, pytest.param(4096, marks=pytest.mark.slow)])
-def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
-    """In a process that may have few files open, all the shards are read; the limit is raised where it may be."""
+def test_more_shards_than_open_files_are_read(hard: int, tmp_path: Path) -> None:
+    """A process with a low limit of open files reads all shards, and raises the limit where it can."""
     pytest.importorskip("resource")
     shards = 64
     for number in range(shards):
@@ -223,7 +223,7 @@ def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
     assert run.stderr.splitlines()[-1].endswith(f"00000.ids: {expected}"), run.stderr
 
 
-def test_what_is_damaged_or_missing_is_made_anew(prepared: Prepare, tmp_path: Path) -> None:
+def test_damaged_or_missing_shards_are_prepared_again(prepared: Prepare, tmp_path: Path) -> None:
     out, output = tmp_path / "out", list[str]()
     prepared()
     before, train = tree(out), out / "train"
@@ -243,7 +243,7 @@ def test_what_is_damaged_or_missing_is_made_anew(prepared: Prepare, tmp_path: Pa
     assert all(line.endswith("; the shard is replaced") for line in output[1:])
 
 
-def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
+def test_a_full_disk_is_one_line_and_the_same_command_continues(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared("undisturbed")
@@ -262,28 +262,28 @@ def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
     assert tree(prepared().folder) == tree(tmp_path / "undisturbed")
 
 
-class Deadly:
-    """Reads a piece by ending its process."""
+class KillingTokenizer:
+    """A tokenizer that kills its process."""
 
     def encode(self, piece: str) -> Any:
         os._exit(9)
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_is_one_line() -> None:
-    reads: Any = Deadly()
+def test_a_killed_process_is_an_error_of_one_line() -> None:
+    tokenizer: Any = KillingTokenizer()
     with pytest.raises(EnsueError, match="a process was killed; repeat the command with"):
-        list(ordered_map(reads.encode, ["a", "b"], 2))
+        list(ordered_map(tokenizer.encode, ["a", "b"], 2))
 
 
 @pytest.mark.slow
-def test_several_processes_write_the_same(prepared: Prepare, tmp_path: Path) -> None:
+def test_several_processes_write_equal_files(prepared: Prepare, tmp_path: Path) -> None:
     prepared("one")
     prepared("two", processes=2)
     assert tree(tmp_path / "two") == tree(tmp_path / "one")
 
 
-def test_columns_of_json_lines(tmp_path: Path) -> None:
+def test_columns_of_json_lines_are_prepared(tmp_path: Path) -> None:
     path = tmp_path / "some.jsonl"
     path.write_text('{"text": "one\\ntwo", "n": 1}\n\n{"text": null}\n{"text": "three\\n"}\n')
     assert "".join(ColumnSource(path, "text").chunks()) == "one\ntwo\nthree\n"
@@ -299,7 +299,7 @@ def test_columns_of_json_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_columns_of_parquet(tmp_path: Path) -> None:
+def test_columns_of_parquet_are_prepared(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet  # noqa: PLC0415
 

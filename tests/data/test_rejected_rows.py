@@ -1,6 +1,6 @@
-"""Rows that a person has rejected or ignored in a tool are left out, with a line about their number.
+"""Rows that a person rejected or ignored in a tool are left out, counted in a notice, and written back.
 
-By all ways in which such rows are read: sentences and texts, lines and arrays. What is written back keeps them.
+The rows are sentences and texts, in lines and in arrays.
 """
 
 import json
@@ -36,18 +36,18 @@ def reads_words(view: str) -> bool:
 
 
 def written_back(path: Path, view: str) -> str:
-    """The file with its own labels."""
+    """Return the file, written back with its labels."""
     if reads_words(view):
         sentences = SentenceSource(path)
-        return "".join(sentences.format.write(one, sentences.format.labels(one)) for one in sentences)
+        return "".join(sentences.format.write(item, sentences.format.labels(item)) for item in sentences)
     documents = DocumentSource(str(path), DocumentChoice(is_labeled=True))
-    return "".join([documents.write(one, one.labels) for one in documents]) + documents.rest
+    return "".join([documents.write(item, item.labels) for item in documents]) + documents.rest
 
 
 def texts(path: Path, view: str) -> list[str]:
     if reads_words(view):
-        return [" ".join(one.words) for one in SentenceSource(path)]
-    return [one.texts[0] for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
+        return [" ".join(item.words) for item in SentenceSource(path)]
+    return [item.texts[0] for item in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -63,36 +63,39 @@ def test_rows_that_were_not_accepted_are_left_out(view: str, form: str, tmp_path
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("view", ["spans", "tokens"])
-def test_labels_are_written_to_their_own_row(view: str, form: str, tmp_path: Path) -> None:
-    """Not to a row before it that was left out; nor do its text and its offsets come from there."""
+def test_labels_are_written_to_the_row_of_their_sentence(view: str, form: str, tmp_path: Path) -> None:
+    """An omitted row before it gets neither its labels nor its text and offsets."""
     path = tmp_path / "rows.json"
     rows = [VIEWS[view](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]
     rows[0] |= {"text": "another text"} if view == "spans" else {"tokens": ["one", "more", "word"]}
     path.write_text(FORMS[form](rows))
     with pytest.warns(Notice, match="rows left out"):
         sentences = [*(source := SentenceSource(path))]
-    labels = [["O", "B-LOC", "O"][: len(one.words)] for one in sentences]
-    written = [source.format.write(*pair) for pair in zip(sentences, labels, strict=True)]
-    text = "".join([*written, source.rest])
+    labels = [["O", "B-LOC", "O"][: len(sentence.words)] for sentence in sentences]
+    output = [source.format.write(*pair) for pair in zip(sentences, labels, strict=True)]
+    text = "".join([*output, source.rest])
     content = [json.loads(line) for line in text.splitlines()] if form == "lines" else json.loads(text)
     key = "spans" if view == "spans" else "labels"
     assert [row == old for row, old in zip(content, rows, strict=True)] == [True, False, True, False, True]
     assert content[1][key] == ([{"start": 4, "end": 5, "label": "LOC"}] if view == "spans" else ["O", "B-LOC"])
-    assert [source.format.surface(one).text.split()[:2] for one in sentences] == [["Ann", "1"], ["Ann", "3"]]
+    assert [source.format.surface(sentence).text.split()[:2] for sentence in sentences] == [["Ann", "1"], ["Ann", "3"]]
 
 
-def test_a_choice_is_the_label(tmp_path: Path) -> None:
+def test_the_accepted_choice_is_the_label(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(FORMS["lines"]([VIEWS["choice"](n) | {"answer": "accept"} for n in range(3)]))
-    assert [one.labels for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))] == [("A",)] * 3
+    assert [document.labels for document in DocumentSource(str(path), DocumentChoice(is_labeled=True))] == [("A",)] * 3
 
 
-def test_answers_may_be_what_is_learned(tmp_path: Path) -> None:
-    """A rejection is a label if it is asked for. Other rows with such a key are not tasks of a tool."""
+def test_answers_may_be_labels(tmp_path: Path) -> None:
+    """A rejection is a label if the setting names its key. Other rows with such a key are not tasks of a tool."""
     path = tmp_path / "rows.jsonl"
     path.write_text(FORMS["lines"]([VIEWS["binary"](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]))
     with pytest.warns(Notice, match=r'rows left out: 1 with "answer": "ignore"$'):
-        result = [one.labels[0] for one in DocumentSource(str(path), DocumentChoice(labels="answer", is_labeled=True))]
+        result = [
+            document.labels[0]
+            for document in DocumentSource(str(path), DocumentChoice(labels="answer", is_labeled=True))
+        ]
     assert result == [answer for answer in ANSWERS if answer != "ignore"]
     path.write_text(FORMS["lines"]([{"question": f"word {n}?", "answer": answer} for n, answer in enumerate(ANSWERS)]))
     pairs = PairSource(path, sources=["question"], targets=["answer"])
@@ -100,18 +103,20 @@ def test_answers_may_be_what_is_learned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["array", "indented"])
-def test_tasks_that_were_canceled_are_counted(form: str, tmp_path: Path) -> None:
+def test_canceled_tasks_are_left_out_and_counted(form: str, tmp_path: Path) -> None:
     def task(number: int, *canceled: bool) -> Row:
         value = {"choices": ["A"]}
         result = [{"type": "choices", "from_name": "kind", "value": value}]
-        made = [{"result": result, ("was_cancelled", "skipped")[number % 2]: one} for one in canceled]
-        return {"data": {"text": f"text {number}"}, "annotations": made}
+        annotations = [
+            {"result": result, ("was_cancelled", "skipped")[number % 2]: is_canceled} for is_canceled in canceled
+        ]
+        return {"data": {"text": f"text {number}"}, "annotations": annotations}
 
     path = tmp_path / "tasks.json"
     path.write_text(FORMS[form]([task(0, False), task(1, True), task(2, True, False), task(3, True, True)]))
     with pytest.warns(Notice, match="tasks left out, since all their annotations are canceled: 2"):
-        found = [one.texts[0] for one in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
-    assert found == ["text 0", "text 2"]
+        texts = [document.texts[0] for document in DocumentSource(str(path), DocumentChoice(is_labeled=True))]
+    assert texts == ["text 0", "text 2"]
 
 
 def test_discarded_rows_of_argilla_are_left_out(tmp_path: Path) -> None:
@@ -123,10 +128,10 @@ def test_discarded_rows_of_argilla_are_left_out(tmp_path: Path) -> None:
     path.write_text(FORMS["lines"](rows))
     choice = DocumentChoice(labels="annotation", is_labeled=True)
     with pytest.warns(Notice, match=r'rows left out: 2 with "status": "Discarded"$'):
-        assert [one.texts[0] for one in DocumentSource(str(path), choice)] == ["text 0", "text 2"]
+        assert [document.texts[0] for document in DocumentSource(str(path), choice)] == ["text 0", "text 2"]
     path.write_text(FORMS["lines"]([{"text": row["text"], "status": row["status"]} for row in rows]))
     choice = DocumentChoice(labels="status", is_labeled=True)
-    assert [one.labels[0] for one in DocumentSource(str(path), choice)] == states
+    assert [document.labels[0] for document in DocumentSource(str(path), choice)] == states
 
 
 WORDS = ("answer", "status", "label", "text", "spans", "tokens", "data", "annotations", "Discarded", "reject", "start")
@@ -134,7 +139,7 @@ WORDS = ("answer", "status", "label", "text", "spans", "tokens", "data", "annota
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("view", ["spans", "tokens", "binary", "category"])
-def test_labels_and_words_may_be_called_as_keys_are(view: str, word: str, tmp_path: Path) -> None:
+def test_labels_and_words_may_equal_keys(view: str, word: str, tmp_path: Path) -> None:
     rows: dict[str, Row] = {
         "spans": {"text": f"{word} left", "spans": [{"start": 0, "end": len(word), "label": word}]},
         "tokens": {"tokens": [word, "left"], "labels": [f"B-{word}", "O"]},

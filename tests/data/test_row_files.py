@@ -33,8 +33,8 @@ def features(datasets: Any, table: dict[str, list[Any]], classes: dict[str, list
 
 
 @pytest.fixture(params=["parquet", pytest.param("datasets", marks=pytest.mark.slow)])
-def written(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
-    """Writes a table, in which the numbers of some columns stand for classes; returns its location."""
+def write_table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    """A function that writes a table with columns of class numbers, and returns its location."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet  # noqa: PLC0415
@@ -55,20 +55,20 @@ def written(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return as_parquet if request.param == "parquet" else as_data_set
 
 
-def test_sentences(written: Written) -> None:
-    location = written(SENTENCES, {"ner_tags": NER})
+def test_sentences(write_table: Written) -> None:
+    location = write_table(SENTENCES, {"ner_tags": NER})
     source = SentenceSource(location)
     result = list(source)
     assert [sentence.words for sentence in result] == [("Ann", "left"), ("Bo",)]
     assert [source.format.labels(sentence) for sentence in result] == [("B-PER", "O"), ("B-PER",)]
     assert (result[1].source.name, result[1].line) == (location, 2)
-    again = [source.format.write(sentence, source.format.labels(sentence)) for sentence in result]
-    assert "".join(again) == "".join(json_lines(Path(location)))
+    output = [source.format.write(sentence, source.format.labels(sentence)) for sentence in result]
+    assert "".join(output) == "".join(json_lines(Path(location)))
     assert detect(location)[:2] == ("sentences", "json")
 
 
-def test_texts(written: Written) -> None:
-    location = written(TEXTS, {"label": ["negative", "positive"]})
+def test_texts(write_table: Written) -> None:
+    location = write_table(TEXTS, {"label": ["negative", "positive"]})
     source = DocumentSource(location, DocumentChoice(is_labeled=False))
     result = list(source)
     assert [(document.texts, document.labels) for document in result[:3]] == [
@@ -85,20 +85,20 @@ def test_texts(written: Written) -> None:
     assert detect(location)[:2] == ("texts", "json")
 
 
-def test_pairs(written: Written) -> None:
-    location = written(PAIRS, {})
+def test_pairs(write_table: Written) -> None:
+    location = write_table(PAIRS, {})
     assert [(pair.sources, pair.targets) for pair in PairSource(location)] == [
         (("Hallo Welt",), ("hello world",)), (("ja",), ("yes",)),
     ]  # fmt: skip
     assert detect(location)[:2] == ("pairs", "json")
 
 
-def test_running_text_has_no_rows(written: Written) -> None:
+def test_a_row_file_is_refused_as_running_text(write_table: Written) -> None:
     with pytest.raises(DataError, match="ensue prepare"):
-        TextSource(written(TEXTS, {}))
+        TextSource(write_table(TEXTS, {}))
 
 
-def test_a_column_that_is_not_what_its_features_say(tmp_path: Path) -> None:
+def test_a_column_that_contradicts_its_features_is_read_unchanged(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def test_a_column_that_is_not_what_its_features_say(tmp_path: Path) -> None:
     assert list(json_lines(tmp_path / "a.parquet")) == ['{"x": 1}\n{"x": null}\n']
 
 
-def test_values_that_json_has_not(tmp_path: Path) -> None:
+def test_values_without_a_form_in_json_become_text_or_null(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet  # noqa: PLC0415
 

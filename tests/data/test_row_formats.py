@@ -47,8 +47,8 @@ def tagged(location: Path) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     return [(sentence.words, source.format.labels(sentence)) for sentence in source]
 
 
-def test_folder_of_brat(tmp_path: Path) -> None:
-    """Offsets count the whole text. A span across a line end is clipped to its first line, as lines are read alone."""
+def test_a_folder_of_brat_is_read(tmp_path: Path) -> None:
+    """Offsets count from the start of the text. A span across a line end is clipped to its first line."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(TEXT, encoding="utf-8")
         (tmp_path / f"{name}.ann").write_text(BRAT, encoding="utf-8")
@@ -77,8 +77,8 @@ OVERLAPPING = (
 )
 
 
-def test_spans_of_brat_overlap_where_they_may(tmp_path: Path) -> None:
-    """A span of several lines is clipped to its first one, behind shorter ones that begin later."""
+def test_overlapping_spans_of_brat_are_read(tmp_path: Path) -> None:
+    """A span of several lines is clipped to its first line, after shorter spans that begin later."""
     (tmp_path / "a.txt").write_text("Bank of Lima grew\nOslo too.\nNothing.\n")
     (tmp_path / "a.ann").write_text(OVERLAPPING)
     source = SentenceSource(tmp_path, nested=True)
@@ -95,8 +95,8 @@ def test_spans_of_brat_overlap_where_they_may(tmp_path: Path) -> None:
         SentenceSource(tmp_path)
 
 
-def test_the_text_beside_annotations_counts_as_data(tmp_path: Path) -> None:
-    """What is kept of a file is of its text too; running text is read from all files."""
+def test_text_files_beside_annotations_count_as_data(tmp_path: Path) -> None:
+    """The digest of a file includes its text, and running text is read from all files."""
     (tmp_path / "a.txt").write_text("Lima grew\n")
     (tmp_path / "a.ann").write_text("T1\tLOC 0 4\n")
     result = []
@@ -120,7 +120,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_files(tmp_path: Path, name: str) -> None:
+def test_wrong_files_are_refused(tmp_path: Path, name: str) -> None:
     file, content, message = WRONG[name]
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / file).write_text(content, encoding="utf-8")
@@ -129,18 +129,18 @@ def test_wrong_files(tmp_path: Path, name: str) -> None:
 
 
 def crossing(count: int) -> tuple[str, str]:
-    """Spans that each go across a line end: all lines are one sentence."""
+    """Return spans that each cross a line end, so that all lines are one sentence."""
     spans = (f"T{n}\tA {3 * n + 1} {3 * n + 4}\n" for n in range(count - 1))
     return "ab\n" * count, "".join(spans)
 
 
 def in_pieces(count: int) -> tuple[str, str]:
-    """Spans of two pieces with many blanks between them, all of them in one place."""
+    """Return equal spans of two pieces with many blanks between them."""
     return f"a{' ' * 10**6}b", f"T1\tA 0 1;{10**6 + 1} {10**6 + 2}\n" * count
 
 
 def tasks(text: str, spans: list[dict[str, Any]]) -> str:
-    """A short task, by which the format is known, and a long one."""
+    """Return a short task, by which the format is detected, and a long one."""
     return json.dumps([task("a"), task(text, *spans)])
 
 
@@ -156,7 +156,7 @@ HOSTILE: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
-def test_files_that_would_take_the_square_of_their_length(tmp_path: Path, name: str) -> None:
+def test_crossing_spans_are_read_in_linear_time(tmp_path: Path, name: str) -> None:
     file, content, text, message = HOSTILE[name]
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     (tmp_path / file).write_text(content, encoding="utf-8")
@@ -168,7 +168,7 @@ def test_files_that_would_take_the_square_of_their_length(tmp_path: Path, name: 
     assert time.process_time() - start < 6
 
 
-def test_docbin_of_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_docbin_of_spacy_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.spacy"
     path.write_bytes(b"no DocBin")
     monkeypatch.setitem(sys.modules, "spacy", None)

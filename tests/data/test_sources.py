@@ -35,7 +35,7 @@ def complaint(location: str | Path, encoding: str = "utf-8") -> str:
     return caught.value.in_options()
 
 
-def test_a_text_is_exactly_the_files(tmp_path: Path) -> None:
+def test_a_text_equals_its_files(tmp_path: Path) -> None:
     text = "a\r\nb\rc\x85d\u2028e\x00f\ufeff\n\n猫"
     (tmp_path / "a.txt").write_bytes(text.encode())
     assert text_of(tmp_path / "a.txt") == text
@@ -55,7 +55,7 @@ def test_damaged_compression_is_named(name: str, compress, cut: int, tmp_path: P
     ("kibibytes", "noise", "refused"), [(2049, 8000, True), (2047, 8000, False), (4096, 50_000, False)]
 )
 def test_a_compression_bomb_is_refused(kibibytes: int, noise: int, refused: bool, tmp_path: Path) -> None:
-    """Above 2 MiB and 100 to 1: the first is 200 to 1, the second small, the third 80 to 1."""
+    """A bomb has over 2 MiB and over 100 to 1: the first has 200 to 1, the second is small, the third has 80 to 1."""
     path = tmp_path / "a.xz"
     content = os.urandom(noise).hex()
     path.write_bytes(lzma.compress((content + "a" * (1024 * kibibytes - len(content))).encode(), preset=0))
@@ -68,7 +68,7 @@ def test_a_compression_bomb_is_refused(kibibytes: int, noise: int, refused: bool
 
 
 def test_a_compression_bomb_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    """Whatever its size: the ratio of what was read decides, before the first block is handed on."""
+    """The ratio so far decides, at any size, before the first block is returned."""
     path = tmp_path / "a.xz"
     for megabytes in (5, 40):
         path.write_bytes(lzma.compress(b"a O\n\n" * (megabytes << 18), preset=0))
@@ -86,7 +86,7 @@ def test_a_folder_is_read_in_order_without_hidden_files(tmp_path: Path) -> None:
     assert text_of(f"{tmp_path}/**/*.txt") == "Z\nB\nC"
 
 
-def test_a_file_whose_name_looks_like_a_glob_is_itself(tmp_path: Path) -> None:
+def test_a_file_whose_name_looks_like_a_glob_is_read(tmp_path: Path) -> None:
     (tmp_path / "[a].txt").write_text("brackets")
     (tmp_path / "a.txt").write_text("no")
     assert text_of(tmp_path / "[a].txt") == "brackets"
@@ -100,7 +100,7 @@ def test_a_byte_order_mark_is_dropped_at_each_files_start(tmp_path: Path) -> Non
     assert text_of(tmp_path / "c", "utf-16") == "drei"
 
 
-def test_missing_paths_name_the_nearest(tmp_path: Path) -> None:
+def test_an_error_of_a_missing_path_names_the_nearest_folder(tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("x")
     assert complaint(tmp_path / "inptu.txt").endswith('no such file or folder; did you mean "input.txt"?')
     assert f"{tmp_path / 'none'} is not a folder, either" in complaint(tmp_path / "none" / "input.txt")
@@ -136,7 +136,7 @@ def test_unreadable_files_and_folders_are_named(tmp_path: Path, monkeypatch: pyt
     def refuse(path: object, *_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    with monkeypatch.context() as patch:  # the tests may run as root, whom no permission bits stop
+    with monkeypatch.context() as patch:  # the tests may run as root, who ignores permissions
         patch.setattr(os, "scandir", refuse)
         assert complaint(tmp_path) == f"{tmp_path}: cannot be read (Permission denied)"
     monkeypatch.setattr(Path, "open", refuse)
@@ -147,7 +147,7 @@ def test_unreadable_files_and_folders_are_named(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 1 << 20])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_a_wrong_byte_is_found_in_its_line(block: int, mark: bytes, tmp_path: Path, monkeypatch) -> None:
+def test_an_error_of_a_wrong_byte_names_its_line(block: int, mark: bytes, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(decoding, "BLOCK_BYTES", block)
     path = written(tmp_path / "a.txt", mark + "one\nété\u2028\x85\nthey".encode() + b"\xe9 are\n")
     advice = "for Windows' Western European try --encoding cp1252 (in training --set data.encoding=cp1252)"
@@ -182,13 +182,13 @@ TEXTS = {
     "gb18030": ("你好世界，今天天气很好，我们去公园", "这个产品的质量不错，我很喜欢"),
     "big5": ("你好世界，今天天氣很好，我們去公園", "這個產品的品質不錯，我很喜歡"),
 }  # fmt: skip
-"""Sentences of other people's files, by encoding."""
+"""Sentences by encoding."""
 
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("encoding", TEXTS)
-def test_the_proposed_encoding_is_that_of_the_file(encoding: str, tmp_path: Path) -> None:
-    """Also with a header and labels in ASCII, after a long beginning, and where the sample ends in a character."""
+def test_the_encoding_of_the_file_is_proposed(encoding: str, tmp_path: Path) -> None:
+    """The file has labels and a beginning in ASCII, and the sample may end within a character."""
     assert {*TEXTS} == {*tomllib.loads(package_text("data/detection/encodings.toml"))}
     for text in TEXTS[encoding]:
         path = tmp_path / "a.csv"
@@ -216,7 +216,7 @@ def test_utf_16_without_a_mark_is_proposed(encoding: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("length", [0, 1, 1 << 15, 1 << 16, (1 << 20) + 1])
 @pytest.mark.parametrize("rest", [b"\xe9", b"\xe9 \n", b"\xff\xff", b"\x80\n\n"])
-def test_a_wrong_byte_anywhere_ends_in_one_line(length: int, rest: bytes, tmp_path: Path) -> None:
+def test_a_wrong_byte_anywhere_is_an_error_of_one_line(length: int, rest: bytes, tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", b"x" * length + rest)
     assert f"not UTF-8 (byte 0x{rest[0]:02x} in column {length + 1})" in complaint(path)
 
@@ -236,7 +236,7 @@ def test_other_encodings_are_named_in_errors(tmp_path: Path) -> None:
     start=st.integers(0, 120),
     length=st.none() | st.integers(0, 60),
 )
-def test_ranges_are_slices_of_the_text(
+def test_ranges_equal_slices_of_the_text(
     text: str, start: int, length: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = written(tmp_path_factory.mktemp("range") / "a", text.encode())
@@ -247,8 +247,8 @@ def test_ranges_are_slices_of_the_text(
         assert "".join(TextSource(path).chunks(start, stop)) == text[start:stop]
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"published"}))  # which is not trained
-def test_pieces_tokenize_as_the_whole(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"published"}))  # a tokenizer that is not trained
+def test_pieces_have_the_ids_of_the_full_text(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "BLOCK_BYTES", 50)
     monkeypatch.setattr(sources, "CHUNK_CHARACTERS", 100)
     text = "Words, and  words;\n\n  more words\u2028 don't\xa0 stop\r\n" * 20
@@ -268,7 +268,7 @@ def test_a_line_without_blanks_is_still_cut(tmp_path: Path, monkeypatch: pytest.
     assert max(map(len, TextSource(tmp_path / "a").chunks())) <= 150
 
 
-def test_the_fingerprint_follows_bytes_and_order(tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_bytes_and_order(tmp_path: Path) -> None:
     def fingerprint(**files: bytes) -> str:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
@@ -276,14 +276,14 @@ def test_the_fingerprint_follows_bytes_and_order(tmp_path: Path) -> None:
             (folder / name).write_bytes(content)
         return TextSource(folder).fingerprint()
 
-    one = fingerprint(a=b"one", b=b"two")
-    assert fingerprint(a=b"one", c=b"two") == one
+    original = fingerprint(a=b"one", b=b"two")
+    assert fingerprint(a=b"one", c=b"two") == original
     others = [fingerprint(a=b"two", b=b"one"), fingerprint(a=b"onet", b=b"wo"), fingerprint(a=b"onetwo")]
-    assert len({one, *others}) == 4
+    assert len({original, *others}) == 4
 
 
-def test_pipes_and_circles_of_links_in_folders_are_passed_over(tmp_path: Path) -> None:
-    """Opening a pipe waits for a writer; each link to its own folder doubles the paths below, to a depth of forty."""
+def test_pipes_and_cyclic_links_in_folders_are_skipped(tmp_path: Path) -> None:
+    """Opening a pipe would wait for a writer. Each link to its folder would double the paths, to a depth of 40."""
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b.txt").write_text("two")
@@ -298,7 +298,7 @@ def test_pipes_and_circles_of_links_in_folders_are_passed_over(tmp_path: Path) -
     assert [path.name for path in TextSource(f"{tmp_path}/x/*.txt").paths] == ["a.txt", "d.txt"]
 
 
-def test_globs_are_those_of_python(in_tmp_path: None) -> None:
+def test_globs_match_like_those_of_python(in_tmp_path: None) -> None:
     for name in ("a.txt", "b.md", "x/a.txt", "x/y/z.txt", ".h/q.txt", "x/.hid", "[k].txt", "x/y/a.txt", "z/y/a.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("x")
@@ -308,13 +308,13 @@ def test_globs_are_those_of_python(in_tmp_path: None) -> None:
         assert TextSource(pattern).paths == tuple(sorted(expected)), pattern
 
 
-def test_what_pathlib_hides_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_that_pathlib_ignores_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, ask in (("exists", os.path.exists), ("is_file", os.path.isfile), ("is_dir", os.path.isdir)):
-        monkeypatch.setattr(Path, name, lambda path, ask=ask: ask(path))  # as Python 3.14 does
+        monkeypatch.setattr(Path, name, lambda path, ask=ask: ask(path))  # like Python 3.14
     assert "cannot be read (File name too long)" in complaint(tmp_path / ("x" * 300))
 
 
-def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_system_for_a_path_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     assert complaint(tmp_path / "link") == f"{tmp_path / 'link'}: a link to {tmp_path / 'gone'}, which does not exist"
     assert complaint("~nosuchuser/x") == "~nosuchuser/x: no home directory of ~nosuchuser"
@@ -324,7 +324,7 @@ def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, monkeypatch:
     def refuse(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "is_dir", refuse)  # as for a path in a folder that cannot be searched
+    monkeypatch.setattr(Path, "is_dir", refuse)  # like a path in a folder that cannot be searched
     assert complaint(tmp_path / "a") == f"{tmp_path / 'a'}: cannot be read (Permission denied)"
 
 
@@ -348,7 +348,7 @@ def test_an_encoding_is_proposed_only_if_the_bytes_fit(tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", "\u201cten\u201d \u20ac".encode("cp1252"))
     assert "try --encoding cp1252 " in complaint(path)
     assert text_of(path, "cp1252") == "\u201cten\u201d \u20ac"
-    with pytest.raises(DataError, match=r"column 1\); save the file as UTF-8$"):  # no option sets its encoding
+    with pytest.raises(DataError, match=r"column 1\); save the file as UTF-8$"):  # without an option for its encoding
         decoding.load_text(path, "")
     for content in (b"caf\xe9\0", b"caf\xe9\x01"):
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""The index of a file of word vectors, compared with reading, and after changes of the file."""
+"""The index of a file of word vectors gives the vectors of a reading, also after changes of the file."""
 
 import gzip
 from pathlib import Path
@@ -35,7 +35,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_words_are_found_as_reading_finds_them(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_gives_the_vectors_of_a_reading(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / name).write_bytes(CONTENTS[name])
     words, vectors = read_vectors(tmp_path / name)
     index = VectorIndex(tmp_path / name)
@@ -46,26 +46,26 @@ def test_words_are_found_as_reading_finds_them(name: str, tmp_path: Path, monkey
     assert index.find([])[1].shape == (0, 2)
 
 
-def test_places_are_kept_until_the_file_changes(tmp_path: Path) -> None:
+def test_the_index_is_used_until_the_file_changes(tmp_path: Path) -> None:
     path = written(tmp_path / "glove.txt.gz", gzip.compress(text(ROWS)))
     assert VectorIndex(path).find(["the"])[1].tolist() == [[1.0, -2.5]]
-    kept = {file.name: file.stat().st_mtime_ns for file in cache_directory().glob("*.places")}
+    modified = {file.name: file.stat().st_mtime_ns for file in cache_directory().glob("*.places")}
     assert VectorIndex(path).find(["New York"])[0] == ["New York"]
-    assert len(kept) <= len(list(cache_directory().glob("*.places"))) == len(kept)
+    assert len(modified) <= len(list(cache_directory().glob("*.places"))) == len(modified)
     path.write_bytes(gzip.compress(text({"a": (0.0, 0.0), "the": (4.0, 4.0)})))
     assert VectorIndex(path).find(["the"])[1].tolist() == [[4.0, 4.0]]
 
 
 @pytest.mark.parametrize("left", [0, 20, 130])
-def test_places_that_were_cut_off_are_found_anew(tmp_path: Path, left: int) -> None:
+def test_an_index_that_was_cut_off_is_computed_again(tmp_path: Path, left: int) -> None:
     path = written(tmp_path / "glove.txt", text(ROWS))
     for _ in range(2):
         assert VectorIndex(path).find(["the"])[1].tolist() == [[1.0, -2.5]]
-        kept = max(cache_directory().glob("*.places"), key=lambda file: file.stat().st_mtime_ns)
-        kept.write_bytes(kept.read_bytes()[:left])
+        index_file = max(cache_directory().glob("*.places"), key=lambda file: file.stat().st_mtime_ns)
+        index_file.write_bytes(index_file.read_bytes()[:left])
 
 
-def test_without_room_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_space_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "glove.txt.gz", gzip.compress(text(ROWS)))
     monkeypatch.setenv("ENSUE_CACHE_LIMIT", "1B")
     index = VectorIndex(path)
@@ -73,7 +73,7 @@ def test_without_room_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch:
     assert index.find(["the"])[1].tolist() == [[1.0, -2.5]]
 
 
-def test_a_number_that_is_none_is_reported_with_its_line(tmp_path: Path) -> None:
+def test_a_wrong_number_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "x.vec").write_text("a 1 2\nb 1 nan\n")
     index = VectorIndex(tmp_path / "x.vec")
     assert index.find(["a"])[1].tolist() == [[1.0, 2.0]]

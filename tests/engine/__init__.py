@@ -1,1 +1,1 @@
-"""The engine against its naive twin, its parts alone, and its C under a compiler, numpy and sanitizers."""
+"""The engine equals `fold`, its modules are tested alone, and its C code is tested against numpy and by sanitizers."""

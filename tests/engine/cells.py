@@ -1,4 +1,4 @@
-"""Compilers that are scripts, and what is looked at of the libraries that are made."""
+"""Compilers that are scripts, and functions to inspect compiled libraries."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ def script(path: Path, text: str) -> str:
 
 
 def libraries(cache_directory: Path) -> list[Path]:
-    """All that lies in the cache, half-written files too."""
+    """Return all files in the cache, also partial ones."""
     return sorted(path for path in cache_directory.rglob("*") if path.is_file())
 
 
@@ -38,7 +38,7 @@ def twice(library: ctypes.CDLL | None) -> float:
 
 @contextmanager
 def notice() -> Iterator[list[str]]:
-    """The one thing that is said inside, known after."""
+    """Yield a list that has the single notice of the block after its end."""
     lines: list[str] = []
     with pytest.warns(Notice) as caught:
         yield lines

@@ -1,4 +1,4 @@
-"""The library as it is in a process that has compiled nothing yet."""
+"""A fixture for a process that has compiled nothing yet."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -10,8 +10,8 @@ from ensue.engine import c_library, c_passes, products
 
 
 @pytest.fixture
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
-    """`library` as it is in a process that has not compiled anything yet."""
+def fresh_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+    """Return `library` with an empty cache, as in a new process."""
     fresh = cache(c_library.library.__wrapped__)
     for module in (c_library, c_passes, products):
         monkeypatch.setattr(module, "library", fresh)

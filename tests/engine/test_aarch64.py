@@ -1,4 +1,4 @@
-"""The engine's C on an ARM processor of 64 bits: compiled by zig and gcc, run by qemu, against the fold on this one."""
+"""The engine's C code for 64-bit ARM, compiled by zig and gcc and run by qemu, equals the fold on this processor."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from conftest import REPOSITORY
-from engine.twins import TOLERANCE, built, close, engine, everything, given, naive
+from engine.twins import TOLERANCE, arguments, built, close, engine, everything, naive
 from ensue.engine import c_library, c_passes, execution
 from ensue.engine.program import Program
 from ensue.engine.runner import Runner, Values
@@ -35,7 +35,7 @@ STRICT = ("-static", "-Wall", "-Werror")
 
 
 class Passes(c_passes.CompiledPasses):
-    """Passes whose functions are called there: what they read and write is sent, and what they leave comes back."""
+    """Passes whose functions run in qemu: their memory is sent, and the changed memory is received."""
 
     def __init__(self, program: Program, dtype: torch.dtype, compiler: str, folder: Path, cache: Path) -> None:
         sources = c_passes._sources(program)
@@ -55,9 +55,9 @@ class Passes(c_passes.CompiledPasses):
             *ARM_COMPILERS[compiler], *STRICT, *options, *defines, "-x", "c", "-", "-o", str(self._program), "-lm",
         ]  # fmt: skip
         caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache))
-        whole = "\n".join([*headers, text, driver]).encode()
-        done = subprocess.run(command, input=whole, env=os.environ | caches, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
+        source = "\n".join([*headers, text, driver]).encode()
+        result = subprocess.run(command, input=source, env=os.environ | caches, capture_output=True, check=False)
+        assert result.returncode == 0, result.stderr.decode()
 
     def packed(self, matrix: Tensor, sizes: tuple[int, int], *others: object) -> Tensor:
         assert matrix.shape == sizes
@@ -84,11 +84,11 @@ class Passes(c_passes.CompiledPasses):
         super().run(name, arrays, packing, matrices, finals=finals, **others)
 
     def _of(self, name: str) -> Callable[..., None]:
-        """As the function of C: its arguments are addresses of tables."""
+        """Return a function with the arguments of the C function, which are addresses of tables."""
         source = self.sources[name]
 
-        def called(of: Any, table: Any, ends: Any, sizes: Any, *others: Any) -> None:
-            head = _numbers(of, 14)
+        def call(header: Any, table: Any, ends: Any, sizes: Any, *others: Any) -> None:
+            head = _numbers(header, 14)
             positions, batch, arrays, finals = head[0], head[3], head[8], head[9]
             sent = [list(self.sources).index(name), *head[:12]]
             sent += [number for start in head[12:] for number in (ctypes.c_int64 * positions).from_address(start)]
@@ -101,16 +101,16 @@ class Passes(c_passes.CompiledPasses):
                 sent += [*matrix.shape, *matrix.stride(), *self._places(matrix)]
             self._call(sent)
 
-        return called
+        return call
 
     def _places(self, *tensors: Tensor) -> list[int]:
         for tensor in tensors:
-            whole = tensor.untyped_storage()
-            self._memory[whole.data_ptr()] = torch.empty(0, dtype=torch.uint8).set_(whole)
+            storage = tensor.untyped_storage()
+            self._memory[storage.data_ptr()] = torch.empty(0, dtype=torch.uint8).set_(storage)
         return [number for tensor in tensors for number in self._place(tensor.data_ptr(), 0)]
 
     def _place(self, address: int, size: int) -> tuple[int, int]:
-        """The number of a memory, and the byte in it. What a pass has for itself is as many numbers as `size` says."""
+        """Return the index of a memory and the offset in it; unknown addresses are work memory of `size` numbers."""
         if not address:
             return -1, 0
         for number, (start, memory) in enumerate(self._memory.items()):
@@ -125,10 +125,10 @@ class Passes(c_passes.CompiledPasses):
         for memory in memories:
             parts += [np.array([len(memory)], dtype=np.int64).tobytes(), memory.numpy().tobytes()]
         parts.append(np.array(numbers, dtype=np.int64).tobytes())
-        done = subprocess.run([str(QEMU), str(self._program)], input=b"".join(parts), capture_output=True, check=True)
-        left = torch.frombuffer(bytearray(done.stdout), dtype=torch.uint8)
-        for memory, found in zip(memories, left.split([len(memory) for memory in memories]), strict=True):
-            memory.copy_(found)
+        result = subprocess.run([str(QEMU), str(self._program)], input=b"".join(parts), capture_output=True, check=True)
+        received = torch.frombuffer(bytearray(result.stdout), dtype=torch.uint8)
+        for memory, content in zip(memories, received.split([len(memory) for memory in memories]), strict=True):
+            memory.copy_(content)
         self._memory = {}
 
 
@@ -141,7 +141,7 @@ def infer(
     *,
     is_known: bool = False,
 ) -> list[Tensor] | None:
-    """Run the pass without gradients array by array, since a plan has addresses of this machine."""
+    """Run the pass without gradients array by array, since a plan has addresses of this process."""
     if is_known:
         return None
     values = Values.of([x, *states, *runner.trace.weights(parameters)], runner.trace)
@@ -150,7 +150,7 @@ def infer(
 
 
 def _numbers(table: Any, shape: int | tuple[int, int]) -> list[Any]:
-    """The first numbers of a table."""
+    """Return the first numbers of a table."""
     numbers: list[Any] = np.array(table, dtype=np.int64)[: np.prod(shape)].reshape(shape).tolist()
     return numbers
 
@@ -165,7 +165,7 @@ def _numbers(table: Any, shape: int | tuple[int, int]) -> list[Any]:
         ("gated delta rule", 16, torch.float32),
     ],
 )
-def test_a_cell_is_its_fold(
+def test_cells_on_arm_equal_their_fold(
     name: str,
     d: int,
     dtype: torch.dtype,
@@ -174,14 +174,14 @@ def test_a_cell_is_its_fold(
     monkeypatch: pytest.MonkeyPatch,
     kept_folder: Callable[[str], Path],
 ) -> None:
-    """Values and every gradient, of ragged rows: more than a tile of them, and more features than a panel has."""
-    cache = kept_folder("zig")  # of the C library, too, which takes half a minute
+    """There are more ragged rows than a tile has, and more features than a panel has."""
+    cache = kept_folder("zig")  # zig also compiles the C library, which takes half a minute
     monkeypatch.setattr(
         execution, "c_passes", lambda program, dtype, kernel=None: Passes(program, dtype, compiler, tmp_path, cache)
     )
     monkeypatch.setattr(Runner, "infer", infer)
     layer = built(name, 19, d, dtype)
-    args = given(layer, 29, 6, is_ragged=True)
+    args = arguments(layer, 29, 6, is_ragged=True)
     close(everything(engine, layer, args), everything(naive, layer, args), TOLERANCE[dtype])
     with torch.no_grad():
         close(list(engine(layer, *args)[:1]), list(engine(layer, *args)[:1]))
@@ -189,21 +189,23 @@ def test_a_cell_is_its_fold(
 
 @pytest.mark.parametrize("compiler", ARM_COMPILERS)
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_is_compiled(name: str, compiler: str, tmp_path: Path, kept_folder: Callable[[str], Path]) -> None:
+def test_every_file_compiles_for_arm(
+    name: str, compiler: str, tmp_path: Path, kept_folder: Callable[[str], Path]
+) -> None:
     caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(kept_folder("zig")))
     options = [option for option in c_library.FLAGS if option not in ("-march=native", "-shared")]
     text = "\n".join(package_text(file) for file in (*(f"engine/{header}" for header in c_library.HEADERS), name))
     for is_double in (0, 1):
         defines = [f"-DREAL_IS_DOUBLE={is_double}", "-DDIMENSION=100", "-DNEGATIVES=5"]
         command = [*ARM_COMPILERS[compiler], *options, *defines, "-x", "c", "-", "-c", "-o", "out.o"]
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=tmp_path, input=text.encode(), env=os.environ | caches, capture_output=True, check=False
         )
-        assert done.returncode == 0, done.stderr.decode()
+        assert result.returncode == 0, result.stderr.decode()
 
 
 ARM = REPOSITORY / "build" / "arm64"
-"""`tests/engine/arm64.sh` puts Debian's Python for ARM and torch there."""
+"""The folder in which `tests/engine/arm64.sh` installs Debian's Python for ARM and torch."""
 CROSS = next((name for name in ARM_COMPILERS if name != "zig"), None)
 
 
@@ -215,14 +217,14 @@ steps = {workload: [Timing(way=ComputeMode(), milliseconds=1.0)] for workload in
 machine.path.parent.mkdir(parents=True)
 machine.path.write_text(Profile(machine=machine, date="2026-01-01", load=0.0, steps=steps).model_dump_json())
 """
-"""Writes the machine's profile: to measure it takes an emulated processor more than an hour."""
+"""A program that writes a machine profile, since measuring it takes more than an hour in qemu."""
 
 
 @pytest.mark.skipif(
     not ARM.exists() or CROSS is None, reason="no build/arm64 (tests/engine/arm64.sh), or no gcc for ARM"
 )
-def test_the_first_minute(tmp_path: Path) -> None:
-    """Training, pages and answers, with cells that are compiled here and loaded there."""
+def test_quickstart_runs_on_arm_with_compiled_cells(tmp_path: Path) -> None:
+    """The cells are compiled on this processor and loaded in qemu."""
     pure = [path for path in sys.path if path.endswith("site-packages")]
     paths = os.pathsep.join([str(ARM / "site"), str(Path(c_library.__file__).parents[2]), *pure])
     environment = {
@@ -231,9 +233,9 @@ def test_the_first_minute(tmp_path: Path) -> None:
     }  # fmt: skip
     python = [str(QEMU), str(ARM / "root" / "usr" / "bin" / "python3.11")]
     for command in (["-c", PROFILE], ["-m", "ensue", "quickstart", "--seconds", "5"]):
-        done = subprocess.run(
+        result = subprocess.run(
             [*python, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
-    assert "no compiled cells" not in done.stderr
+        assert result.returncode == 0, result.stderr
+    assert "no compiled cells" not in result.stderr
     assert list((tmp_path / "cache").rglob("*.so"))

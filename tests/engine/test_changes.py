@@ -1,4 +1,4 @@
-"""A layer that is changed after its first call runs as it is now: what was traced is traced again."""
+"""A layer that is changed after its first call is traced again."""
 
 import gc
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from ensue.nn import LSTM, watch
 from ensue.notices import Notice
 from ensue.types import State
 
-pytestmark = pytest.mark.usefixtures("in_torch_operations")  # what is traced when does not depend on what runs it
+pytestmark = pytest.mark.usefixtures("in_torch_operations")  # tracing does not depend on the execution
 
 
 class Changing(Written):
-    """A step that reads all kinds of attributes."""
+    """A layer whose step reads attributes of many kinds."""
 
     def __init__(self) -> None:
         super().__init__(lambda p, x, a, b: (x, a, b))
@@ -34,19 +34,19 @@ class Changing(Written):
         return self.drop(a), Pair(a * self.rates[0] + self.rates[1][0], b)  # type: ignore[index]
 
 
-def another_part(layer: Changing) -> None:
+def replace_submodule(layer: Changing) -> None:
     layer.inner = nn.Linear(D, D, dtype=torch.float64)
 
 
-def another_tensor(layer: Changing) -> None:
+def replace_tensor(layer: Changing) -> None:
     layer.scale = -layer.scale
 
 
-def no_bias(layer: Changing) -> None:
+def remove_bias(layer: Changing) -> None:
     layer.inner.bias = None
 
 
-def another_step(layer: Changing) -> None:
+def replace_step(layer: Changing) -> None:
     layer.step = lambda x_t, state=None: Changing.step(layer, 2 * x_t, state)  # type: ignore[method-assign]
 
 
@@ -57,22 +57,22 @@ CHANGES: dict[str, Callable[[Changing], object]] = {
     "a number in a dict": lambda layer: layer.shares.update(a=-1.0),
     "a number to a tensor": lambda layer: setattr(layer, "rate", torch.linspace(0, 1, D, dtype=torch.float64)),
     "a function": lambda layer: setattr(layer, "function", torch.sigmoid),
-    "a tensor": another_tensor,
-    "a part": another_part,
-    "the mode of a part": lambda layer: layer.drop.train(),
-    "no bias any more": no_bias,
+    "a tensor": replace_tensor,
+    "a submodule": replace_submodule,
+    "the mode of a submodule": lambda layer: layer.drop.train(),
+    "removal of a bias": remove_bias,
     "one of two names for a weight": lambda layer: setattr(layer, "tied", nn.Parameter(torch.ones(D).double())),
     "two names for a weight": lambda layer: setattr(layer, "u", layer.v),
-    "its step": another_step,
+    "the step": replace_step,
     "pruning": lambda layer: prune.random_unstructured(layer, "v", 0.5),
-    "pruning of a part": lambda layer: prune.random_unstructured(layer.inner, "weight", 0.5),
-    "weight normalization of a part": lambda layer: parametrizations.weight_norm(layer.inner),
+    "pruning of a submodule": lambda layer: prune.random_unstructured(layer.inner, "weight", 0.5),
+    "weight normalization of a submodule": lambda layer: parametrizations.weight_norm(layer.inner),
 }
 
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_is_changed_counts(name: str) -> None:
+def test_a_changed_layer_equals_its_fold(name: str) -> None:
     torch.manual_seed(0)
     layer, x = Changing().eval(), torch.randn(4, 3, D, dtype=torch.float64)
     assert not explain(layer).startswith("step")
@@ -80,14 +80,14 @@ def test_what_is_changed_counts(name: str) -> None:
     CHANGES[name](layer)
     for _ in range(2):
         torch.manual_seed(1)
-        found, _ = layer(x)
+        y, _ = layer(x)
         torch.manual_seed(1)
-        torch.testing.assert_close(found, layer.fold(x)[0])
+        torch.testing.assert_close(y, layer.fold(x)[0])
     if name != "two names for a weight":
-        assert not torch.equal(found, before)
+        assert not torch.equal(y, before)
 
 
-def test_back_as_it_was_nothing_is_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_returning_to_an_earlier_mode_needs_no_new_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, x = Changing(), torch.randn(4, 3, D, dtype=torch.float64)
     for layer.training in (False, True):
         layer(x)
@@ -103,27 +103,27 @@ def test_numbers_that_change_at_each_call_run_step_by_step_with_a_notice() -> No
         assert not explain(layer).startswith("step")
     layer.rate = 2.0
     with pytest.warns(Notice, match="Changing runs step by step.*an attribute of the layer changes"):
-        found, _ = layer(x)
-    assert torch.equal(found, layer.fold(x)[0])
+        y, _ = layer(x)
+    assert torch.equal(y, layer.fold(x)[0])
     assert explain(layer).endswith("attributes that change from call to call")
 
 
-def test_hooks_of_parts_see_each_position() -> None:
+def test_hooks_of_submodules_are_called_at_each_position() -> None:
     layer, x = Changing().eval(), torch.randn(4, 3, D, dtype=torch.float64)
     before, seen = layer(x)[0], []
-    handle = layer.inner.register_forward_hook(lambda _, args, found: seen.append(len(found)) or 2 * found)
-    found, _ = layer(x)
+    handle = layer.inner.register_forward_hook(lambda _, args, y: seen.append(len(y)) or 2 * y)
+    y, _ = layer(x)
     assert seen == [4, 4, 4]
     assert explain(layer).endswith("hooks on submodules, which expect a call for each position")
     handle.remove()
-    assert not torch.equal(found, before)
+    assert not torch.equal(y, before)
     assert torch.equal(layer(x)[0], before)
 
 
-def test_a_hook_on_a_tap_may_change_what_goes_on() -> None:
+def test_a_hook_on_a_tap_may_change_its_value() -> None:
     layer, x = LSTM(3, 5), torch.randn(2, 4, 3)
     before, _ = layer(x)
-    handle = layer.gates.forget.register_forward_hook(lambda _, args, found: found * 0)
+    handle = layer.gates.forget.register_forward_hook(lambda _, args, output: output * 0)
     with torch.no_grad():
         assert not torch.allclose(layer(x)[0], before)
     handle.remove()
@@ -137,17 +137,17 @@ def test_a_hook_on_a_tap_may_change_what_goes_on() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_known_of_a_layer_keeps_it_not_alive() -> None:
+def test_the_cache_of_traces_holds_no_reference_to_a_layer() -> None:
     layer = Changing()
     layer.function, layer.others = layer.inner.forward, (layer.inner, [layer])
     explain(layer)
-    gone = ref(layer)
+    reference = ref(layer)
     del layer
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
-def test_random_numbers_of_a_step_are_not_taken_by_its_trace() -> None:
+def test_tracing_does_not_change_the_random_generator() -> None:
     layer = Changing()
     before = torch.random.get_rng_state()
     assert explain(layer.train()).startswith("step by step")

@@ -1,8 +1,7 @@
-"""The engine against its naive twin: what `unroll` gives is what `fold` gives, in values and gradients.
+"""The engine equals `fold` in values and gradients, for every cell, compiled and in torch operations.
 
-Every cell, in float64 to 1e-9 and in float32 to 1e-5 of 1 + |value|, compiled and in torch operations. A cell takes a
-second to compile for each type, and once more where a size is 1. So by default all cells are compiled in float64, as
-the laws do anyway, and only the representative ones in float32 and with one unit; the `slow` tests compile the rest.
+Tolerances are 1e-9 in float64 and 1e-5 in float32, relative to 1 + |value|. Compiling a cell takes a second for each
+type, and again if a size is 1. So by default few cells are compiled, in float64; the slow tests compile all.
 """
 
 import pytest
@@ -10,7 +9,19 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from engine.twins import CELLS, Unrolled, built, close, engine, everything, given, kept, naive, needs_compiler, run
+from engine.twins import (
+    CELLS,
+    Unrolled,
+    arguments,
+    built,
+    built_once,
+    close,
+    engine,
+    everything,
+    naive,
+    needs_compiler,
+    run,
+)
 from ensue.engine import CachedWeights, Execution, executing, explain
 from ensue.nn import LSTM
 from ensue.nn.recurrent.zoneout import ZoneoutWithMasks
@@ -24,87 +35,87 @@ OF_ONE_UNIT = [(1, 1, 1, 1), (3, 5, 7, 1)]
 
 def check(name: str, execution: Execution, dtype: torch.dtype, shapes: list[tuple[int, int, int, int]]) -> None:
     for batch, positions, d_in, d in shapes:
-        layer = kept(name, d_in, d, dtype)
-        # Of one feature layer norm makes 0 by the inverse root of 1e-5: what is left is rounding, 300 times over.
+        layer = built_once(name, d_in, d, dtype)
+        # Layer norm of one feature multiplies a rounding error of 0 by 1 / sqrt(1e-5), about 300.
         tolerance = 1e-3 if (name, d, dtype) == ("layer norm", 1, torch.float32) else None
         for is_ragged in (False, True):
-            args = given(layer, batch, positions, is_ragged=is_ragged)
+            args = arguments(layer, batch, positions, is_ragged=is_ragged)
             expected = everything(naive, layer, args)
             with executing(execution):
                 close(everything(engine, layer, args), expected, tolerance)
                 with torch.no_grad():
-                    found = run(engine, layer, args)
-                close(found, expected[: len(found)], tolerance)
-                assert not any(result.requires_grad for result in found)
+                    results = run(engine, layer, args)
+                close(results, expected[: len(results)], tolerance)
+                assert not any(result.requires_grad for result in results)
 
 
 @pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64))
 @pytest.mark.parametrize("name", some_slow(CELLS, "lstm", "gru after"))
-def test_every_cell_in_torch_operations(name: str, dtype: torch.dtype) -> None:
+def test_every_cell_in_torch_operations_equals_the_fold(name: str, dtype: torch.dtype) -> None:
     check(name, "plain", dtype, [SHAPES[-1], *(OF_ONE_UNIT if dtype == torch.float64 else [])])
 
 
 @pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.parametrize("name", CELLS)
-def test_every_cell_compiled(name: str) -> None:
-    assert explain(kept(name, 3, 5)) == "compiled"
+def test_every_compiled_cell_equals_the_fold(name: str) -> None:
+    assert explain(built_once(name, 3, 5)) == "compiled"
     check(name, "compiled", torch.float64, SHAPES)
 
 
-def the_rest(name: str) -> object:
+def slow_unless_representative(name: str) -> object:
     return pytest.param(name, marks=[] if name in REPRESENTATIVE else pytest.mark.slow)
 
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("name", list(map(the_rest, CELLS)))
-def test_compiled_in_single_precision(name: str) -> None:
+@pytest.mark.parametrize("name", list(map(slow_unless_representative, CELLS)))
+def test_cells_compiled_in_single_precision_equal_the_fold(name: str) -> None:
     check(name, "compiled", torch.float32, SHAPES)
 
 
 @pytest.mark.sampled(1)
 @needs_compiler
-@pytest.mark.parametrize("name", list(map(the_rest, CELLS)))
-def test_compiled_with_one_unit(name: str) -> None:
+@pytest.mark.parametrize("name", list(map(slow_unless_representative, CELLS)))
+def test_cells_compiled_with_one_unit_equal_the_fold(name: str) -> None:
     check(name, "compiled", torch.float64, OF_ONE_UNIT)
 
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.usefixtures("forgetful")
-def test_compiled_with_the_options_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that make it fast; other tests leave them out by default (tests/conftest.py)."""
+@pytest.mark.usefixtures("fresh_library")
+def test_a_cell_compiled_with_the_options_of_users_equals_the_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests compile without optimization by default (tests/conftest.py)."""
     monkeypatch.delenv("ENSUE_CFLAGS", raising=False)
     layer = built("lstm", 5, 33, torch.float32)
     for batch in (1, 13):
-        args = given(layer, batch, 4, is_ragged=batch == 13)
+        args = arguments(layer, batch, 4, is_ragged=batch == 13)
         close(everything(engine, layer, args), everything(naive, layer, args))
 
 
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", CELLS)
-def test_compiled_with_one_unit_in_single_precision(name: str) -> None:
+def test_cells_compiled_with_one_unit_in_single_precision_equal_the_fold(name: str) -> None:
     check(name, "compiled", torch.float32, OF_ONE_UNIT)
 
 
 @pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_batches_of_every_remainder_of_a_tile(dtype: torch.dtype) -> None:
-    layer = kept("lstm", 3, 5, dtype)
+def test_batches_of_any_size_equal_the_fold(dtype: torch.dtype) -> None:
+    layer = built_once("lstm", 3, 5, dtype)
     for batch in range(1, 27):
-        args = given(layer, batch, 2, is_ragged=batch % 2 == 0)
+        args = arguments(layer, batch, 2, is_ragged=batch % 2 == 0)
         close(everything(engine, layer, args), everything(naive, layer, args))
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_ragged", some_slow([False, True], True))
 @pytest.mark.parametrize("name", CELLS)
-def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -> None:
-    layer = kept(name, 3, 5)
-    args = given(layer, 3, 4, is_ragged=is_ragged)
+def test_gradients_equal_finite_differences(name: str, is_ragged: bool) -> None:
+    layer = built_once(name, 3, 5)
+    args = arguments(layer, 3, 4, is_ragged=is_ragged)
     names = [f"layer.{name}" for name, _ in layer.named_parameters()]
     states = len(list(leaves(args.state)))
     features = layer.zoneout.d_in if isinstance(layer, ZoneoutWithMasks) else layer.d_in
@@ -122,8 +133,8 @@ def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -
 
 @needs_compiler
 @pytest.mark.parametrize("rows", [1, 7])
-def test_held_weights_change_no_bit(rows: int) -> None:
-    """W, with more rows than the kernels read at once, and U."""
+def test_cached_weights_change_no_bit(rows: int) -> None:
+    """W has more rows than the kernels read at once."""
     torch.manual_seed(0)
     layer, x = LSTM(d_in=600, d_out=40), torch.randn(rows, 5, 600)
     held = CachedWeights()
@@ -136,7 +147,7 @@ def test_held_weights_change_no_bit(rows: int) -> None:
             assert torch.equal(last.c, state.c)
         layer.weight_input.mul_(2)
         with held.used():
-            assert torch.equal(layer(x)[0], y)  # that is what it means to hold them
+            assert torch.equal(layer(x)[0], y)  # cached weights are not compared with the layer's
         assert not torch.equal(layer(x)[0], y)
     with held.used():
-        assert not torch.equal(layer(x)[0], y)  # nothing is held where gradients are wanted
+        assert not torch.equal(layer(x)[0], y)  # gradients need the current weights

@@ -1,4 +1,4 @@
-"""Attention inside of a step, run by the engine with what stands between two positions, against its fold."""
+"""Layers with attention between two positions of a cell, run by the engine, equal their fold."""
 
 import pytest
 import torch
@@ -31,47 +31,47 @@ KINDS = {
 
 
 def results(layer: layers.InputFeeding, mask: Tensor | None, *, twice: bool = False) -> list[Tensor]:
-    """Outputs, final state, and the gradient of both at the input, the memory and every parameter."""
+    """Return outputs, final state, and gradients by the input, the memory and every parameter."""
     torch.manual_seed(1)
     x = torch.randn(B, T, layer.d_in, dtype=torch.float64, requires_grad=True)
     h = torch.randn(B, S, D_MEMORY, dtype=torch.float64, requires_grad=True)
     y, final = layer(x, layer.init_state(B, Memory(h, SOURCE)), mask=mask)
     real = y if mask is None else y.masked_fill(~mask.unsqueeze(2), 0.0)
-    found = [real, *(leaf for leaf in leaves((final.fed, final.inner)))]
-    total = sum((part * torch.randn(part.shape, dtype=part.dtype)).sum() for part in found)
+    outputs = [real, *(leaf for leaf in leaves((final.fed, final.inner)))]
+    total = sum((part * torch.randn(part.shape, dtype=part.dtype)).sum() for part in outputs)
     assert isinstance(total, Tensor)
     sources = [x, h, *layer.parameters()]
     if twice:
         torch.autograd.grad(total, sources, retain_graph=True)
-    return [*found, *torch.autograd.grad(total, sources)]
+    return [*outputs, *torch.autograd.grad(total, sources)]
 
 
-def same(layer: layers.InputFeeding, execution: Execution, mask: Tensor | None, **options: bool) -> None:
+def assert_equals_fold(layer: layers.InputFeeding, execution: Execution, mask: Tensor | None, **options: bool) -> None:
     with executing("fold"):
         expected = results(layer, mask)
     with executing(execution), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layers.InputFeeding, "fold", None)  # it must not be needed
-        found = results(layer, mask, **options)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+        patch.setattr(layers.InputFeeding, "fold", None)  # must not be called
+        computed = results(layer, mask, **options)
+    torch.testing.assert_close(computed, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("execution", ["plain", pytest.param("compiled", marks=needs_compiler)])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-def test_it_is_the_fold(kind: str, execution: Execution, ragged: bool) -> None:
+def test_input_feeding_equals_its_fold(kind: str, execution: Execution, ragged: bool) -> None:
     torch.manual_seed(0)
-    same(KINDS[kind](), execution, MASK if ragged else None)
+    assert_equals_fold(KINDS[kind](), execution, MASK if ragged else None)
 
 
-def test_backward_twice() -> None:
-    same(KINDS["additive"](), "plain", MASK, twice=True)
+def test_backward_may_run_twice() -> None:
+    assert_equals_fold(KINDS["additive"](), "plain", MASK, twice=True)
 
 
 @pytest.mark.parametrize("execution", ["plain", pytest.param("compiled", marks=needs_compiler)])
 @torch.no_grad()
-def test_without_gradients(execution: Execution) -> None:
-    """Values alone, where the states of two positions take turns, from a state in the middle, of rows that share."""
+def test_input_feeding_without_gradients_equals_its_fold(execution: Execution) -> None:
+    """The initial state is that after a text, and rows share memories. Only two positions have buffers."""
     layer = KINDS["bilinear"]()
     rows = torch.tensor([1, 0, 0, 4, 2])
     x = torch.randn(B, T, layer.d_in, dtype=torch.float64)
@@ -79,24 +79,24 @@ def test_without_gradients(execution: Execution) -> None:
     _, middle = layer(x, select_rows(state, rows), mask=MASK)
     expected, final = layer.fold(x, middle, mask=MASK)
     with executing(execution):
-        y, found = layer(x, middle, mask=MASK)
+        y, computed = layer(x, middle, mask=MASK)
     torch.testing.assert_close(y[MASK], expected[MASK])
-    torch.testing.assert_close(list(leaves(found)), list(leaves(final)))
+    torch.testing.assert_close(list(leaves(computed)), list(leaves(final)))
 
 
-def test_how_it_runs_is_said() -> None:
+def test_explain_names_the_execution_of_the_feedback() -> None:
     with executing("plain"):
-        told = explain(KINDS["dot"]())
-        assert told.startswith("in torch operations, position by position")
-        assert told.endswith("; the feedback to its cell runs in torch operations")
+        explanation = explain(KINDS["dot"]())
+        assert explanation.startswith("in torch operations, position by position")
+        assert explanation.endswith("; the feedback to its cell runs in torch operations")
         assert explain(feeding(layers.MultiHeadCrossAttention(6, D_MEMORY, num_heads=2))).startswith("step by step")
         assert explain(feeding(layers.DotAttention(5, 5, dropout=0.1)).train()).startswith("step by step")
-        assert explain(feeding(layers.DotAttention(5, 5, dropout=0.1)).eval()) == told
+        assert explain(feeding(layers.DotAttention(5, 5, dropout=0.1)).eval()) == explanation
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("elements", [1, 40, 10_000])
-def test_additive_scores_in_blocks(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_additive_scores_do_not_depend_on_blocks(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK_ELEMENTS", elements)
     q, k, v = (torch.randn(*sizes, dtype=torch.float64, requires_grad=True) for sizes in ((3, 5, 4), (3, 6, 4), (4,)))
     scores, expected = module.additive_scores(q, k, v), torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ v

@@ -1,4 +1,4 @@
-"""Products of int8 numbers: the kernel against numpy's integers, a linear map, and layers that run by it."""
+"""Products in int8: the kernel equals integers of numpy, and linear maps and recurrent layers use it."""
 
 import copy
 
@@ -20,7 +20,7 @@ from training.tiny import needs_int8
 
 pytestmark = [needs_int8, pytest.mark.usefixtures("kernel")]
 DEPTH = 4096
-"""A sum is rounded in blocks of so many terms (int8.h)."""
+"""The number of terms of a sum that share a unit (int8.h)."""
 SIZES = [
     (1, 1, 1),
     (5, 3, 9),
@@ -33,21 +33,21 @@ SIZES = [
 ]
 RECURRENT = [subject for subject in SUBJECTS if isinstance(subject.build(), Recurrent)]
 EXACT = ("rule of", "clockwork of", "input feeding", "attention before", "hard attention before")
-"""The beginnings of the names of layers that have no matrices, or whose loop does not multiply by this kernel."""
+"""Prefixes of the names of layers without matrices, or whose loop does not use this kernel."""
 
 
 @pytest.fixture(scope="module")
 def kernel() -> ProductKernels:
-    """The kernel, unless the compiler's target (test_processors.py) has no instruction for it."""
-    found = products(torch.float32, "int8")
-    if found is None:
+    """Return the kernel; skip if the compiler's target (test_processors.py) lacks its instruction."""
+    kernels = products(torch.float32, "int8")
+    if kernels is None:
         pytest.skip("no compiler with this target has vpdpbusd")
     assert has_int8()
-    return found
+    return kernels
 
 
 def rounded(x: NDArray[np.float32], axis: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Integers of at most 127, and their unit, for each row (axis 1) or column (axis 0)."""
+    """Return integers of at most 127, and the unit of each row (axis 1) or column (axis 0)."""
     largest = np.abs(x).max(axis, keepdims=True)
     unit = largest / np.float32(127)
     return np.rint(x * (1 / unit)).astype(np.int64), unit.astype(np.float64)
@@ -62,8 +62,8 @@ def product(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float6
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_the_kernel_is_numpys_integers(sizes: tuple[int, int, int], kernel: ProductKernels) -> None:
-    """Matrices of both orders, in a wider array whose other numbers stay."""
+def test_products_equal_integer_products_of_numpy(sizes: tuple[int, int, int], kernel: ProductKernels) -> None:
+    """Matrices have both memory orders, and other numbers of a wider output do not change."""
     m, k, n = sizes
     torch.manual_seed(0)
     a, b = torch.randn(m, k), torch.randn(k, n) * torch.rand(n).exp()
@@ -79,7 +79,7 @@ def test_the_kernel_is_numpys_integers(sizes: tuple[int, int, int], kernel: Prod
         assert bool((wide[:, [0, -1]] == 1).all())
 
 
-def test_rows_of_zeros_and_of_no_numbers() -> None:
+def test_rows_of_zeros_give_zeros_and_nan_gives_nan() -> None:
     x, weight = torch.randn(5, 7), torch.randn(3, 7)
     x[0], x[1, 2], x[2, 3], x[3] = 0, torch.inf, torch.nan, 1e-38
     with torch.no_grad():
@@ -91,7 +91,7 @@ def test_rows_of_zeros_and_of_no_numbers() -> None:
     assert other.isnan().tolist()[4] == [False, True, False]
 
 
-def test_a_linear_map() -> None:
+def test_int8_linear_is_close_to_the_layer_and_follows_its_weights() -> None:
     torch.manual_seed(0)
     (layer,) = torch.nn.ModuleList([torch.nn.Linear(40, 30)])
     x = torch.randn(4, 9, 40)
@@ -105,7 +105,7 @@ def test_a_linear_map() -> None:
         y = computed(x)
         torch.testing.assert_close(y, exact, rtol=0, atol=0.03)
         assert not torch.equal(y, exact)
-        assert torch.equal(computed(x[:, 3:4]), y[:, 3:4])  # a row has the values that it has alone
+        assert torch.equal(computed(x[:, 3:4]), y[:, 3:4])  # rows do not depend on the batch
         assert torch.equal(computed(x.transpose(0, 1)), y.transpose(0, 1))
         layer.weight[3] *= 2
         torch.testing.assert_close(computed(x), layer(x), rtol=0, atol=0.05)
@@ -120,8 +120,8 @@ def test_a_linear_map() -> None:
             computed(x[..., :-1])
 
 
-def test_a_processor_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that was put in int8 on another machine is compiled in float32."""
+def test_a_processor_without_int8_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model was converted to int8 on another machine."""
     torch.manual_seed(0)
     layer, x = LSTM(9, 11), torch.randn(3, 5, 9)
     with torch.no_grad():
@@ -135,8 +135,8 @@ def test_a_processor_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("subject", RECURRENT, ids=lambda subject: subject.name)
-def test_recurrent_layers(subject: object) -> None:
-    """Each is near to float32, its rows alone have the same values, and with gradients nothing changes."""
+def test_recurrent_layers_in_int8_are_close_to_float32(subject: object) -> None:
+    """Rows do not depend on the batch, and calls with gradients are in float32."""
     layer: SequenceLayer = subject.build().float().eval()  # type: ignore[attr-defined]
     x = inputs(layer).float()
     with torch.no_grad():

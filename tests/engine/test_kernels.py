@@ -1,4 +1,4 @@
-"""The C headers of the engine, compiled here and held against numpy in float64."""
+"""The C headers of the engine equal numpy in float64."""
 
 import ctypes
 import hashlib
@@ -52,7 +52,7 @@ FLAGS = [
     "-fPIC",
 ]  # fmt: skip
 TARGET = [option for option in os.environ.get("ENSUE_CFLAGS", "").split() if option.startswith("-march=")]
-"""The processor that a process of `test_processors.py` compiles for."""
+"""The target processor that `test_processors.py` sets."""
 FLOATS = {"float": np.float32, "double": np.float64}
 BF16 = {
     "bf16": ["-DPRODUCTS_IN_BF16=1"],
@@ -60,7 +60,7 @@ BF16 = {
     "amx": ["-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"],
 }
 PRODUCTS = [*FLOATS, *BF16]
-"""How products are worked out; functions know nothing of bf16."""
+"""Kinds of products; functions of one number do not depend on bfloat16."""
 
 
 def pointer(array: np.ndarray) -> ctypes.c_void_p:
@@ -68,7 +68,7 @@ def pointer(array: np.ndarray) -> ctypes.c_void_p:
 
 
 class Kernels(NamedTuple):
-    """One compiled library and its type; in bf16 it rounds the factors of a product."""
+    """A compiled library and its type; with `in_bf16` factors of products are rounded."""
 
     library: ctypes.CDLL
     dtype: type
@@ -79,7 +79,7 @@ class Kernels(NamedTuple):
         return float(np.finfo(self.dtype).eps)
 
     def workspace(self, k: int, n: int) -> np.ndarray:
-        """Full of NaN, so that a read of what was not packed shows."""
+        """Return a workspace of NaN, so that reading unpacked numbers is noticed."""
         self.library.size_of_packed.restype = ctypes.c_int64
         size = self.library.size_of_packed(ctypes.c_int64(k), ctypes.c_int64(n))
         return np.full(size, np.nan, self.dtype)
@@ -87,7 +87,7 @@ class Kernels(NamedTuple):
     def product(
         self, name: str, A: np.ndarray, B: np.ndarray, C: np.ndarray, *, accumulate: bool, workspace: np.ndarray
     ) -> None:
-        """C (m, n), its rows contiguous, becomes or gains A (m, k) @ B (k, n)."""
+        """Set C (m, n) with contiguous rows to A (m, k) @ B (k, n), or add the product."""
         strides = [[ctypes.c_int64(step // X.itemsize) for step in X.strides] for X in (A, B, C)]
         sizes = [ctypes.c_int64(size) for size in (A.shape[0], B.shape[1], A.shape[1])]
         a, b, (ldc, _) = strides
@@ -106,8 +106,8 @@ Compile = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory, kept_folder: Callable[[str], Path]) -> Compile:
-    """The library of a kind of `PRODUCTS`, with further options; compiled if no earlier run has done it."""
-    source, kept = tmp_path_factory.mktemp("kernels") / "kernels.c", kept_folder("kernels")
+    """Return a function that compiles the library of a kind of `PRODUCTS`, unless an earlier run has cached it."""
+    source, cached_libraries = tmp_path_factory.mktemp("kernels") / "kernels.c", kept_folder("kernels")
     source.write_text(SOURCE)
     headers = [path.read_text() for folder in (HEADERS, Path(__file__).parent) for path in sorted(folder.glob("*.h"))]
 
@@ -115,15 +115,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory, kept_folder: Callable[[st
         assert COMPILER is not None
         kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", *BF16.get(kind, [])]
         command = [COMPILER, *FLAGS, *options, "-Wall", "-Wextra", "-Werror", *kinds]
-        what = "\0".join([SOURCE, *headers, *command, *sorted(features())])
-        library = kept / f"{hashlib.sha256(what.encode()).hexdigest()}.so"
+        key = "\0".join([SOURCE, *headers, *command, *sorted(features())])
+        library = cached_libraries / f"{hashlib.sha256(key.encode()).hexdigest()}.so"
         if not library.exists():
-            made = source.with_name(f"{kind}.so")
-            command += [str(source), "-o", str(made), "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            shutil.copy(made, beside := library.with_suffix(f".{os.getpid()}"))
-            beside.replace(library)
+            output = source.with_name(f"{kind}.so")
+            command += [str(source), "-o", str(output), "-lm"]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert result.returncode == 0, result.stderr
+            shutil.copy(output, temporary := library.with_suffix(f".{os.getpid()}"))
+            temporary.replace(library)
         return library
 
     return library_of
@@ -131,7 +131,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory, kept_folder: Callable[[st
 
 @pytest.fixture(scope="module")
 def build(compiled: Compile, pytestconfig: pytest.Config) -> Build:
-    """By default with options with which compiling takes a third of the time; the slow tests have those of users."""
+    """Return a function that compiles and loads kernels: quickly by default, with users' options in slow tests."""
 
     @cache
     def kernels(kind: str) -> Kernels:
@@ -147,8 +147,8 @@ def build(compiled: Compile, pytestconfig: pytest.Config) -> Build:
 @pytest.mark.parametrize(
     "target", some_slow(["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "cooperlake"], "x86-64-v3")
 )
-def test_it_compiles_for(target: str, kind: str, compiled: Compile) -> None:
-    """Without a warning, whether this processor could run it or not."""
+def test_the_headers_compile_for_each_target(target: str, kind: str, compiled: Compile) -> None:
+    """There are no warnings. This processor need not support the target."""
     assert compiled(kind, *QUICKLY_COMPILED, f"-march={target}").exists()
 
 
@@ -177,13 +177,13 @@ def multiplier(request: pytest.FixtureRequest, build: Build) -> Kernels:
 
 
 def rounded_to_bf16(x: np.ndarray) -> np.ndarray:
-    """Numbers of type float32: to the nearest with 8 significant bits, of two as near to the even one."""
+    """Round float32 numbers to 8 significant bits, ties to even."""
     fraction, exponent = np.frexp(x)
     return np.ldexp(np.rint(fraction * 256), exponent - 8).astype(np.float32)
 
 
-def held(random: np.random.Generator, rows: int, columns: int, kernels: Kernels, layout: str) -> np.ndarray:
-    """A random matrix as it may lie in memory, of numbers whose products are not rounded before they are summed."""
+def random_matrix(random: np.random.Generator, rows: int, columns: int, kernels: Kernels, layout: str) -> np.ndarray:
+    """Return a random matrix in a memory layout; its numbers are exact in bfloat16 if factors are rounded to it."""
     shape = {"rows": (rows, columns), "columns": (columns, rows), "neither": (rows, 3, columns, 2)}[layout]
     numbers = random.standard_normal(shape).astype(kernels.dtype)
     if kernels.in_bf16:
@@ -194,7 +194,7 @@ def held(random: np.random.Generator, rows: int, columns: int, kernels: Kernels,
 
 
 def check_product(kernels: Kernels, name: str, A: np.ndarray, B: np.ndarray, *, accumulate: bool) -> None:
-    """Against float64 of the same numbers; what lies beside C must not change."""
+    """Compare a product with float64, and assert that numbers beside C do not change."""
     (m, k), n = A.shape, B.shape[1]
     before = np.random.default_rng(1).standard_normal((m, n + 3)).astype(kernels.dtype)
     C = before.copy()
@@ -210,29 +210,31 @@ def check_product(kernels: Kernels, name: str, A: np.ndarray, B: np.ndarray, *, 
 @pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("layout", some_slow(["rows", "columns", "neither"], "neither"))
-def test_every_number_of_rows(multiplier: Kernels, layout: str, accumulate: bool) -> None:
+def test_products_of_any_number_of_rows_are_exact(multiplier: Kernels, layout: str, accumulate: bool) -> None:
     random = np.random.default_rng(0)
     for m in (*range(1, 27), 250):
-        A = held(random, m, 37, multiplier, layout)
-        check_product(multiplier, "packed_gemm", A, held(random, 37, 41, multiplier, "rows"), accumulate=accumulate)
+        A = random_matrix(random, m, 37, multiplier, layout)
+        check_product(
+            multiplier, "packed_gemm", A, random_matrix(random, 37, 41, multiplier, "rows"), accumulate=accumulate
+        )
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
 @pytest.mark.parametrize("k", [1, 2, 127, 129, 513, 1101])
-def test_every_layout_of_the_weight(multiplier: Kernels, layout: str, k: int) -> None:
+def test_products_of_any_layout_of_the_weight_are_exact(multiplier: Kernels, layout: str, k: int) -> None:
     random = np.random.default_rng(0)
     for n in (1, 7, 8, 31, 32, 33, 64, 300):
-        A, B = held(random, 5, k, multiplier, "rows"), held(random, k, n, multiplier, layout)
+        A, B = random_matrix(random, 5, k, multiplier, "rows"), random_matrix(random, k, n, multiplier, layout)
         check_product(multiplier, "packed_gemm", A, B, accumulate=True)
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("k", [1, 511, 513, 1500])
-def test_unpacked_weight_gradient(multiplier: Kernels, k: int, accumulate: bool) -> None:
-    """dW = dZᵀ X, as a backward pass asks for it; the workspace holds one block of rows only."""
+def test_products_with_an_unpacked_weight_are_exact(multiplier: Kernels, k: int, accumulate: bool) -> None:
+    """The product is dW = dZᵀ X of a backward pass; the workspace has only one block of rows."""
     random = np.random.default_rng(0)
-    dZ, X = held(random, 29, k, multiplier, "columns"), held(random, k, 45, multiplier, "rows")
+    dZ, X = random_matrix(random, 29, k, multiplier, "columns"), random_matrix(random, k, 45, multiplier, "rows")
     multiplier.library.block.restype = ctypes.c_int64
     block = multiplier.library.block()
     dW = np.full((29, 45), 0 if accumulate else np.nan, multiplier.dtype)
@@ -252,7 +254,7 @@ def test_an_empty_sum_is_zero(multiplier: Kernels, name: str) -> None:
 
 
 def test_factors_are_rounded_to_the_nearest_even(bf16: Kernels) -> None:
-    """Ties among them, and next to infinity; a product of numbers rounded before is the same to the last bit."""
+    """There are ties, and numbers next to infinity. Products of numbers rounded before are bit-identical."""
     random = np.random.default_rng(0)
     A, B = (random.standard_normal(shape).astype(np.float32) for shape in ((9, 33), (33, 40)))
     A[:, ::3] = 1 + random.integers(0, 64, (9, 11)) / np.float32(256)
@@ -285,7 +287,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def grid(dtype: type) -> np.ndarray:
-    """Dense where the functions bend, up to where they overflow, and near 0 down to the smallest numbers."""
+    """Return numbers up to the overflow of exp, dense between -12 and 12, and down to the smallest subnormals."""
     limits = np.finfo(dtype)
     edge = 1.1 * np.log(float(limits.max))
     small = np.geomspace(float(limits.smallest_subnormal), 1, 50_000)
@@ -296,7 +298,7 @@ def grid(dtype: type) -> np.ndarray:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_function_against_longdouble(kernels: Kernels, name: str) -> None:
+def test_functions_equal_those_in_longdouble(kernels: Kernels, name: str) -> None:
     x = grid(kernels.dtype) if name != "log" else np.abs(grid(kernels.dtype))
     limits, wide = np.finfo(kernels.dtype), x.astype(np.longdouble)
     with np.errstate(all="ignore"):
@@ -312,7 +314,7 @@ def test_function_against_longdouble(kernels: Kernels, name: str) -> None:
     assert np.all(np.abs(y[subnormal] - expected[subnormal]) <= below)
 
 
-def test_functions_at_their_limits(kernels: Kernels) -> None:
+def test_functions_have_their_limits(kernels: Kernels) -> None:
     largest = np.finfo(kernels.dtype).max
     x = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, largest, -largest], kernels.dtype)
     expected = {

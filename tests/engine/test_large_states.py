@@ -1,4 +1,4 @@
-"""States that are matrices: training keeps them at one of every few positions, and computes those between again."""
+"""States that are matrices: training stores every few positions, and recomputes the states between them."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from engine.twins import built, close, engine, everything, given, naive, needs_compiler, run
+from engine.twins import arguments, built, close, engine, everything, naive, needs_compiler, run
 from ensue.engine import c_passes, storage
 from ensue.engine.program import Array, build
 from ensue.engine.runner import Runner
@@ -22,7 +22,7 @@ LAYERS = ["mlstm", "what a gated deltanet reads", "gated delta rule", "rule of a
 
 @pytest.fixture(params=[1, 3], ids=["one row", "three rows"])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Chunks of four positions; so many rows at a time."""
+    """Set chunks of four positions and of one or three rows."""
     monkeypatch.setattr("ensue.engine.c_passes.chunk_sizes", lambda width, itemsize: (EVERY, request.param))
     return int(request.param)
 
@@ -31,43 +31,43 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 @needs_compiler
 @pytest.mark.parametrize("is_ragged", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
-def test_values_and_gradients_are_those_of_the_fold(name: str, is_ragged: bool, block: int) -> None:
+def test_values_and_gradients_equal_those_of_the_fold(name: str, is_ragged: bool, block: int) -> None:
     layer = built(name, 3, 4)
-    args = given(layer, B, T, is_ragged=is_ragged)
+    args = arguments(layer, B, T, is_ragged=is_ragged)
     expected = everything(naive, layer, args)
     close(everything(engine, layer, args), expected)
     with torch.no_grad():
-        close(found := run(engine, layer, args), expected[: len(found)])
+        close(outputs := run(engine, layer, args), expected[: len(outputs)])
 
 
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", [name for name in LAYERS if "reads" not in name])
-def test_matrices_whose_rows_are_whole_vectors(name: str, block: int) -> None:
-    """Their sizes stand in the text of the C."""
+def test_matrices_whose_rows_are_multiples_of_a_vector_register_equal_the_fold(name: str, block: int) -> None:
+    """The C code has their sizes as constants."""
     layer = built(name, 3, 16)
     source = c_passes._sources(build(trace(layer)))["backward"]
     assert "+ 16; j += LANES" in source.text
     assert not re.search(r"\bn\[", source.text)
-    args = given(layer, B, T, is_ragged=True)
+    args = arguments(layer, B, T, is_ragged=True)
     close(everything(engine, layer, args), everything(naive, layer, args))
 
 
 @pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("positions", [1, 3, 4, 5, 8])
-def test_a_length_that_is_no_whole_number_of_chunks(positions: int, block: int) -> None:
+def test_lengths_that_are_no_multiple_of_a_chunk_equal_the_fold(positions: int, block: int) -> None:
     layer = built("mlstm", 3, 4)
-    args = given(layer, B, positions)
+    args = arguments(layer, B, positions)
     close(everything(engine, layer, args), everything(naive, layer, args))
 
 
 @pytest.mark.sampled(1)
 @needs_compiler
-def test_threads(block: int) -> None:
-    """Each has a buffer of its own; there may be more in the backward pass, or fewer."""
+def test_forward_and_backward_may_have_different_numbers_of_threads(block: int) -> None:
+    """Each thread has its own buffer."""
     layer, before = built("mlstm", 3, 4), torch.get_num_threads()
-    args = given(layer, B, T, is_ragged=True)
+    args = arguments(layer, B, T, is_ragged=True)
     expected = torch.autograd.grad(naive(layer, *args)[0].sum(), list(layer.parameters()))
     try:
         for forward, backward in ((2, 2), (1, 3), (3, 1)):
@@ -81,41 +81,43 @@ def test_threads(block: int) -> None:
 
 @pytest.mark.sampled(1)
 @needs_compiler
-def test_backward_again_through_the_same_graph(block: int) -> None:
+def test_backward_may_run_twice(block: int) -> None:
     layer = built("mlstm", 3, 4)
-    y, _ = engine(layer, *given(layer, B, T))
+    y, _ = engine(layer, *arguments(layer, B, T))
     first = torch.autograd.grad(y.sum(), list(layer.parameters()), retain_graph=True)
     close(list(torch.autograd.grad(y.sum(), list(layer.parameters()))), list(first))
 
 
 @pytest.mark.sampled(1)
 @needs_compiler
-def test_training_keeps_few_of_them(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[dict[Array, Storage]] = []
+def test_training_stores_few_states(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[dict[Array, Storage]] = []
     forward = Runner.forward
 
     def spy(runner: Runner, *args: object, **options: object) -> object:
-        found = forward(runner, *args, **options)  # type: ignore[arg-type]
-        kept.append(found[2])
-        return found
+        result = forward(runner, *args, **options)  # type: ignore[arg-type]
+        recorded.append(result[2])
+        return result
 
     monkeypatch.setattr(Runner, "forward", spy)
     layer = built("mlstm", 3, 4)
-    engine(layer, *given(layer, B, T))
-    (found,) = (held for array, held in kept[0].items() if array.name == "state" and array.width == 2 * 4 * 4)
-    assert len(found.tensor) == T // EVERY * B
-    assert found.buffer is not None
-    assert len(found.buffer) == torch.get_num_threads() * EVERY * block
+    engine(layer, *arguments(layer, B, T))
+    (states,) = (
+        storage for array, storage in recorded[0].items() if array.name == "state" and array.width == 2 * 4 * 4
+    )
+    assert len(states.tensor) == T // EVERY * B
+    assert states.buffer is not None
+    assert len(states.buffer) == torch.get_num_threads() * EVERY * block
 
 
-def test_which_states_are_large() -> None:
-    """None where a product stands in the loop, which is one over all rows."""
+def test_large_states_are_matrices_of_loops_without_products() -> None:
+    """A product in the loop is computed for all rows at once."""
     assert [array.width for array in build(trace(MLSTM(3, 16, num_heads=2))).large] == [128]
     assert not build(trace(MLSTM(3, 4, num_heads=2))).large
     assert not build(trace(LSTM(3, 16))).large
 
 
-def test_chunks_fit_into_a_cache() -> None:
+def test_chunk_sizes_fit_into_a_cache() -> None:
     assert storage.chunk_sizes(16384, 4) == (16, 1)
     assert storage.chunk_sizes(1024, 4) == (32, 8)
     assert storage.chunk_sizes(1 << 20, 4) == (4, 1)
@@ -125,20 +127,20 @@ def test_chunks_fit_into_a_cache() -> None:
 @needs_compiler
 def test_a_buffer_that_is_too_small_is_refused(block: int) -> None:
     layer = built("mlstm", 3, 4)
-    y, _ = engine(layer, *given(layer, B, T))
+    y, _ = engine(layer, *arguments(layer, B, T))
     node = y.grad_fn
     while node is not None and not hasattr(node, "arrays"):
         node = node.next_functions[0][0]
     assert node is not None
-    for array, held in node.arrays.items():
-        if held.buffer is not None:
-            node.arrays[array] = Storage(held.tensor, held.start, buffer=held.buffer[:0, :])
+    for array, array_storage in node.arrays.items():
+        if array_storage.buffer is not None:
+            node.arrays[array] = Storage(array_storage.tensor, array_storage.start, buffer=array_storage.buffer[:0, :])
     with pytest.raises(ValueError, match="the buffer of"):
         y.sum().backward()
 
 
 class Spreading(Recurrent):
-    """Rows of one number in the state beside a sum over rows."""
+    """A layer whose state has rows of equal numbers."""
 
     d_in = d_out = 16
 
@@ -157,7 +159,7 @@ class Spreading(Recurrent):
 
 @pytest.mark.slow
 @needs_compiler
-def test_a_number_in_place_of_a_vector() -> None:
+def test_states_of_expanded_numbers_equal_the_fold() -> None:
     layer = Spreading()
-    args = given(layer, B, T, is_ragged=True)
+    args = arguments(layer, B, T, is_ragged=True)
     close(everything(engine, layer, args), everything(naive, layer, args))

@@ -1,4 +1,4 @@
-"""The cache of compiled cells: kept for the machine, never taken from others, one for all processes and threads."""
+"""The cache of compiled cells: on disk, never read from another user's file, one for all processes and threads."""
 
 import ctypes
 import errno
@@ -21,123 +21,128 @@ from forgetting import forget_notices
 from forked import FORK
 
 
-def no_home() -> Path:
+def raise_no_home() -> Path:
     raise RuntimeError("Could not determine home directory.")
 
 
-def a_file(place: Path) -> str:
-    place.write_text("not a directory")
+def regular_file(cache_folder: Path) -> str:
+    cache_folder.write_text("not a directory")
     return "Not a directory"
 
 
-def read_only(place: Path) -> str:
+def read_only(cache_folder: Path) -> str:
     if os.geteuid() == 0:
         pytest.skip("nothing is read-only to root")
-    place.mkdir()
-    place.chmod(0o555)
+    cache_folder.mkdir()
+    cache_folder.chmod(0o555)
     return "Permission denied"
 
 
-def a_link(place: Path) -> str:
-    place.mkdir()
-    (place / "elsewhere").mkdir(0o700)
-    (place / "cells").symlink_to(place / "elsewhere")
+def symbolic_link(cache_folder: Path) -> str:
+    cache_folder.mkdir()
+    (cache_folder / "elsewhere").mkdir(0o700)
+    (cache_folder / "cells").symlink_to(cache_folder / "elsewhere")
     return "it is a symbolic link"
 
 
-def of_the_group(place: Path, mode: int = 0o770) -> str:
-    place.mkdir()
-    (place / "cells").mkdir()
-    (place / "cells").chmod(mode)
+def writable_by_group(cache_folder: Path, mode: int = 0o770) -> str:
+    cache_folder.mkdir()
+    (cache_folder / "cells").mkdir()
+    (cache_folder / "cells").chmod(mode)
     return f"others may write to it, its mode is {mode:04o}"
 
 
-def open_to_all(place: Path) -> str:
-    return of_the_group(place, 0o1777)
+def writable_by_all(cache_folder: Path) -> str:
+    return writable_by_group(cache_folder, 0o1777)
 
 
-def of_somebody_else(place: Path) -> str:
+def of_another_user(cache_folder: Path) -> str:
     if os.geteuid() != 0:
         pytest.skip("only root gives a folder away")
-    place.mkdir()
-    (place / "cells").mkdir(0o700)
-    os.chown(place / "cells", 12345, 12345)
+    cache_folder.mkdir()
+    (cache_folder / "cells").mkdir(0o700)
+    os.chown(cache_folder / "cells", 12345, 12345)
     return "it belongs to another user, 12345"
 
 
-SPOILED = [a_file, read_only, a_link, of_the_group, open_to_all, of_somebody_else]
+UNUSABLE_FOLDERS = [regular_file, read_only, symbolic_link, writable_by_group, writable_by_all, of_another_user]
 
 
-def linked(path: Path) -> None:
+def replace_by_link(path: Path) -> None:
     path.rename(path.with_name("elsewhere"))
     path.symlink_to("elsewhere")
 
 
-def writable(path: Path) -> None:
+def make_writable(path: Path) -> None:
     path.chmod(0o660)
 
 
-def given_away(path: Path) -> None:
+def give_away(path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root gives a file away")
     os.chown(path, 12345, 12345)
 
 
-def a_pipe(path: Path) -> None:
+def named_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path, 0o600)
 
 
-FOREIGN = [linked, writable, given_away, a_pipe]
+UNUSABLE_FILES = [replace_by_link, make_writable, give_away, named_pipe]
 
 
 @needs_compiler
 class TestLibrary:
-    """A text is compiled once for a machine, and kept where the cache is."""
+    """A text is compiled once for a machine, into the folder of the cache."""
 
     @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def cache_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
         monkeypatch.delenv("ENSUE_CELLS", raising=False)
         return tmp_path / "cache"
 
-    def test_is_kept_in_the_cache(self, place: Path, forgetful: Library) -> None:
-        assert twice(forgetful(TEXT, torch.float64)) == 4.5
-        (path,) = libraries(place)
+    def test_a_library_is_stored_in_the_cache(self, cache_folder: Path, fresh_library: Library) -> None:
+        assert twice(fresh_library(TEXT, torch.float64)) == 4.5
+        (path,) = libraries(cache_folder)
         assert path.suffix == ".so"
 
-    def test_another_process_takes_it_from_there(
-        self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch
+    def test_another_process_loads_the_stored_library(
+        self, cache_folder: Path, fresh_library: Library, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        forgetful(TEXT, torch.float64)
-        (path,) = libraries(place)
+        fresh_library(TEXT, torch.float64)
+        (path,) = libraries(cache_folder)
         written = path.stat().st_ino
         monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: pytest.fail("compiled again"))
         assert twice(cache(c_library.library.__wrapped__)(TEXT, torch.float64)) == 4.5
         assert path.stat().st_ino == written
 
     @pytest.mark.slow
-    def test_each_text_type_and_compiler_has_its_own(
-        self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    def test_each_text_type_and_compiler_has_a_library(
+        self, cache_folder: Path, fresh_library: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         command = c_library.compiler()
         assert command is not None
-        forgetful(TEXT, torch.float64)
-        forgetful(TEXT, torch.float32)
-        forgetful(f"{TEXT}\n", torch.float64)
-        assert len(libraries(place)) == 3
+        fresh_library(TEXT, torch.float64)
+        fresh_library(TEXT, torch.float32)
+        fresh_library(f"{TEXT}\n", torch.float64)
+        assert len(libraries(cache_folder)) == 3
         with_compiler(monkeypatch, (script(tmp_path / "other", f'exec {" ".join(command)} "$@"'),))
         assert twice(cache(c_library.library.__wrapped__)(TEXT, torch.float64)) == 4.5
-        assert len(libraries(place)) == 4
+        assert len(libraries(cache_folder)) == 4
 
     @pytest.mark.sampled(1)
     @pytest.mark.parametrize("content", [b"", b"\x7fELF damaged"])
-    def test_a_damaged_one_is_made_again(
-        self, place: Path, forgetful: Library, content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    def test_a_damaged_library_is_compiled_again(
+        self,
+        cache_folder: Path,
+        fresh_library: Library,
+        content: bytes,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
     ) -> None:
-        """In another cache, since a process loads a file but once."""
-        forgetful(TEXT, torch.float64)
-        (sound,) = libraries(place)
+        """The damaged file is in another cache, since a process loads a file only once."""
+        fresh_library(TEXT, torch.float64)
+        (sound,) = libraries(cache_folder)
         damaged = tmp_path / "other" / "cells" / sound.name
         damaged.parent.mkdir(parents=True)
         damaged.write_bytes(content)
@@ -146,47 +151,48 @@ class TestLibrary:
         assert damaged.read_bytes() == sound.read_bytes()
         assert libraries(tmp_path / "other") == [damaged]
 
-    def test_a_text_that_is_no_c(self, place: Path, forgetful: Library) -> None:
-        with notice() as line:
-            assert forgetful("this is not C", torch.float64) is None
-            assert forgetful("this is not C either", torch.float64) is None
-        assert "error" in line[0]
-        assert libraries(place) == []
-
-    @pytest.mark.parametrize("spoil", SPOILED, ids=lambda spoil: spoil.__name__)
-    def test_a_folder_that_is_not_the_users_alone_is_not_used(
-        self, place: Path, forgetful: Library, spoil: Callable[[Path], str], tmp_path: Path
+    def test_a_text_that_is_not_c_gives_one_notice_and_no_library(
+        self, cache_folder: Path, fresh_library: Library
     ) -> None:
-        """Neither read nor written: the cells are compiled for this process alone."""
-        said = spoil(place)
+        with notice() as line:
+            assert fresh_library("this is not C", torch.float64) is None
+            assert fresh_library("this is not C either", torch.float64) is None
+        assert "error" in line[0]
+        assert libraries(cache_folder) == []
+
+    @pytest.mark.parametrize("spoil", UNUSABLE_FOLDERS, ids=lambda spoil: spoil.__name__)
+    def test_a_folder_that_others_may_change_is_not_used(
+        self, cache_folder: Path, fresh_library: Library, spoil: Callable[[Path], str], tmp_path: Path
+    ) -> None:
+        """It is neither read nor written, and the cells are compiled for this process alone."""
+        reason = spoil(cache_folder)
         before = libraries(tmp_path)
         with notice() as line:
-            assert twice(forgetful(TEXT, torch.float64)) == 4.5
+            assert twice(fresh_library(TEXT, torch.float64)) == 4.5
         start, _, end = line[0].partition(" (")
-        assert start == f"{place / 'cells'}: not used for compiled cells"
-        assert end.startswith(said)
+        assert start == f"{cache_folder / 'cells'}: not used for compiled cells"
+        assert end.startswith(reason)
         assert libraries(tmp_path) == before
 
     @pytest.mark.skipif(os.name != "posix", reason="looks at modes")
-    def test_its_folder_is_open_to_nobody_else(self, place: Path, forgetful: Library) -> None:
-        """One that others could only look into is closed to them."""
-        forgetful(TEXT, torch.float64)
-        (path,) = libraries(place)
-        modes = [item.stat().st_mode & 0o777 for item in (place, place / "cells", path)]
+    def test_the_folder_is_closed_to_others(self, cache_folder: Path, fresh_library: Library) -> None:
+        """A folder that others can only list is closed to them, too."""
+        fresh_library(TEXT, torch.float64)
+        (path,) = libraries(cache_folder)
+        modes = [item.stat().st_mode & 0o777 for item in (cache_folder, cache_folder / "cells", path)]
         assert modes == [0o700, 0o700, 0o600]
-        (place / "cells").chmod(0o755)
+        (cache_folder / "cells").chmod(0o755)
         cache(c_library.library.__wrapped__)(TEXT, torch.float64)
-        assert (place / "cells").stat().st_mode & 0o777 == 0o700
+        assert (cache_folder / "cells").stat().st_mode & 0o777 == 0o700
 
-    @pytest.mark.sampled(1)
     @pytest.mark.sampled(2)
-    @pytest.mark.parametrize("spoil", FOREIGN, ids=lambda spoil: spoil.__name__)
-    def test_a_file_that_is_not_the_users_is_not_loaded(
-        self, place: Path, forgetful: Library, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("spoil", UNUSABLE_FILES, ids=lambda spoil: spoil.__name__)
+    def test_a_file_that_others_may_change_is_not_loaded(
+        self, cache_folder: Path, fresh_library: Library, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It is made again in its place. The one that lies there would be loaded: its content is right."""
-        forgetful(TEXT, torch.float64)
-        (path,) = libraries(place)
+        """It is compiled again and replaced. Only its owner and mode are wrong: its content could be loaded."""
+        fresh_library(TEXT, torch.float64)
+        (path,) = libraries(cache_folder)
         content = path.read_bytes()
         spoil(path)
         forget_notices()
@@ -197,24 +203,24 @@ class TestLibrary:
         assert (stat.S_ISREG(status.st_mode), status.st_mode & 0o777, status.st_uid) == (True, 0o600, os.geteuid())
         assert path.read_bytes() == content
 
-    def test_a_folder_that_is_exchanged_after_the_look_at_it(
-        self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    def test_a_folder_that_is_replaced_after_its_check_is_still_the_one_read(
+        self, cache_folder: Path, fresh_library: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """What is loaded is in the folder that was looked at, wherever its name leads by then."""
+        """The loaded file is in the folder that was checked, wherever the path of the folder leads by then."""
         if not Path("/proc/self/fd").is_dir():
             pytest.skip("goes through /proc")
-        forgetful(TEXT, torch.float64)
-        (path,) = libraries(place)
+        fresh_library(TEXT, torch.float64)
+        (path,) = libraries(cache_folder)
         evil = tmp_path / "evil"
         evil.mkdir()
         (evil / path.name).write_bytes(path.read_bytes())
         loaded = []
 
-        def exchange(way: str) -> ctypes.CDLL:
-            (place / "cells").rename(tmp_path / "away")
-            (place / "cells").symlink_to(evil)
-            loaded.append(os.stat(way).st_ino)
-            return CDLL(way)
+        def exchange(path: str) -> ctypes.CDLL:
+            (cache_folder / "cells").rename(tmp_path / "away")
+            (cache_folder / "cells").symlink_to(evil)
+            loaded.append(os.stat(path).st_ino)
+            return CDLL(path)
 
         CDLL, inode = ctypes.CDLL, path.stat().st_ino
         monkeypatch.setattr(ctypes, "CDLL", exchange)
@@ -222,8 +228,10 @@ class TestLibrary:
         assert loaded == [inode]
 
     @pytest.mark.skipif(not HAS_OWNERS, reason="looks at owners")
-    def test_without_proc_the_whole_way_is_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A folder above that others may write to could be exchanged."""
+    def test_without_proc_every_folder_of_the_path_is_checked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A folder above that others may write to could be replaced."""
         monkeypatch.setattr(os.path, "isdir", lambda path: False)
         with private_folder(tmp_path / "group" / "cells") as folder:
             assert folder.open_path("x.so") == str(tmp_path / "group" / "cells" / "x.so")
@@ -237,36 +245,40 @@ class TestLibrary:
             with pytest.raises(OSError, match="replaced"):
                 folder.open_path("x.so")
 
-    def test_a_full_disk(self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_disk_gives_a_notice_and_a_library_of_the_process(
+        self, cache_folder: Path, fresh_library: Library, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         write = PrivateFolder.write
 
         def full(self: PrivateFolder, key: str, suffix: str, content: bytes) -> str:
-            if self.path == place / "cells":
+            if self.path == cache_folder / "cells":
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return write(self, key, suffix, content)
 
         monkeypatch.setattr(PrivateFolder, "write", full)
         with notice() as line:
-            assert twice(forgetful(TEXT, torch.float64)) == 4.5
+            assert twice(fresh_library(TEXT, torch.float64)) == 4.5
         assert "No space left on device" in line[0]
 
-    @pytest.mark.usefixtures("place")
-    def test_without_a_home(self, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.usefixtures("cache_folder")
+    def test_without_a_home_directory_there_is_a_notice_and_a_library(
+        self, fresh_library: Library, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for name in ("ENSUE_CACHE", "XDG_CACHE_HOME", "HOME"):
             monkeypatch.delenv(name, raising=False)
-        monkeypatch.setattr(Path, "home", no_home)
+        monkeypatch.setattr(Path, "home", raise_no_home)
         with notice() as line:
-            assert twice(forgetful(TEXT, torch.float64)) == 4.5
+            assert twice(fresh_library(TEXT, torch.float64)) == 4.5
         assert line[0].startswith("there is no home directory")
 
     @pytest.mark.slow
-    def test_two_processes_at_once(self, place: Path, forgetful: Library) -> None:
-        """Each writes beside and renames: neither sees a half of the other's, and one file is left."""
+    def test_two_processes_at_once_leave_one_library(self, cache_folder: Path, fresh_library: Library) -> None:
+        """Each writes a temporary file and renames it, so neither reads half of the other's library."""
         start = FORK.Barrier(2)
 
         def compile_it() -> None:
             start.wait()
-            assert twice(forgetful(TEXT, torch.float64)) == 4.5
+            assert twice(fresh_library(TEXT, torch.float64)) == 4.5
 
         both = [FORK.Process(target=compile_it) for _ in range(2)]
         for process in both:
@@ -274,13 +286,14 @@ class TestLibrary:
         for process in both:
             process.join(120)
         assert [process.exitcode for process in both] == [0, 0]
-        assert len(libraries(place)) == 1
+        assert len(libraries(cache_folder)) == 1
 
-    def test_several_threads_at_once(self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A text is compiled once."""
+    def test_several_threads_at_once_compile_a_text_once(
+        self, cache_folder: Path, fresh_library: Library, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         run, calls = subprocess.run, []
         monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: (calls.append(1), run(*args, **kwargs))[1])
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: twice(forgetful(TEXT, torch.float64)), range(4)))
-        assert found == [4.5] * 4
-        assert len(calls) == len(libraries(place)) == 1
+            results = list(pool.map(lambda _: twice(fresh_library(TEXT, torch.float64)), range(4)))
+        assert results == [4.5] * 4
+        assert len(calls) == len(libraries(cache_folder)) == 1

@@ -1,4 +1,4 @@
-"""What the engine lays out and keeps: rows without their padding, and no more numbers than a cell needs."""
+"""Memory of the engine: rows are packed without padding, and a cell saves no more numbers than it needs."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ from ensue.nn.recurrent.lstm import LSTMState
 B, T = 4, 3
 
 
-def test_rows_without_their_padding() -> None:
-    """Packed, sorted, and back, against loops."""
+def test_packed_rows_equal_those_of_loops() -> None:
+    """Packing, sorting, and their inverses."""
     lengths = [2, 0, 4, 4, 1, 3]
     mask = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
     x = torch.randn(6, 5, 3)
@@ -49,55 +49,57 @@ def test_a_batch_without_padding_is_not_reordered() -> None:
 
 
 class TestMemory:
-    """What an LSTM with d units needs, in numbers a position: 4 d for the gates, d for h and d for c."""
+    """An LSTM with d units needs 4 d numbers a position for the gates, d for h and d for c."""
 
     N, d = B * T, 8
 
     def arrays(self, monkeypatch: pytest.MonkeyPatch, *, trains: bool) -> dict[str, dict[Array, Storage]]:
-        """Those that each pass is run on."""
-        seen: dict[str, dict[Array, Storage]] = {}
+        """Return the arrays that each pass runs on."""
+        arrays_of_pass: dict[str, dict[Array, Storage]] = {}
         run = PlainPasses.run
 
         def spy(plain: PlainPasses, name: str, arrays: dict[Array, Storage], *args: Any, **kwargs: Any) -> None:
-            seen[name] = dict(arrays)
+            arrays_of_pass[name] = dict(arrays)
             run(plain, name, arrays, *args, **kwargs)
 
         monkeypatch.setattr(PlainPasses, "run", spy)
         layer = LSTM(3, self.d)
         with torch.set_grad_enabled(trains), executing("plain"):
-            found = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
-            assert found is not None
+            results = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
+            assert results is not None
             if trains:
-                (found[0].sum() + found[1].c.sum()).backward()
-        return seen
+                (results[0].sum() + results[1].c.sum()).backward()
+        return arrays_of_pass
 
     def numbers(self, arrays: dict[Array, Storage]) -> int:
-        """For each position, in arrays of all positions; an array inside of another needs no room."""
-        whole = [storage.tensor for array, storage in arrays.items() if len(storage.tensor) == self.N]
-        sizes = {part.untyped_storage().data_ptr(): part.untyped_storage().nbytes() // 4 for part in whole}
-        return sum(sizes.values()) // self.N
+        """Return how many numbers a position takes in arrays of all positions. An array inside another takes none."""
+        tensors = [storage.tensor for array, storage in arrays.items() if len(storage.tensor) == self.N]
+        bytes_of_memory = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() // 4 for tensor in tensors
+        }
+        return sum(bytes_of_memory.values()) // self.N
 
-    def test_of_training(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen = self.arrays(monkeypatch, trains=True)
+    def test_training_saves_gates_h_and_c_and_the_backward_pass_adds_errors(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        arrays = self.arrays(monkeypatch, trains=True)
         x, error = 3, self.d
-        assert self.numbers(seen["forward"]) == 4 * self.d + 2 * self.d + x
-        assert self.numbers(seen["backward"]) == 4 * self.d + 2 * self.d + x + error
+        assert self.numbers(arrays["forward"]) == 4 * self.d + 2 * self.d + x
+        assert self.numbers(arrays["backward"]) == 4 * self.d + 2 * self.d + x + error
 
-    def test_of_inference(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Only the outputs and W x."""
-        seen = self.arrays(monkeypatch, trains=False)
-        assert seen.keys() == {"inference"}
-        assert self.numbers(seen["inference"]) == 4 * self.d + self.d + 3
+    def test_inference_stores_outputs_and_products_of_x(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        arrays = self.arrays(monkeypatch, trains=False)
+        assert arrays.keys() == {"inference"}
+        assert self.numbers(arrays["inference"]) == 4 * self.d + self.d + 3
 
-    def test_of_layer_norm(self) -> None:
-        """What is sliced is kept whole, and errors that are only added up have no room of their own."""
+    def test_layer_norm_saves_whole_rows_and_errors_that_are_only_summed_need_no_array(self) -> None:
         d = self.d
         program = build(trace(LayerNormLSTM(3, d)))
         assert sorted(array.width for array in program.saved) == [1] * 6 + [4 * d] * 2
         arrays = schedule(program.backward).arrays
         assert {array.width for array in arrays if array.name == "work"} == {d}
 
-    def test_of_what_is_kept(self) -> None:
+    def test_the_saved_arrays_and_outputs_are_6_d_numbers(self) -> None:
         traced = trace(LSTM(3, self.d))
         program = build(traced)
         runner = Runner(traced, program, PlainPasses(program), torch.float64)
@@ -108,13 +110,13 @@ class TestMemory:
         matrices = [torch.zeros(*shapes[place]) for place in range(len(traced.matrices))]
         values = Values.of([tensor.detach() for tensor in (*tensors, *matrices)], traced)
         rows = Packing.of(torch.zeros(B, T, 3), None)
-        output, _, kept = runner.forward(values, rows, save=True)
-        assert self.numbers(kept) + output.numel() // self.N == 6 * self.d
+        output, _, saved = runner.forward(values, rows, save=True)
+        assert self.numbers(saved) + output.numel() // self.N == 6 * self.d
         assert runner.forward(values, rows, save=False)[2] == {}
 
 
 def test_a_value_is_not_written_over_what_its_loop_reads_at_other_features() -> None:
-    """tanh of each feature would be written where σ is still to be read, which is of the feature before."""
+    """tanh of a feature would overwrite the input of σ of the next feature."""
 
     def write(p: Written, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         z = x @ p.W + a @ p.W
@@ -126,44 +128,44 @@ def test_a_value_is_not_written_over_what_its_loop_reads_at_other_features() -> 
 
 
 def test_a_whole_weight_is_not_sliced() -> None:
-    """Autograd would answer with zeros, a copy into them and a copy that adds them to the gradient."""
+    """Autograd would fill zeros, copy the gradient into them, and copy again to add them up."""
     layer, names = LSTM(3, 8), set()
-    found = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
-    assert found is not None
-    waiting = [found[0].grad_fn]
-    while waiting:
-        node = waiting.pop()
+    results = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
+    assert results is not None
+    nodes = [results[0].grad_fn]
+    while nodes:
+        node = nodes.pop()
         if node is not None:
             names.add(node.name())
-            waiting.extend(before for before, _ in node.next_functions)
+            nodes.extend(before for before, _ in node.next_functions)
     assert "TBackward0" in names
     assert "SliceBackward0" not in names
 
 
-class TestRoom:
-    """Memory for arrays: rows that would meet in a cache are moved apart."""
+class TestEmptyRows:
+    """Memory for arrays: rows that would share lines of a processor's cache are moved apart."""
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
     @pytest.mark.parametrize("shape", [(0, 16), (3, 16), (3, 1024)])
-    def test_it_can_be_written(self, shape: tuple[int, int], dtype: torch.dtype) -> None:
-        found = empty_rows(torch.ones(1, dtype=dtype), *shape)
-        assert (found.shape, found.dtype, found.stride(1)) == (shape, dtype, 1)
-        found.fill_(1.5)
-        assert float(found.double().sum()) == 1.5 * shape[0] * shape[1]
+    def test_rows_can_be_written(self, shape: tuple[int, int], dtype: torch.dtype) -> None:
+        rows = empty_rows(torch.ones(1, dtype=dtype), *shape)
+        assert (rows.shape, rows.dtype, rows.stride(1)) == (shape, dtype, 1)
+        rows.fill_(1.5)
+        assert float(rows.double().sum()) == 1.5 * shape[0] * shape[1]
 
-    def test_too_much(self) -> None:
-        """Is torch's error, which training answers with smaller batches."""
+    def test_too_many_rows_raise_torchs_error(self) -> None:
+        """Training catches that error and makes batches smaller."""
         with pytest.raises(RuntimeError, match="allocate memory"):
             empty_rows(torch.zeros(1), 1 << 40, 1024)
 
     @pytest.mark.parametrize(("width", "ld"), [(1, 1), (256, 256), (511, 511), (512, 528), (600, 600), (2048, 2064)])
-    def test_gaps(self, width: int, ld: int) -> None:
+    def test_rows_of_large_powers_of_2_have_gaps(self, width: int, ld: int) -> None:
         assert empty_rows(torch.zeros(1), 3, width).stride() == (ld, 1)
 
     @pytest.mark.sampled(1)
     @pytest.mark.parametrize("execution", ["compiled", "plain"])
     @pytest.mark.parametrize("kind", [LSTM, LayerNormLSTM])
-    def test_a_layer_whose_rows_have_gaps(
+    def test_a_layer_whose_rows_have_gaps_equals_fold(
         self, kind: type[LSTM], execution: Execution, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(storage, "CONFLICT_BYTES", 1)  # a gap between any rows
@@ -172,11 +174,11 @@ class TestRoom:
         mask = torch.arange(T) < torch.tensor([3, 1, 0, 2]).unsqueeze(1)
         sources = [x, *layer.parameters()]
         with executing(execution):
-            found = unroll(layer, x, state, mask)
-            assert found is not None
-            gradients = torch.autograd.grad(found[0].square().sum(), sources)
+            results = unroll(layer, x, state, mask)
+            assert results is not None
+            gradients = torch.autograd.grad(results[0].square().sum(), sources)
             with torch.no_grad():
-                torch.testing.assert_close(unroll(layer, x, state, mask), found)
+                torch.testing.assert_close(unroll(layer, x, state, mask), results)
         expected = layer.fold(x, state, mask=mask)[0] * mask.unsqueeze(-1)
-        torch.testing.assert_close(found[0], expected)
+        torch.testing.assert_close(results[0], expected)
         torch.testing.assert_close(gradients, torch.autograd.grad(expected.square().sum(), sources))

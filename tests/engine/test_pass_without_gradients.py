@@ -1,4 +1,4 @@
-"""The pass without gradients reads the weights of today; its plan is that of the tensors at hand."""
+"""The pass without gradients reads the current weights, and its plan fits the tensors of each call."""
 
 import random
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def assign(change: Callable[[Tensor], Tensor]) -> Callable[[LSTM], None]:
 
 
 def tie(layer: LSTM) -> None:
-    """Both matrices are views of one memory."""
+    """Make both matrices views of one memory."""
     both = torch.randn(2, *layer.weight_hidden.shape)
     layer.weight_input.data, layer.weight_hidden.data = both
 
@@ -95,39 +95,39 @@ def zeros_twice(batch: int) -> LSTMState:
     return LSTMState(zeros, zeros)
 
 
-def numbers(*shape: int) -> Tensor:
+def randn(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(7))
 
 
-def state_of(batch: int, make: Callable[[int, int], Tensor] = numbers) -> LSTMState:
+def state_of(batch: int, make: Callable[[int, int], Tensor] = randn) -> LSTMState:
     return LSTMState(make(batch, 16), make(batch, 16) / 2)
 
 
-def held(layer: LSTM, sizes: tuple[int, int] = (3, 5)) -> Any:
+def with_cached_weights(layer: LSTM, sizes: tuple[int, int] = (3, 5)) -> Any:
     with CachedWeights().used():
-        layer(numbers(2, 3, D))
-        layer(numbers(*sizes, D))
-        return layer(numbers(*sizes, D))
+        layer(randn(2, 3, D))
+        layer(randn(*sizes, D))
+        return layer(randn(*sizes, D))
 
 
 def autocast(layer: LSTM) -> Any:
     with torch.autocast("cpu", torch.bfloat16):
-        return layer(numbers(3, 5, D))
+        return layer(randn(3, 5, D))
 
 
 def with_gradients(layer: LSTM) -> Any:
     with torch.enable_grad():
-        return layer(numbers(3, 5, D))
+        return layer(randn(3, 5, D))
 
 
 def in_inference_mode(layer: LSTM) -> Any:
     with torch.inference_mode():
-        return layer(numbers(3, 5, D))
+        return layer(randn(3, 5, D))
 
 
-def hooked(layer: LSTM) -> Any:
-    handle = layer.gates.forget.register_forward_hook(lambda _, args, found: found * 0)
-    results = layer(numbers(3, 5, D))
+def with_hook(layer: LSTM) -> Any:
+    handle = layer.gates.forget.register_forward_hook(lambda _, args, output: output * 0)
+    results = layer(randn(3, 5, D))
     handle.remove()
     return results
 
@@ -136,47 +136,48 @@ def in_other_threads(layer: SequenceLayer, x: Tensor | None = None) -> Any:
     before = torch.get_num_threads()
     torch.set_num_threads(3 - min(before, 2))
     try:
-        return layer(numbers(3, 5, D) if x is None else x)
+        return layer(randn(3, 5, D) if x is None else x)
     finally:
         torch.set_num_threads(before)
 
 
 def double(layer: LSTM) -> Any:
-    results = layer.double()(numbers(3, 5, D).double())
+    results = layer.double()(randn(3, 5, D).double())
     layer.float()
     return results
 
 
 def transposed(layer: LSTM, sizes: tuple[int, int] = (3, 5)) -> Any:
-    """A weight with other strides, for one call."""
+    """Call the layer once with a weight of other strides."""
     before = layer.weight_hidden.data
     layer.weight_hidden.data = before.t().contiguous().t()
-    results = layer(numbers(*sizes, D))
+    results = layer(randn(*sizes, D))
     layer.weight_hidden.data = before
     return results
 
 
 def masked(lengths: list[int], layer: LSTM) -> Any:
-    return layer(numbers(3, 5, D), state_of(3), mask=torch.arange(5) < torch.tensor(lengths).unsqueeze(1))
+    return layer(randn(3, 5, D), state_of(3), mask=torch.arange(5) < torch.tensor(lengths).unsqueeze(1))
 
 
 CALLS: dict[str, Callable[[LSTM], Any]] = {
-    "as it is": lambda layer: layer(numbers(3, 5, D)),
-    "rows and positions exchanged": lambda layer: layer(numbers(5, 3, D)),
-    "as many numbers in one row": lambda layer: layer(numbers(1, 15, D)),
-    "as many numbers in one position": lambda layer: layer(numbers(15, 1, D)),
-    "one row with gaps": lambda layer: layer(numbers(1, 15, 2 * D)[:, :, :D]),
-    "one row, each feature far from the next": lambda layer: layer(numbers(1, D, 15).transpose(1, 2)),
-    "one tensor as both states": lambda layer: layer(numbers(3, 5, D), zeros_twice(3)),
-    "two states": lambda layer: layer(numbers(3, 5, D), state_of(3)),
-    "transposed states": lambda layer: layer(numbers(3, 5, D), state_of(3, lambda n, d: numbers(d, n).t())),
-    "states in rows of more": lambda layer: layer(numbers(3, 5, D), state_of(3, lambda n, d: numbers(n, 3 * d)[:, :d])),
+    "as it is": lambda layer: layer(randn(3, 5, D)),
+    "rows and positions exchanged": lambda layer: layer(randn(5, 3, D)),
+    "as many numbers in one row": lambda layer: layer(randn(1, 15, D)),
+    "as many numbers in one position": lambda layer: layer(randn(15, 1, D)),
+    "one row with gaps": lambda layer: layer(randn(1, 15, 2 * D)[:, :, :D]),
+    "one row, each feature far from the next": lambda layer: layer(randn(1, D, 15).transpose(1, 2)),
+    "one tensor as both states": lambda layer: layer(randn(3, 5, D), zeros_twice(3)),
+    "two states": lambda layer: layer(randn(3, 5, D), state_of(3)),
+    "transposed states": lambda layer: layer(randn(3, 5, D), state_of(3, lambda n, d: randn(d, n).t())),
+    "states in rows of more": lambda layer: layer(randn(3, 5, D), state_of(3, lambda n, d: randn(n, 3 * d)[:, :d])),
     "padding": partial(masked, [5, 2, 0]), "no row to the end": partial(masked, [3, 3, 1]),
     "as many positions of other rows": partial(masked, [4, 2, 1]),
-    "cached weights": held, "autocast": autocast, "gradients": with_gradients, "inference mode": in_inference_mode,
-    "a hook": hooked, "another number of threads": in_other_threads, "float64": double,
-    "a transposed weight": transposed, "one position": lambda layer: layer(numbers(1, 1, D)),
-    "one position, cached weights": partial(held, sizes=(1, 1)),
+    "cached weights": with_cached_weights, "autocast": autocast, "gradients": with_gradients,
+    "inference mode": in_inference_mode,
+    "a hook": with_hook, "another number of threads": in_other_threads, "float64": double,
+    "a transposed weight": transposed, "one position": lambda layer: layer(randn(1, 1, D)),
+    "one position, cached weights": partial(with_cached_weights, sizes=(1, 1)),
     "one position, a transposed weight": partial(transposed, sizes=(1, 1)),
 }  # fmt: skip
 
@@ -217,7 +218,7 @@ def test_weights_that_fit_no_plan_are_refused(name: str, change: str) -> None:
 
 @torch.no_grad()
 def test_a_computed_weight_of_another_size_is_refused() -> None:
-    """Its size follows from the numbers of a mask, not from the sizes of the parameters."""
+    """The size depends on the values of a mask, not on the sizes of the parameters."""
     layer = Written(lambda layer, x, a, b: (x @ layer.W[layer.rows] + a, a, b))
     d = layer.d_in
     layer.W, layer.rows = nn.Parameter(torch.randn(d + 2, d, dtype=torch.float64)), torch.arange(d + 2) < d
@@ -243,7 +244,7 @@ def test_threads_share_plans_and_no_memory() -> None:
 @pytest.mark.parametrize("layer_class", [LSTM, GRU, Elman])
 @torch.no_grad()
 def test_a_known_call_computes_no_weight(layer_class: type[SequenceLayer], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights are views of parameters, of whose addresses a plan knows the offsets."""
+    """Weights are views of parameters, and a plan knows their offsets from the addresses of the parameters."""
     layer, x = layer_class(D, 16), torch.randn(2, 3, D)
     expected, runner = layer(x)[0], _get_runner(layer)
     assert isinstance(runner, Runner)
@@ -259,7 +260,7 @@ SIZES = [(1, 1), (1, 7), (5, 1), (4, 3)]
 def test_a_known_call_is_not_checked_and_any_other_is(
     layer_class: type[SequenceLayer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer, inputs = layer_class(D, 16), [numbers(*sizes, D) for sizes in SIZES]
+    layer, inputs = layer_class(D, 16), [randn(*sizes, D) for sizes in SIZES]
     expected = [layer(x) for x in inputs]
     with monkeypatch.context() as patch:
         patch.setattr(border, "_check", None)
@@ -276,23 +277,23 @@ def test_a_known_call_is_not_checked_and_any_other_is(
 @pytest.mark.parametrize("width", [1, 7, 8, 37, 64])
 @torch.no_grad()
 def test_one_position_reads_weights_that_are_not_packed(width: int, dtype: torch.dtype) -> None:
-    """The results are those of `fold`, and with cached weights, in other threads and after longer inputs the same."""
+    """The results equal those of `fold`, also with cached weights, in other threads, and after longer inputs."""
     torch.manual_seed(0)
     for layer in (LSTM(D + 3, width).to(dtype), GRU(D + 3, width).to(dtype), Elman(D + 3, width).to(dtype)):
-        x = numbers(1, 1, D + 3).to(dtype)
-        found = layer(x)
+        x = randn(1, 1, D + 3).to(dtype)
+        results = layer(x)
         tolerance = 1e-5 if dtype == torch.float32 else 1e-12
-        torch.testing.assert_close([*leaves(found)], [*leaves(layer.fold(x))], rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close([*leaves(results)], [*leaves(layer.fold(x))], rtol=tolerance, atol=tolerance)
         with CachedWeights().used():
-            assert all(map(torch.equal, leaves(layer(x)), leaves(found)))
+            assert all(map(torch.equal, leaves(layer(x)), leaves(results)))
             longer = layer(x.expand(2, 3, -1))
-            assert all(map(torch.equal, leaves(layer(x)), leaves(found)))
+            assert all(map(torch.equal, leaves(layer(x)), leaves(results)))
             assert all(map(torch.equal, leaves(layer(x.expand(2, 3, -1))), leaves(longer)))
         assert all(map(torch.equal, leaves(layer(x.expand(2, 3, -1))), leaves(longer)))
-        assert all(map(torch.equal, leaves(in_other_threads(layer, x)), leaves(found)))
+        assert all(map(torch.equal, leaves(in_other_threads(layer, x)), leaves(results)))
 
 
-class Started(LSTM):
+class LearnedStart(LSTM):
     """An LSTM with an initial state that is computed from parameters; while they are zero, it is zero."""
 
     def __init__(self, start: Callable[[Any, Tensor], Tensor]) -> None:
@@ -314,7 +315,7 @@ STARTS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 @pytest.mark.parametrize("start", STARTS)
 @torch.no_grad()
 def test_initial_states_that_are_learned_are_read(start: str) -> None:
-    layer, x = Started(STARTS[start]), numbers(1, 2, D)
+    layer, x = LearnedStart(STARTS[start]), randn(1, 2, D)
     for _ in range(3):
         torch.testing.assert_close(layer(x), layer.fold(x))
         layer.first.data += 1
@@ -327,9 +328,9 @@ class Doubled(Elman):
 
 
 @torch.no_grad()
-def test_what_runs_around_a_known_call_still_runs() -> None:
-    """A `forward` of a subclass or of an object, hooks, watched taps."""
-    layer, x, seen = Doubled(D, 16), numbers(1, 1, D), []
+def test_overrides_hooks_and_taps_still_run_at_a_known_call() -> None:
+    """A `forward` of a subclass or of an object, a hook, a watched tap."""
+    layer, x, seen = Doubled(D, 16), randn(1, 1, D), []
     assert all(torch.equal(layer(x)[0], 2 * layer(x)[1].h.unsqueeze(1)) for _ in range(3))
     layer = Elman(D, 16)
     for _ in range(2):
@@ -352,13 +353,13 @@ def test_products_of_long_inputs_are_computed_in_chunks(
 ) -> None:
     """The results are those of `fold`, also with padding, cached weights, and two threads, which use no chunks."""
     torch.manual_seed(0)
-    layer, x = layer_class(D, 16), numbers(*sizes, D)
+    layer, x = layer_class(D, 16), randn(*sizes, D)
     mask = torch.arange(sizes[1]) < torch.randint(1, sizes[1] + 1, (sizes[0], 1))
     for rows in (None, mask):
-        found = layer(x, mask=rows)
-        torch.testing.assert_close(found, layer.fold(x, mask=rows))
+        results = layer(x, mask=rows)
+        torch.testing.assert_close(results, layer.fold(x, mask=rows))
         with CachedWeights().used():
-            assert all(map(torch.equal, leaves(layer(x, mask=rows)), leaves(found)))
+            assert all(map(torch.equal, leaves(layer(x, mask=rows)), leaves(results)))
     torch.testing.assert_close(in_other_threads(layer, x), layer(x))
 
 

@@ -1,6 +1,6 @@
-"""The tests that depend on the processor, once more in processes that see another processor or compiler.
+"""Tests that depend on the processor pass in processes with another compiler or fewer features of the processor.
 
-What torch, oneDNN and the C compiler use of the processor has bounds that a process is given at its start.
+The environment of a process bounds the features that torch, oneDNN and the C compiler use.
 """
 
 import os
@@ -25,7 +25,7 @@ PROCESSORS: dict[str, tuple[str, str, str, set[str]]] = {
     "less for torch": ("avx2", "ALL", "-march=native", {"avx2"}),
     "less for oneDNN": ("avx512", "AVX2", "-march=native", AVX512),
 }
-"""The bounds for torch and oneDNN, the compiler's target, and what this processor has to have for it."""
+"""The bounds for torch and oneDNN, the compiler's target, and the features that this processor needs for them."""
 NO_COMPILER = {"CC": "", "PATH": "/nowhere"}
 ZIGLANG = TESTS.parent / "build" / "ziglang"
 COMPILERS = {
@@ -39,7 +39,7 @@ FILES = ("engine/test_engine.py", "engine/test_kernels.py", "engine/test_bf16_ke
          "nn/recurrent/test_vendor.py", "nn/recurrent/test_minimal.py", "nn/recurrent/test_clockwork.py",
          "nn/attention/test_cross_attention.py", "nn/test_passes.py", "training/test_machine.py")  # fmt: skip
 OF_TORCH = FILES[2:]
-"""The engine's own C, which the first two test, does not know what torch and oneDNN use."""
+"""The first two test only the engine's C, which ignores the bounds of torch and oneDNN."""
 
 IN_HALF_PRECISION = """
 import torch
@@ -58,8 +58,8 @@ for kind in (LSTM, GRU, Elman):
 """
 
 
-def seeing(name: str) -> dict[str, str]:
-    """The environment of a process that sees this processor."""
+def environment_of(name: str) -> dict[str, str]:
+    """Return the environment of a process that uses only the features of this processor."""
     torch, onednn, target, needed = PROCESSORS[name]
     if not needed <= features():
         pytest.skip("this processor cannot run it; that it compiles is tested with the kernels")
@@ -68,55 +68,61 @@ def seeing(name: str) -> dict[str, str]:
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     paths = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
-    where = os.environ | environment | {"PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run([sys.executable, *command], env=where, capture_output=True, text=True, check=False)
+    child_environment = os.environ | environment | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run(
+        [sys.executable, *command], env=child_environment, capture_output=True, text=True, check=False
+    )
 
 
-def pass_their_tests(*names: str, **environment: str) -> None:
-    """The quick ones of these files. A notice is not an error: a compiler that fails is told once, as it should be."""
+def assert_tests_pass(*names: str, **environment: str) -> None:
+    """Run the quick tests of the files. The notice of a compiler that fails is not an error."""
     command = ["pytest", "-q", "-p", "no:xdist", "-W", "ignore::ensue.notices.Notice", "--rootdir", str(TESTS.parent)]
-    ended = run("-m", *command, *(str(TESTS / name) for name in names), **environment)
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    result = run("-m", *command, *(str(TESTS / name) for name in names), **environment)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROCESSORS)
-def test_on_another_processor(name: str) -> None:
-    pass_their_tests(*(OF_TORCH if name.startswith("less") else FILES), **seeing(name))
+def test_tests_pass_on_another_processor(name: str) -> None:
+    assert_tests_pass(*(OF_TORCH if name.startswith("less") else FILES), **environment_of(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMPILERS)
-def test_with_another_compiler(name: str) -> None:
+def test_tests_pass_with_another_compiler(name: str) -> None:
     if (name == "clang" and shutil.which("clang") is None) or (name == "ziglang" and not ZIGLANG.exists()):
         pytest.skip(f"no {name}")
-    pass_their_tests(FILES[0], **COMPILERS[name])
+    assert_tests_pass(FILES[0], **COMPILERS[name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["x86-64", "x86-64-v3"])
-def test_recurrent_layers_in_half_precision(name: str) -> None:
-    """Where the processor has no products in it, and the layers no compiled code."""
-    ended = run("-c", IN_HALF_PRECISION, **seeing(name), **NO_COMPILER)
-    assert ended.returncode == 0, ended.stderr
+def test_recurrent_layers_run_in_half_precision(name: str) -> None:
+    """The processor lacks products in bfloat16, and the layers lack compiled code."""
+    result = run("-c", IN_HALF_PRECISION, **environment_of(name), **NO_COMPILER)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
 @needs_bfloat16
-def test_a_run_in_bfloat16_goes_on_there(tmp_path: Path) -> None:
-    """A new one is refused."""
+def test_a_run_in_bfloat16_continues_without_the_feature(tmp_path: Path) -> None:
+    """A new run is refused."""
     text, out, other = tmp_path / "text.txt", tmp_path / "run", tmp_path / "other"
     text.write_text(words(500))
-    new = ["-m", "ensue", "train", "char-lstm", "--set", f"data.train={text}", "--set", "train.precision=bfloat16",
+    train = ["-m", "ensue", "train", "char-lstm", "--set", f"data.train={text}", "--set", "train.precision=bfloat16",
            "--set", "encoder.d_model=8", "--set", "train.steps=4"]  # fmt: skip
-    assert run(*new, "--out", str(out)).returncode == 0
-    refused = run(*new, "--out", str(other), **seeing("x86-64-v3"))
+    assert run(*train, "--out", str(out)).returncode == 0
+    refused = run(*train, "--out", str(other), **environment_of("x86-64-v3"))
     assert (refused.returncode, refused.stderr.count("\n"), other.exists()) == (2, 1, False)
     assert "train.precision is bfloat16: this processor lacks bfloat16" in refused.stderr
-    on = ["-m", "ensue", "train", "--out", str(out), "--resume", "--set"]
-    found = run(*on, "train.steps=6", **seeing("x86-64-v3"))
-    assert found.returncode == 0, found.stderr
+    resume = ["-m", "ensue", "train", "--out", str(out), "--resume", "--set"]
+    resumed = run(*resume, "train.steps=6", **environment_of("x86-64-v3"))
+    assert resumed.returncode == 0, resumed.stderr
     line = "note: this processor lacks a feature that the run used: the run continues with float32 in place of bfloat16"
-    assert found.stderr.count(line) == 1
-    back = run(*on, "train.steps=8")
-    assert (back.returncode, "lacks" in back.stderr, "bfloat16" in back.stderr) == (0, False, True)
+    assert resumed.stderr.count(line) == 1
+    resumed_here = run(*resume, "train.steps=8")
+    assert (resumed_here.returncode, "lacks" in resumed_here.stderr, "bfloat16" in resumed_here.stderr) == (
+        0,
+        False,
+        True,
+    )

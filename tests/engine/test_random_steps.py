@@ -1,4 +1,4 @@
-"""Steps of random expressions through the engine, against `fold`."""
+"""Steps of random expressions in the engine equal those of `fold`."""
 
 from collections.abc import Callable
 
@@ -36,12 +36,12 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }  # fmt: skip
 
 
-def grown(tree: object, *args: object) -> Tensor:
-    """A tree of names, as the expression that it stands for."""
+def evaluated(tree: object, *args: object) -> Tensor:
+    """Evaluate a tree of names as an expression."""
     if isinstance(tree, str):
         return LEAVES[tree](*args)  # type: ignore[arg-type]
     name, *parts = tree  # type: ignore[misc]
-    values = [grown(part, *args) for part in parts]
+    values = [evaluated(part, *args) for part in parts]
     if name == "where":
         return torch.where(values[0] > values[1] + 0.0917, values[2], values[3])  # no tie that rounding decides
     return UNARY[name](args[0], *values) if name in UNARY else BINARY[name](*values)  # type: ignore[arg-type]
@@ -59,36 +59,36 @@ trees = st.recursive(
 )
 
 
-def written(y: object, a: object, b: object) -> Step:
-    return lambda *args: (grown(y, *args), torch.tanh(grown(a, *args)), torch.sin(grown(b, *args)))
+def step_of(y: object, a: object, b: object) -> Step:
+    return lambda *args: (evaluated(y, *args), torch.tanh(evaluated(a, *args)), torch.sin(evaluated(b, *args)))
 
 
 @settings(max_examples=15, derandomize=True)
 @given(trees, trees, trees)
-def test_random_steps(y: object, a: object, b: object) -> None:
-    check_loosely(written(y, a, b), "plain")
+def test_random_steps_equal_fold(y: object, a: object, b: object) -> None:
+    assert_equals_fold(step_of(y, a, b), "plain")
 
 
 @pytest.mark.slow
 @given(trees, trees, trees)
-def test_many_random_steps(y: object, a: object, b: object) -> None:
-    check_loosely(written(y, a, b), "plain")
+def test_many_random_steps_equal_fold(y: object, a: object, b: object) -> None:
+    assert_equals_fold(step_of(y, a, b), "plain")
 
 
 @pytest.mark.slow
 @needs_compiler
 @settings(max_examples=25)  # each compiles a program
 @given(trees, trees, trees)
-def test_random_steps_compiled(y: object, a: object, b: object) -> None:
-    check_loosely(written(y, a, b), "compiled")
+def test_compiled_random_steps_equal_fold(y: object, a: object, b: object) -> None:
+    assert_equals_fold(step_of(y, a, b), "compiled")
 
 
-def check_loosely(write: Step, execution: Execution) -> None:
-    """A random step may add up large numbers that nearly cancel: relative to the largest of all."""
+def assert_equals_fold(write: Step, execution: Execution) -> None:
+    """The tolerance is relative to the largest number: a random step may add large numbers that nearly cancel."""
     layer = Written(write)
     expected = everything(layer, engine=False, mask=MASK)
     with executing(execution):
-        found = everything(layer, engine=True, mask=MASK)
+        results = everything(layer, engine=True, mask=MASK)
     scale = max(1.0, *(part.abs().max().item() for part in expected))
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(results, expected, strict=True):
         assert (a - b).abs().max().item() <= 1e-9 * scale

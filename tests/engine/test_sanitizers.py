@@ -1,5 +1,4 @@
-"""The engine's C under AddressSanitizer and UndefinedBehaviorSanitizer: the engine's tests once more, in a process that
-has their library from its start and dies of what they find."""
+"""The engine's tests pass under AddressSanitizer and UndefinedBehaviorSanitizer, which end a process at a fault."""
 
 import os
 import shutil
@@ -18,8 +17,8 @@ FILES = (
     ("engine/test_random_steps.py", "engine/test_memory.py", "engine/test_large_states.py", "engine/test_uses.py",
      "engine/test_kernels.py", "nn/recurrent/test_clockwork.py", "nn/test_border.py", "nn/test_passes.py"),
 )  # fmt: skip
-"""Those of a process, which takes seconds to start."""
-BEHIND_THE_END = """
+"""Files by process, since a process takes seconds to start."""
+WRITE_BEHIND_AN_END = """
 import ctypes, torch
 from ensue.engine.c_library import library
 text = "void put(real *to, int64_t place) { to[place] = 1; }"
@@ -33,25 +32,27 @@ print("outside", flush=True)
 
 
 def library_of(command: tuple[str, ...], name: str) -> Path | None:
-    said = subprocess.run([*command, f"-print-file-name={name}"], capture_output=True, text=True, check=False).stdout
-    path = Path(said.strip())
+    output = subprocess.run([*command, f"-print-file-name={name}"], capture_output=True, text=True, check=False).stdout
+    path = Path(output.strip())
     return path.resolve() if path.is_absolute() and path.exists() else None
 
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process that runs under both."""
+    """Return the environment of a process that runs under both sanitizers."""
     command = compiler()
     if command is None or shutil.which(command[0]) is None or len(command) > 1:
         pytest.skip("no C compiler of the system")
-    alone = tmp_path_factory.mktemp("compiler") / "cc"  # under the sanitizer, too, it would take twice as long
-    alone.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {command[0]} "$@"\n')
-    alone.chmod(0o700)
+    compiler_script = (
+        tmp_path_factory.mktemp("compiler") / "cc"
+    )  # under the sanitizer, too, it would take twice as long
+    compiler_script.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {command[0]} "$@"\n')
+    compiler_script.chmod(0o700)
     libraries = [library_of(command, name) for name in ("libasan.so", "libstdc++.so")]  # the second for torch's errors
     if None in libraries:
         pytest.skip("the C compiler brings no libasan.so")
     return os.environ | {
-        "CC": str(alone),
+        "CC": str(compiler_script),
         "ENSUE_CFLAGS": FLAGS,
         "ENSUE_CACHE": str(tmp_path_factory.mktemp("sanitized")),
         "LD_PRELOAD": " ".join(map(str, libraries)),
@@ -61,12 +62,12 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_what_is_written_behind_an_end_is_found(sanitized: dict[str, str]) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", BEHIND_THE_END], env=sanitized, capture_output=True, text=True, check=False
+def test_a_write_behind_an_end_is_detected(sanitized: dict[str, str]) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", WRITE_BEHIND_AN_END], env=sanitized, capture_output=True, text=True, check=False
     )
-    assert ended.stdout == "inside\n", ended.stderr
-    assert "heap-buffer-overflow" in ended.stderr
+    assert result.stdout == "inside\n", result.stderr
+    assert "heap-buffer-overflow" in result.stderr
 
 
 @pytest.mark.slow
@@ -76,5 +77,5 @@ def test_the_engine_has_no_fault(names: tuple[str, ...], sanitized: dict[str, st
         sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(TESTS.parent),
         *(str(TESTS / name) for name in names),
     ]  # fmt: skip
-    ended = subprocess.run(command, env=sanitized, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    result = subprocess.run(command, env=sanitized, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""NaN, infinities, zeros with a sign, tiny and large numbers: every operation of the engine against torch itself."""
+"""Every operation of the engine equals torch for NaN, infinities, signed zeros, and tiny and large numbers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,11 +26,11 @@ N = len(VALUES)
 Operation = Callable[..., Tensor]
 
 
-def chosen(condition: Callable[[Tensor, Tensor], Tensor]) -> Operation:
+def choice_by(condition: Callable[[Tensor, Tensor], Tensor]) -> Operation:
     return lambda a, b: torch.where(condition(a, b), a + 1, b - 1)
 
 
-OF_ONE: dict[str, list[Operation]] = {
+UNARY: dict[str, list[Operation]] = {
     **{name: [getattr(torch, name)] for name in ("relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt")},
     **{name: [getattr(torch, name)] for name in ("rsqrt", "sin", "cos", "erf", "abs", "neg", "square", "reciprocal")},
     **{name: [getattr(F, name)] for name in ("silu", "leaky_relu")},
@@ -57,22 +57,22 @@ OF_ONE: dict[str, list[Operation]] = {
     "ones_like": [lambda a: torch.ones_like(a) * a],
     "full_like": [lambda a: torch.full_like(a, INF) * a],
 }
-OF_TWO: dict[str, list[Operation]] = {
+BINARY: dict[str, list[Operation]] = {
     **{name: [getattr(torch, name)] for name in ("add", "sub", "mul", "div", "maximum", "minimum")},
-    **{name: [chosen(getattr(torch, name))] for name in ("gt", "ge", "lt", "le", "eq", "ne")},
+    **{name: [choice_by(getattr(torch, name))] for name in ("gt", "ge", "lt", "le", "eq", "ne")},
     "add with a factor": [lambda a, b: torch.add(a, b, alpha=2)],
     "rsub": [lambda a, b: torch.rsub(a, b, alpha=2)],
     "clamp": [torch.clamp, lambda a, b: torch.clamp(a, max=b)],
     "where": [lambda a, b: torch.where(a > b, a, b)],
 }
-"""The operations of tensors with values of their own, by their names below autograd."""
-MOVING = {
+"""Pointwise operations by their names in torch's dispatcher."""
+MOVES = {
     *("mm", "addmm", "split", "split_with_sizes", "slice", "cat", "expand", "sum", "mean", "native_layer_norm", "view"),
     *("_unsafe_view", "unsqueeze", "squeeze", "clone", "alias", "_to_copy", "contiguous"),
 }
-"""These move numbers and add them up."""
+"""Operations that move and add numbers, and are not in the tables."""
 WITHOUT_A_SIGN = {"maximum", "minimum", "clamp", "clamp_min", "clamp_max", "hardtanh"}
-"""Of two zeros torch takes one or the other, by the place of a number among those of a vector register."""
+"""Which of two zeros torch takes depends on the place of a number in a vector register."""
 
 
 class Empty(NamedTuple):
@@ -80,12 +80,12 @@ class Empty(NamedTuple):
 
 
 class Everything(Recurrent):
-    """All operations side by side, each on features of its own."""
+    """All operations side by side, each on separate features."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
-        self.ones = [(name, f) for name, several in OF_ONE.items() for f in several]
-        self.twos = [(name, f) for name, several in OF_TWO.items() for f in several]
+        self.ones = [(name, f) for name, several in UNARY.items() for f in several]
+        self.twos = [(name, f) for name, several in BINARY.items() for f in several]
         self.names = [name for name, _ in (*self.ones, *self.twos)]
         self.d_in, self.d_out = N * (len(self.ones) + 2 * len(self.twos)), N * len(self.names)
         self.one = nn.Parameter(torch.ones(1, dtype=dtype))
@@ -101,7 +101,7 @@ class Everything(Recurrent):
 
 
 class Results(NamedTuple):
-    """For each operation its values, and its slopes at both arguments, (N, N) each."""
+    """The values of each operation, and its slopes at both arguments, (N, N) each."""
 
     values: list[Tensor]
     slopes: list[list[Tensor]]
@@ -111,7 +111,7 @@ layer_of = cache(Everything)
 
 
 def results(dtype: torch.dtype, execution: Execution) -> Results:
-    """The first argument differs from feature to feature, the second from row to row."""
+    """Return the results of all operations. The first argument differs by feature, the second by row."""
     layer, values = layer_of(dtype), torch.tensor(VALUES, dtype=torch.float64)
     first, second = values.expand(N, N), values.unsqueeze(1).expand(N, N)
     x = torch.cat([first] * len(layer.ones) + [first, second] * len(layer.twos), -1).to(dtype).unsqueeze(1)
@@ -123,30 +123,30 @@ def results(dtype: torch.dtype, execution: Execution) -> Results:
     return Results(list(y.detach().squeeze(1).split(N, -1)), parted)
 
 
-def differs(found: Tensor, expected: Tensor, least: float) -> Tensor:
-    """Whether numbers differ by more than roundings. What is below `least` may be 0."""
-    tolerance = {torch.float32: 2e-5, torch.float64: 1e-11, torch.bfloat16: 1e-1}[found.dtype]
-    near = (found - expected).abs() <= tolerance * expected.abs() + least
-    return ~((found == expected) | near | (found.isnan() & expected.isnan()))
+def differs(result: Tensor, expected: Tensor, minimum: float) -> Tensor:
+    """Return where numbers differ by more than roundings. A number below `minimum` may be 0."""
+    tolerance = {torch.float32: 2e-5, torch.float64: 1e-11, torch.bfloat16: 1e-1}[result.dtype]
+    near = (result - expected).abs() <= tolerance * expected.abs() + minimum
+    return ~((result == expected) | near | (result.isnan() & expected.isnan()))
 
 
-def wrong(dtype: torch.dtype, execution: Execution) -> set[str]:
-    """The operations with other values or slopes than `fold` has. Where a value is NaN, no slope is asked for."""
-    found, expected, broken = results(dtype, execution), results(dtype, "fold"), set()
+def wrong_operations(dtype: torch.dtype, execution: Execution) -> set[str]:
+    """Return operations whose values or slopes differ from those of `fold`. Slopes at NaN are ignored."""
+    actual, expected, broken = results(dtype, execution), results(dtype, "fold"), set()
     tiny, epsilon = 4 * torch.finfo(dtype).tiny, torch.finfo(dtype).eps
     for k, name in enumerate(layer_of(dtype).names):
-        y, wanted = found.values[k], expected.values[k]
-        has_other_sign = (wanted == 0) & (y.signbit() != wanted.signbit())
-        is_bad = differs(y, wanted, tiny) | (has_other_sign & (name not in WITHOUT_A_SIGN))
-        for slope, wanted_slope in zip(found.slopes[k], expected.slopes[k], strict=True):
-            is_bad |= differs(slope, wanted_slope, epsilon) & ~wanted.isnan()
+        y, expected_value = actual.values[k], expected.values[k]
+        has_other_sign = (expected_value == 0) & (y.signbit() != expected_value.signbit())
+        is_bad = differs(y, expected_value, tiny) | (has_other_sign & (name not in WITHOUT_A_SIGN))
+        for slope, wanted_slope in zip(actual.slopes[k], expected.slopes[k], strict=True):
+            is_bad |= differs(slope, wanted_slope, epsilon) & ~expected_value.isnan()
         if is_bad.any():
             broken.add(name)
     return broken
 
 
 def test_every_operation_is_in_the_table() -> None:
-    assert {*HANDLERS} - MOVING == {name for name in {*OF_ONE, *OF_TWO} if " " not in name}
+    assert {*HANDLERS} - MOVES == {name for name in {*UNARY, *BINARY} if " " not in name}
     assert {*OPERATIONS} <= {*HANDLERS, "stop", "copy", "and", "or", "not"}
 
 
@@ -160,15 +160,15 @@ def test_every_operation_is_in_the_table() -> None:
         ("plain", torch.bfloat16),
     ],
 )
-def test_special_values_are_those_of_torch(execution: Execution, dtype: torch.dtype) -> None:
+def test_special_values_equal_those_of_torch(execution: Execution, dtype: torch.dtype) -> None:
     with executing(execution):
         assert explain(layer_of(dtype)).startswith("compiled" if execution == "compiled" else "in torch operations")
-    assert wrong(dtype, execution) == set()
+    assert wrong_operations(dtype, execution) == set()
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.5, 1.0])
-def test_slopes_at_bounds_are_asked_of_torch(slope: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a torch has it whose slope there is another."""
+def test_slopes_at_bounds_are_read_from_torch(slope: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions of torch differ in that slope."""
     monkeypatch.setattr(aten, "_slope_at_bound", lambda function, *, of_tensor: slope if of_tensor else round(slope))
     layer, x = Bounded(), torch.zeros(1, 1, 2).requires_grad_()
     with executing("plain"):
@@ -177,7 +177,7 @@ def test_slopes_at_bounds_are_asked_of_torch(slope: float, monkeypatch: pytest.M
 
 
 class Bounded(Everything):
-    """Its first feature with 0 as a bound, its second with a tensor of zeros."""
+    """A layer whose first feature has the bound 0, and whose second has a tensor of zeros as its bound."""
 
     def __init__(self) -> None:
         super().__init__(torch.float32)
@@ -190,8 +190,8 @@ class Bounded(Everything):
 
 
 def test_operations_that_lose_nan_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a comparison does that is written the other way round."""
+    """A comparison that is written the other way round loses NaN."""
     relu = OPERATIONS["relu"]
     losing = replace(relu, plain=lambda a: torch.where(a > 0, a, 0.0), c="({0} > 0 ? {0} : 0)")
     monkeypatch.setitem(OPERATIONS, "relu", losing)
-    assert wrong(torch.float64, "plain") == {"relu"}
+    assert wrong_operations(torch.float64, "plain") == {"relu"}

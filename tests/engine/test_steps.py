@@ -1,4 +1,4 @@
-"""Steps of every kind through the engine, against `fold`."""
+"""Steps of every kind in the engine equal those of `fold`."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.twins import needs_compiler
-from engine.written_steps import D, Step, check
+from engine.written_steps import D, Step, assert_equals_fold
 
 
 def normalized(a: Tensor) -> Tensor:
@@ -20,8 +20,8 @@ STEPS: dict[str, Step] = {
     "and the other through a sum": lambda p, x, a, b: (x * a, b, p.v * normalized(b) + a),
     "and is read late": lambda p, x, a, b: (x * 1.0, p.v * normalized(x @ p.W), a + torch.tanh(b)),
     "a shift register": lambda p, x, a, b: (x + b, torch.tanh(b @ p.W + x), a),
-    # Results that are given, or one another, or the same for all rows.
-    "two products with x, of which one is kept": lambda p, x, a, b: (
+    # Results that are inputs, that are equal, or that are the same for all rows.
+    "two products with x, of which one is saved": lambda p, x, a, b: (
         x * 1.0,
         torch.tanh(x @ p.W),
         torch.sin(x @ p.W.t()),
@@ -106,30 +106,30 @@ COMPILED = (
     "and is read late", "norms of norms", "features move on", "a column of a matrix", "numbers by a condition",
     "activations",
 )  # fmt: skip
-"""By default, since each takes a compile; the others with the `slow` tests."""
+"""The steps that are compiled by default, since each takes a compile; the others are compiled by `slow` tests."""
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_in_torch_operations(name: str) -> None:
-    check(STEPS[name], "plain")
+def test_steps_in_torch_operations_equal_fold(name: str) -> None:
+    assert_equals_fold(STEPS[name], "plain")
 
 
 @pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("name", [n if n in COMPILED else pytest.param(n, marks=pytest.mark.slow) for n in STEPS])
-def test_steps_compiled(name: str) -> None:
-    check(STEPS[name], "compiled")
+def test_compiled_steps_equal_fold(name: str) -> None:
+    assert_equals_fold(STEPS[name], "compiled")
 
 
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_compiled_in_single_precision(name: str) -> None:
-    check(STEPS[name], "compiled", dtype=torch.float32)
+def test_compiled_steps_in_single_precision_equal_fold(name: str) -> None:
+    assert_equals_fold(STEPS[name], "compiled", dtype=torch.float32)
 
 
-# At a kink torch has a slope of its own; from a state of zeros it is met at the first position.
+# At a kink torch chooses a slope. From a state of zeros, the first position is at the kink.
 KINKS: dict[str, Step] = {
     "relu": lambda p, x, a, b: (a, torch.relu(a) + x, b),
     "abs": lambda p, x, a, b: (a, a.abs() + x, b),
@@ -143,5 +143,5 @@ KINKS: dict[str, Step] = {
 
 
 @pytest.mark.parametrize("name", KINKS)
-def test_slopes_at_kinks_are_those_of_torch(name: str) -> None:
-    check(KINKS[name], "plain", of_zeros=True)
+def test_slopes_at_kinks_equal_those_of_torch(name: str) -> None:
+    assert_equals_fold(KINKS[name], "plain", of_zeros=True)

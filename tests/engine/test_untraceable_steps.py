@@ -13,7 +13,7 @@ from ensue.types import Memory, State, leaves
 
 
 class Counting(Written):
-    """A step that counts: its state is of integers."""
+    """A step with a counter: its state has integers."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Pair:
         return Pair(self.v.new_zeros(batch_size, D), torch.zeros(batch_size, dtype=torch.int64))
@@ -25,14 +25,14 @@ class Counting(Written):
 
 
 class Single(Written):
-    """A step whose state becomes another kind of thing."""
+    """A step whose state changes its type."""
 
     def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, State]:
         a, b = self.init_state(len(x_t)) if state is None else state
         return a + x_t, (a + x_t, b)
 
 
-BEYOND: dict[str, tuple[Step, str]] = {
+UNTRACEABLE: dict[str, tuple[Step, str]] = {
     "random numbers": (lambda p, x, a, b: (a, a + x + torch.rand_like(a), b), "rand_like"),
     "random numbers beside x": (lambda p, x, a, b: (a, a + x + torch.rand_like(x), b), "rand_like"),
     "random numbers beside weights": (lambda p, x, a, b: (a, a + x + torch.rand_like(p.v), b), "rand_like"),
@@ -40,7 +40,7 @@ BEYOND: dict[str, tuple[Step, str]] = {
     "in place, of x": (lambda p, x, a, b: (a, a + (x * 2).add_(1), b), "in place"),
     "across rows": (lambda p, x, a, b: (a, a - a.mean(0) + x, b), ""),
     "across rows of x": (lambda p, x, a, b: (a, a + x - x.mean(0), b), ""),
-    "across rows of x, kept": (lambda p, x, a, b: (a, a + x - x.mean(0, keepdim=True), b), ""),
+    "across rows of x, with their dimension": (lambda p, x, a, b: (a, a + x - x.mean(0, keepdim=True), b), ""),
     "rows the other way round": (lambda p, x, a, b: (a, a.flip(0) + x, b), "flip"),
     "rows of x the other way round": (lambda p, x, a, b: (a, a + x.flip(0), b), ""),
     "sorted rows of x": (lambda p, x, a, b: (a, a + x.sort(0).values, b), ""),
@@ -64,14 +64,14 @@ BEYOND: dict[str, tuple[Step, str]] = {
 
 
 @pytest.mark.sampled(10)
-@pytest.mark.parametrize("name", BEYOND)
-def test_what_cannot_be_traced_runs_step_by_step(name: str) -> None:
-    write, reason = BEYOND[name]
-    check_falls_back(Written(write), reason)
+@pytest.mark.parametrize("name", UNTRACEABLE)
+def test_an_untraceable_step_runs_step_by_step(name: str) -> None:
+    write, reason = UNTRACEABLE[name]
+    assert_runs_step_by_step(Written(write), reason)
 
 
 class Reversed(torch.autograd.Function):
-    """The identity, with its gradient turned round."""
+    """The identity, with its gradient negated."""
 
     @staticmethod
     def forward(ctx: object, x: Tensor) -> Tensor:
@@ -90,15 +90,15 @@ def clipped(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("change", "reason"), [(Reversed.apply, "Reversed"), (clipped, "a hook")])
-def test_steps_that_change_gradients(change: Callable[[Tensor], Tensor], reason: str) -> None:
+def test_a_step_that_changes_gradients_runs_step_by_step(change: Callable[[Tensor], Tensor], reason: str) -> None:
     layer = Written(lambda p, x, a, b: (x + a, torch.tanh(change(a) @ p.W + x), b))
-    check_falls_back(layer, reason)
+    assert_runs_step_by_step(layer, reason)
     x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
-    found, expected = (torch.autograd.grad(run(x)[0].sum(), x)[0] for run in (layer, layer.fold))
-    torch.testing.assert_close(found, expected)
+    gradient, expected = (torch.autograd.grad(call(x)[0].sum(), x)[0] for call in (layer, layer.fold))
+    torch.testing.assert_close(gradient, expected)
 
 
-def test_layers_that_are_made_in_inference_mode() -> None:
+def test_a_layer_that_is_made_in_inference_mode_is_traced() -> None:
     with torch.inference_mode():
         layer = Written(lambda p, x, a, b: (x + a, torch.tanh(a @ p.W + x), b))
         assert not explain(layer).startswith("step by step")
@@ -107,12 +107,12 @@ def test_layers_that_are_made_in_inference_mode() -> None:
 
 
 @pytest.mark.parametrize(("kind", "reason"), [(Counting, "floating-point numbers"), (Single, "shape")])
-def test_states_that_cannot_be_traced(kind: type[Written], reason: str) -> None:
-    check_falls_back(kind(lambda p, x, a, b: (x, a, b)), reason)
+def test_an_untraceable_state_runs_step_by_step(kind: type[Written], reason: str) -> None:
+    assert_runs_step_by_step(kind(lambda p, x, a, b: (x, a, b)), reason)
 
 
-def check_falls_back(layer: Written, reason: str) -> None:
-    """The results are those of `fold`; a reason is only promised where there is no other way to run the layer."""
+def assert_runs_step_by_step(layer: Written, reason: str) -> None:
+    """Assert that the results equal those of `fold`. Without a reason, the layer may also run otherwise."""
     layer.double()
     x = torch.randn(B, T, D, dtype=torch.float64)
     for mask in (None, MASK):
@@ -121,16 +121,16 @@ def check_falls_back(layer: Written, reason: str) -> None:
         explain(layer)
         torch.manual_seed(0)
         y, state = layer(x, mask=mask)
-        where = torch.ones(B, T, dtype=torch.bool) if mask is None else mask
-        torch.testing.assert_close(y[where], expected[where])
+        is_read = torch.ones(B, T, dtype=torch.bool) if mask is None else mask
+        torch.testing.assert_close(y[is_read], expected[is_read])
         torch.testing.assert_close(list(leaves(state)), list(leaves(expected_state)))
     if reason:
         assert explain(layer).startswith("step by step under autograd")
         assert reason in explain(layer)
 
 
-class Many(Written):
-    """A step with 300 vectors, which meet one after another or side by side."""
+class ManyVectors(Written):
+    """A step with 300 vectors, in a chain of operations or in a sum."""
 
     def __init__(self, *, is_deep: bool) -> None:
         super().__init__(lambda p, x, a, b: (x, a, b))
@@ -154,9 +154,8 @@ class Many(Written):
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("is_deep", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_step_of_very_many_parts(is_deep: bool) -> None:
-    """Where one operation follows another too often for the engine, it runs step by step."""
-    layer = Many(is_deep=is_deep)
+def test_a_step_with_a_very_long_chain_of_operations_runs_step_by_step(is_deep: bool) -> None:
+    layer = ManyVectors(is_deep=is_deep)
     with torch.no_grad():
         assert (explain(layer) == "compiled") is not is_deep
         x = torch.randn(B, T, D, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What is done with layers and graphs that the engine runs: again, in part, frozen, copied, in threads."""
+"""Uses of layers and graphs of the engine: repeated, partial, frozen, copied, in threads."""
 
 import copy
 import io
@@ -10,13 +10,13 @@ from jaxtyping import TypeCheckError
 from torch import Tensor
 
 from engine.twins import (
-    Given,
+    Arguments,
+    arguments,
     built,
+    built_once,
     close,
     engine,
     everything,
-    given,
-    kept,
     naive,
     needs_compiler,
     random_like,
@@ -42,21 +42,21 @@ def execution(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("name", ["lstm", "gru after"])
 @pytest.mark.parametrize("is_ragged", [False, True])
 class TestUses:
-    """What is done with a layer and its graph."""
+    """Uses of a layer and its graph."""
 
-    def test_backward_twice_through_one_graph(self, name: str, is_ragged: bool) -> None:
-        """What backward has written over is made again."""
-        layer = kept(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
+    def test_backward_twice_through_one_graph_gives_equal_gradients(self, name: str, is_ragged: bool) -> None:
+        """The values that the first backward pass overwrote are computed again."""
+        layer = built_once(name, 3, 5)
+        args = arguments(layer, 4, 6, is_ragged=is_ragged)
         total, sources = total_of(run(engine, layer, args)), [args.x, *leaves(args.state), *layer.parameters()]
         first = torch.autograd.grad(total, sources, retain_graph=True)
         second = torch.autograd.grad(total, sources, retain_graph=True)
         assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
         close(list(torch.autograd.grad(total, sources)), list(first))
 
-    def test_two_forwards_before_their_backwards(self, name: str, is_ragged: bool) -> None:
-        layer = kept(name, 3, 5)
-        one, two = given(layer, 4, 6, is_ragged=is_ragged), given(layer, 2, 3)
+    def test_two_forwards_before_their_backwards_equal_fold(self, name: str, is_ragged: bool) -> None:
+        layer = built_once(name, 3, 5)
+        one, two = arguments(layer, 4, 6, is_ragged=is_ragged), arguments(layer, 2, 3)
         expected = [everything(naive, layer, args) for args in (one, two)]
         totals = [total_of(run(engine, layer, args)) for args in (one, two)]
         for total, args, wanted in zip(totals, (one, two), expected, strict=True):
@@ -64,27 +64,27 @@ class TestUses:
             close(list(torch.autograd.grad(total, sources)), wanted[-len(sources) :])
 
     @pytest.mark.sampled(2)
-    def test_gradients_of_some(self, name: str, is_ragged: bool) -> None:
-        layer = kept(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
+    def test_gradients_by_single_tensors_equal_fold(self, name: str, is_ragged: bool) -> None:
+        layer = built_once(name, 3, 5)
+        args = arguments(layer, 4, 6, is_ragged=is_ragged)
         for source in (args.x, *leaves(args.state), *layer.parameters()):
             (expected,) = torch.autograd.grad(total_of(run(naive, layer, args)), source)
-            (found,) = torch.autograd.grad(total_of(run(engine, layer, args)), source)
-            close([found], [expected])
+            (gradient,) = torch.autograd.grad(total_of(run(engine, layer, args)), source)
+            close([gradient], [expected])
 
     @pytest.mark.sampled(2)
-    def test_of_some_results(self, name: str, is_ragged: bool) -> None:
-        """Of the final state alone, or of some outputs: the errors at the others are not there, or zero."""
-        layer = kept(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
+    def test_gradients_of_some_results_equal_fold(self, name: str, is_ragged: bool) -> None:
+        """The final state alone, or some outputs: the errors of the other results are None or zero."""
+        layer = built_once(name, 3, 5)
+        args = arguments(layer, 4, 6, is_ragged=is_ragged)
         for choose in (lambda results: results[1:], lambda results: results[:1], lambda results: [results[0][:, 1]]):
             expected = torch.autograd.grad(total_of(choose(run(naive, layer, args))), args.x)
             close(list(torch.autograd.grad(total_of(choose(run(engine, layer, args))), args.x)), list(expected))
 
     @pytest.mark.sampled(2)
-    def test_frozen_parameters_and_inputs(self, name: str, is_ragged: bool) -> None:
+    def test_gradients_beside_frozen_parameters_equal_fold(self, name: str, is_ragged: bool) -> None:
         layer = built(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
+        args = arguments(layer, 4, 6, is_ragged=is_ragged)
         plain = args._replace(x=args.x.detach(), state=map_state(Tensor.detach, args.state))
         for frozen, _ in layer.named_parameters():
             for other, parameter in layer.named_parameters():
@@ -94,22 +94,21 @@ class TestUses:
             close(list(torch.autograd.grad(total_of(run(engine, layer, plain)), free)), list(expected))
 
     @pytest.mark.sampled(2)
-    def test_strided_states_and_inputs(self, name: str, is_ragged: bool) -> None:
-        layer = kept(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
+    def test_strided_states_and_inputs_equal_fold(self, name: str, is_ragged: bool) -> None:
+        layer = built_once(name, 3, 5)
+        args = arguments(layer, 4, 6, is_ragged=is_ragged)
         strided = map_state(lambda leaf: leaf.detach().t().contiguous().t().requires_grad_(), args.state)
         every_second = torch.stack([args.x, args.x], dim=2).flatten(1, 2)[:, ::2].detach().requires_grad_()
         features_first = args.x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0).requires_grad_()
         of_a_vector = args.x.detach()[0, 0].clone().expand(4, 6, 3).requires_grad_()
         for x in (every_second, features_first, of_a_vector):
             assert not x.is_contiguous()
-            changed = Given(x, strided, args.mask)
+            changed = Arguments(x, strided, args.mask)
             close(everything(engine, layer, changed), everything(naive, layer, changed))
 
-    def test_states_are_values(self, name: str, is_ragged: bool) -> None:
-        """Neither is a given state changed, nor does one tensor that is handed out lie in another."""
-        layer = kept(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
+    def test_results_share_no_memory_and_states_stay_unchanged(self, name: str, is_ragged: bool) -> None:
+        layer = built_once(name, 3, 5)
+        args = arguments(layer, 4, 6, is_ragged=is_ragged)
         before = [leaf.detach().clone() for leaf in (args.x, *leaves(args.state))]
         with torch.no_grad():
             kinds = [run(engine, layer, args)]
@@ -121,8 +120,8 @@ class TestUses:
 
     def test_final_states_may_be_written_over(self, name: str, is_ragged: bool) -> None:
         """They are copies: the gradient of the outputs does not read them."""
-        layer = kept(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
+        layer = built_once(name, 3, 5)
+        args = arguments(layer, 4, 6, is_ragged=is_ragged)
         expected = torch.autograd.grad(total_of(run(naive, layer, args)[:1]), args.x)
         y, final = engine(layer, *args)
         for leaf in leaves(final):
@@ -130,18 +129,18 @@ class TestUses:
         close(list(torch.autograd.grad(total_of([without_padding(y, args.mask)]), args.x)), list(expected))
 
     @pytest.mark.sampled(2)
-    def test_another_type_after_the_first_call(self, name: str, is_ragged: bool) -> None:
+    def test_another_type_after_the_first_call_equals_fold(self, name: str, is_ragged: bool) -> None:
         layer = built(name, 3, 5, torch.float32)
-        run(engine, layer, given(layer, 4, 6))
+        run(engine, layer, arguments(layer, 4, 6))
         for dtype in (torch.float64, torch.float32):
             layer = layer.to(dtype)
-            args = given(layer, 4, 6, is_ragged=is_ragged)
+            args = arguments(layer, 4, 6, is_ragged=is_ragged)
             close(everything(engine, layer, args), everything(naive, layer, args))
 
     @pytest.mark.sampled(2)
-    def test_copies_of_a_layer_that_has_run(self, name: str, is_ragged: bool) -> None:
+    def test_copies_of_a_layer_that_has_run_equal_it(self, name: str, is_ragged: bool) -> None:
         layer = built(name, 3, 5)
-        args = given(layer, 4, 6, is_ragged=is_ragged)
+        args = arguments(layer, 4, 6, is_ragged=is_ragged)
         expected = everything(engine, layer, args)
         file = io.BytesIO()
         torch.save(layer, file)
@@ -150,32 +149,32 @@ class TestUses:
             close(everything(engine, other, args), expected)
 
     @pytest.mark.sampled(2)
-    def test_several_threads(self, name: str, is_ragged: bool) -> None:
-        layer = kept(name, 3, 5)
-        args = given(layer, 5, 6, is_ragged=is_ragged)
+    def test_several_threads_equal_one(self, name: str, is_ragged: bool) -> None:
+        layer = built_once(name, 3, 5)
+        args = arguments(layer, 5, 6, is_ragged=is_ragged)
         expected, before = everything(engine, layer, args), torch.get_num_threads()
         torch.set_num_threads(2)
         try:
-            found = everything(engine, layer, args)
+            results = everything(engine, layer, args)
         finally:
             torch.set_num_threads(before)
-        close(found, expected, 1e-13)
+        close(results, expected, 1e-13)
 
 
 @pytest.mark.usefixtures("execution")
-def test_one_tensor_for_two_leaves() -> None:
+def test_the_gradient_of_one_tensor_for_two_leaves_equals_fold() -> None:
     layer = built("lstm", 3, 5)
     leaf = random_like(torch.empty(4, 5, dtype=torch.float64), 3).requires_grad_()
-    args = given(layer, 4, 6)._replace(state=LSTMState(leaf, leaf))
+    args = arguments(layer, 4, 6)._replace(state=LSTMState(leaf, leaf))
     (expected,) = torch.autograd.grad(total_of(run(naive, layer, args)), leaf)
-    (found,) = torch.autograd.grad(total_of(run(engine, layer, args)), leaf)
-    close([found], [expected])
+    (gradient,) = torch.autograd.grad(total_of(run(engine, layer, args)), leaf)
+    close([gradient], [expected])
 
 
 @pytest.mark.usefixtures("execution")
 def test_rows_that_are_all_empty_keep_their_state() -> None:
     layer = built("lstm", 3, 5)
-    args = given(layer, 4, 6)._replace(mask=torch.zeros(4, 6, dtype=torch.bool))
+    args = arguments(layer, 4, 6)._replace(mask=torch.zeros(4, 6, dtype=torch.bool))
     assert unroll(layer, *args) is None
     y, final = layer(args.x, args.state, mask=args.mask)
     assert y.shape == (4, 6, 5)
@@ -183,23 +182,22 @@ def test_rows_that_are_all_empty_keep_their_state() -> None:
 
 
 @pytest.mark.usefixtures("execution")
-def test_a_program_for_each_mode() -> None:
-    """In training zoneout draws its masks, which cannot be traced; in `eval` it can. No mode is taken for the other."""
+def test_each_mode_has_a_program() -> None:
+    """In training zoneout draws masks, which cannot be traced. In `eval` it is traced."""
     layer = Zoneout(built("lstm", 3, 5), hidden=0.3, cell=0.6)
     for _ in range(2):
         layer.train()
         assert explain(layer).startswith("step by step")
         layer.eval()
-        args = given(layer, 4, 6)
+        args = arguments(layer, 4, 6)
         close(everything(engine, layer, args), everything(naive, layer, args))
 
 
 @pytest.mark.usefixtures("execution")
-@pytest.mark.usefixtures("execution")
 def test_a_layer_that_first_runs_in_inference_mode_trains_as_any_other() -> None:
-    """There composite operations are not taken apart, so that nothing would be known of what is recorded."""
+    """In inference mode torch does not decompose composite operations, which a trace depends on."""
     layer = built("layer norm", 3, 5)
-    args = given(layer, 4, 6)
+    args = arguments(layer, 4, 6)
     with torch.inference_mode():
         assert not explain(layer).startswith("step by step")
         layer(args.x)
@@ -207,15 +205,15 @@ def test_a_layer_that_first_runs_in_inference_mode_trains_as_any_other() -> None
 
 
 def test_a_layer_in_half_precision_is_close() -> None:
-    """Types that are not compiled run in torch operations, whatever is asked for."""
+    """Types without compiled code run in torch operations."""
     layer = built("lstm", 3, 5, torch.bfloat16)
-    args = given(layer, 4, 6)
+    args = arguments(layer, 4, 6)
     close([part.float() for part in run(engine, layer, args)], [part.float() for part in run(naive, layer, args)], 0.05)
 
 
-def test_one_may_choose_the_execution() -> None:
+def test_the_execution_can_be_chosen() -> None:
     layer = built("lstm", 3, 5)
     with executing("fold"):
-        assert unroll(layer, *given(layer, 4, 6)) is None
+        assert unroll(layer, *arguments(layer, 4, 6)) is None
     with pytest.raises((ValueError, TypeCheckError), match="fast"), executing("fast"):  # type: ignore[arg-type]
         pass

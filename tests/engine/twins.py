@@ -1,4 +1,4 @@
-"""Layers run by the engine and by `fold`, its naive twin: cells to run, what to run them on, and how to compare."""
+"""Layers in the engine and in `fold`, its naive twin: cells, their arguments, and the comparison of results."""
 
 import subprocess
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from ensue.types import State, leaves, map_state
 
 
 def compiles() -> bool:
-    """Whether there is a C compiler, and it does not fail, as `CC=/bin/false` does."""
+    """Return whether there is a C compiler that works."""
     command = compiler()
     if command is None:
         return False
@@ -41,22 +41,22 @@ CELLS: dict[str, Callable[[int, int], layers.Recurrent]] = {
     "mogrifier of two rounds": lambda d_in, d: layers.MogrifierLSTM(d_in, d, rounds=2), "lem": layers.LEM,
     "slstm": lambda d_in, d: layers.SLSTM(d_in, 3 * d, num_heads=3),
     "mlstm": lambda d_in, d: layers.MLSTM(d_in, 2 * d, num_heads=2),
-    "what a gated deltanet reads": lambda d_in, d: GatedDeltaInputs(d_in, 2 * d, num_heads=2),
+    "inputs of a gated deltanet": lambda d_in, d: GatedDeltaInputs(d_in, 2 * d, num_heads=2),
     "recurrence of an hgrn2": lambda d_in, d: HGRN2Recurrence(d_in, 2 * d, num_heads=2),
     "gated delta rule": lambda d_in, d: GatedDeltaRule(8 * d + 4, 2 * d, num_heads=2),
-    "what an rwkv-7 reads": lambda d_in, d: RWKV7Inputs(d_in, d, rank=2),
+    "inputs of an rwkv-7": lambda d_in, d: RWKV7Inputs(d_in, d, rank=2),
     "rule of an rwkv-7": lambda d_in, d: RWKV7Rule(6 * 3 * d, 3 * d, num_heads=3),
     "zoneout": lambda d_in, d: layers.Zoneout(layers.LSTM(d_in, d), hidden=0.3, cell=0.6),
-    "zoneout, masks given": lambda d_in, d: layers.Zoneout(layers.LSTM(d_in, d), hidden=0.3, cell=0.6).with_masks,
+    "zoneout with masks": lambda d_in, d: layers.Zoneout(layers.LSTM(d_in, d), hidden=0.3, cell=0.6).with_masks,
     "clockwork units": lambda d_in, d: ClockworkUnits(d),
 }  # fmt: skip
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
 def built(name: str, d_in: int, d: int, dtype: torch.dtype = torch.float64) -> layers.Recurrent:
-    """In `eval`, every parameter far from where training begins. A new layer, which has not run.
+    """Return a new layer in evaluation, its parameters far from their initial values.
 
-    In float32 they are half as large: what amplifies its state amplifies the rounding of both sides.
+    In float32 they are half as large, since a layer that amplifies its state amplifies the rounding of both sides.
     """
     layer = CELLS[name](d_in, d).to(dtype).eval()
     scale = 0.5 if dtype == torch.float64 else 0.25
@@ -67,33 +67,33 @@ def built(name: str, d_in: int, d: int, dtype: torch.dtype = torch.float64) -> l
     return layer
 
 
-kept = cache(built)
-"""The same, for tests that leave it as it is: the next one need not trace it."""
+built_once = cache(built)
+"""The same layer at every call, for tests that leave it unchanged: it is traced once."""
 
 
 def random_like(tensor: Tensor, seed: int) -> Tensor:
     return torch.randn(tensor.shape, dtype=tensor.dtype, generator=torch.Generator().manual_seed(seed))
 
 
-class Given(NamedTuple):
-    """What a layer is called with."""
+class Arguments(NamedTuple):
+    """Arguments of a layer."""
 
     x: Tensor
     state: State
     mask: Tensor | None
 
 
-def given(layer: layers.Recurrent, batch: int, positions: int, *, is_ragged: bool = False) -> Given:
-    """Something to differentiate by; the lengths of ragged rows go from `positions` down to 0 and round again."""
+def arguments(layer: layers.Recurrent, batch: int, positions: int, *, is_ragged: bool = False) -> Arguments:
+    """Return arguments with gradients. The lengths of ragged rows fall from `positions` to 0, again and again."""
     dtype = next(layer.parameters()).dtype
     x = random_like(torch.empty(batch, positions, layer.d_in, dtype=dtype), 1).requires_grad_()
     state = map_state(lambda leaf: random_like(leaf, leaf.shape[1]).requires_grad_(), layer.init_state(batch))
     lengths = positions - torch.arange(batch).mul(2).remainder(positions + 1)
-    return Given(x, state, torch.arange(positions) < lengths.unsqueeze(1) if is_ragged else None)
+    return Arguments(x, state, torch.arange(positions) < lengths.unsqueeze(1) if is_ragged else None)
 
 
 def without_padding(y: Tensor, mask: Tensor | None) -> Tensor:
-    """Zeros there: it is unspecified."""
+    """Return `y` with zeros at padding, where it is unspecified."""
     return y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
@@ -102,34 +102,36 @@ def naive(layer: layers.Recurrent, x: Tensor, state: State, mask: Tensor | None)
 
 
 def engine(layer: layers.Recurrent, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
-    found = unroll(layer, x, state, mask)
-    assert found is not None, explain(layer)
-    return found
+    results = unroll(layer, x, state, mask)
+    assert results is not None, explain(layer)
+    return results
 
 
 def total_of(results: list[Tensor]) -> Tensor:
-    """One number that every entry of `results` has its own part in."""
+    """Return a number that every entry of `results` changes with a weight of its own."""
     total = sum((result * random_like(result, seed)).sum() for seed, result in enumerate(results))
     assert isinstance(total, Tensor)
     return total
 
 
-def run(how: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent, args: Given) -> list[Tensor]:
-    y, final = how(layer, *args)
+def run(run_layer: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent, args: Arguments) -> list[Tensor]:
+    y, final = run_layer(layer, *args)
     return [without_padding(y, args.mask), *leaves(final)]
 
 
-def everything(how: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent, args: Given) -> list[Tensor]:
-    """Outputs, final state, and the gradients of both by x, the state and the parameters."""
-    results = run(how, layer, args)
+def everything(
+    run_layer: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent, args: Arguments
+) -> list[Tensor]:
+    """Return outputs, final state, and the gradients of both by x, the state and the parameters."""
+    results = run(run_layer, layer, args)
     sources = [args.x, *leaves(args.state), *layer.parameters()]
-    found = torch.autograd.grad(total_of(results), sources, allow_unused=True, materialize_grads=True)
-    return [*results, *found]
+    gradients = torch.autograd.grad(total_of(results), sources, allow_unused=True, materialize_grads=True)
+    return [*results, *gradients]
 
 
-def close(found: list[Tensor], expected: list[Tensor], tolerance: float | None = None) -> None:
-    """Each entry to a tolerance relative to 1 + the largest of its tensor."""
-    for a, b in zip(found, expected, strict=True):
+def close(results: list[Tensor], expected: list[Tensor], tolerance: float | None = None) -> None:
+    """Assert equality within a tolerance relative to 1 + the largest number of each tensor."""
+    for a, b in zip(results, expected, strict=True):
         assert a.shape == b.shape
         assert a.dtype == b.dtype
         allowed = tolerance or TOLERANCE[b.dtype]
@@ -138,7 +140,7 @@ def close(found: list[Tensor], expected: list[Tensor], tolerance: float | None =
 
 
 class Unrolled(nn.Module):
-    """A layer, run by the engine, as a function of its parameters too."""
+    """A layer in the engine as a module, so that its parameters can be arguments."""
 
     def __init__(self, layer: layers.Recurrent) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ class Written(Recurrent):
 def everything(
     layer: Written, *, engine: bool, mask: Tensor | None, of_zeros: bool = False, batch: int = B
 ) -> list[Tensor]:
-    """Outputs, final state, and the gradients by x, state and parameters."""
+    """Return outputs, final state, and the gradients by x, state and parameters."""
     generator = torch.Generator().manual_seed(1)
 
     def random(*shape: int) -> Tensor:
@@ -56,20 +56,22 @@ def everything(
 
     x, a, b = (random(*shape).requires_grad_() for shape in ((batch, T, D), (batch, D), (batch, D)))
     state = Pair(*(torch.zeros_like(leaf).requires_grad_() for leaf in (a, b))) if of_zeros else Pair(a, b)
-    found = unroll(layer, x, state, mask) if engine else layer.fold(x, state, mask=mask)
-    assert found is not None, explain(layer)
-    y, final = found
+    unrolled = unroll(layer, x, state, mask) if engine else layer.fold(x, state, mask=mask)
+    assert unrolled is not None, explain(layer)
+    y, final = unrolled
     results = [y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0.0), *leaves(final)]
     total = sum(((result * random(*result.shape)).sum() for result in results), torch.zeros(()))
     sources = [x, *leaves(state), *layer.parameters()]
     return [*results, *torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True)]
 
 
-def check(write: Step, execution: Execution, *, dtype: torch.dtype = torch.float64, of_zeros: bool = False) -> None:
+def assert_equals_fold(
+    write: Step, execution: Execution, *, dtype: torch.dtype = torch.float64, of_zeros: bool = False
+) -> None:
     layer = Written(write, dtype)
     tolerance = 1e-9 if dtype == torch.float64 else 1e-4
     with executing(execution):
         for mask in (None, MASK):
             expected = everything(layer, engine=False, mask=mask, of_zeros=of_zeros)
-            found = everything(layer, engine=True, mask=mask, of_zeros=of_zeros)
-            torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+            results = everything(layer, engine=True, mask=mask, of_zeros=of_zeros)
+            torch.testing.assert_close(results, expected, rtol=tolerance, atol=tolerance)

@@ -15,13 +15,13 @@ sizes = st.tuples(st.integers(2, 300), st.integers(1, 9), st.integers(1, 12), st
 
 
 def make(kind: type[Batches], count: int, batch_size: int, segment_length: int, seed: int = 0) -> Batches:
-    """Batches of a text whose ids are its positions."""
+    """Return batches of a text whose ids are its positions."""
     return kind(TokenFile(np.arange(count)), batch_size=batch_size, segment_length=segment_length, seed=seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(sizes=sizes, epoch=st.integers(0, 1000))
-def test_an_epoch_predicts_each_id_at_most_once_and_nearly_all(
+def test_an_epoch_predicts_nearly_every_id_and_none_twice(
     kind: type[Batches], sizes: tuple[int, int, int, int], epoch: int
 ) -> None:
     count, batch_size, segment_length, seed = sizes
@@ -34,15 +34,15 @@ def test_an_epoch_predicts_each_id_at_most_once_and_nearly_all(
         assert inputs.shape == targets.shape == (batches.batch_size, segment_length)
         assert inputs.dtype == targets.dtype == np.int64
         assert (targets == inputs + 1).all()
-    seen = np.concatenate([batch.targets.ravel() for batch in epoch_batches])
-    assert len(np.unique(seen)) == len(seen)
+    predicted = np.concatenate([batch.targets.ravel() for batch in epoch_batches])
+    assert len(np.unique(predicted)) == len(predicted)
     step_tokens = batches.batch_size * segment_length
-    assert count - 1 - len(seen) < step_tokens + segment_length
+    assert count - 1 - len(predicted) < step_tokens + segment_length
     assert batches.batch_size <= batch_size
 
 
 @given(sizes=sizes)
-def test_rows_go_on_where_they_ended(sizes: tuple[int, int, int, int]) -> None:
+def test_rows_continue_where_they_ended(sizes: tuple[int, int, int, int]) -> None:
     count, batch_size, segment_length, seed = sizes
     if count <= segment_length:
         return
@@ -57,29 +57,32 @@ def test_rows_go_on_where_they_ended(sizes: tuple[int, int, int, int]) -> None:
         previous = batch
 
 
-def test_blocks_never_carry_and_come_in_another_order_each_epoch() -> None:
+def test_blocks_are_independent_and_each_epoch_has_another_order() -> None:
     batches = make(Blocks, 10_000, 4, 10)
     orders = []
     for epoch in range(2):
         steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
         assert all(batches.batch(step).first for step in steps)
         orders.append([start // 10 for step in steps for start in batches.batch(step).inputs[:, 0].tolist()])
-    in_place = [sum(a == b for a, b in zip(orders[0], other, strict=True)) for other in (orders[1], sorted(orders[0]))]
-    assert max(in_place) < 20
+    matches = [
+        sum(a == b for a, b in zip(orders[0], other_order, strict=True))
+        for other_order in (orders[1], sorted(orders[0]))
+    ]
+    assert max(matches) < 20
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_a_function_of_seed_and_step(kind: type[Batches]) -> None:
-    one, same, other = (make(kind, 5000, 8, 16, seed) for seed in (1, 1, 2))
+    batches, equal_batches, other_batches = (make(kind, 5000, 8, 16, seed) for seed in (1, 1, 2))
     steps = [70, 3, 41]
-    forwards = [one.batch(step).inputs for step in steps]
-    backwards = [same.batch(step).inputs for step in reversed(steps)][::-1]
+    forwards = [batches.batch(step).inputs for step in steps]
+    backwards = [equal_batches.batch(step).inputs for step in reversed(steps)][::-1]
     assert all((a == b).all() for a, b in zip(forwards, backwards, strict=True))
-    assert any((a != other.batch(step).inputs).any() for a, step in zip(forwards, steps, strict=True))
+    assert any((a != other_batches.batch(step).inputs).any() for a, step in zip(forwards, steps, strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_are_cut_to_what_the_text_fills(kind: type[Batches]) -> None:
+def test_a_text_too_short_for_the_batch_has_fewer_rows(kind: type[Batches]) -> None:
     assert make(kind, 11, 64, 10).batch_size == 1
     assert make(kind, 31, 64, 10).batch_size == 3
     with pytest.raises(TrainingError, match="10 tokens, but one segment needs 11"):
@@ -91,14 +94,14 @@ def test_a_permutation_has_each_number_once(size: int, key: int) -> None:
     assert sorted(Permutation(size, key)(np.arange(size)).tolist()) == list(range(size))
 
 
-def test_a_permutation_of_many_needs_no_table() -> None:
+def test_a_permutation_of_very_many_numbers_needs_no_table() -> None:
     size = 10**15
-    places = np.arange(0, size, size // 1000)
-    numbers = Permutation(size, 7)(places)
-    assert len(np.unique(numbers)) == len(places)
+    positions = np.arange(0, size, size // 1000)
+    numbers = Permutation(size, 7)(positions)
+    assert len(np.unique(numbers)) == len(positions)
     assert 0 <= numbers.min() < numbers.max() < size
     assert abs(numbers.mean() / size - 0.5) < 0.05
-    assert abs(np.corrcoef(places, numbers)[0, 1]) < 0.15
+    assert abs(np.corrcoef(positions, numbers)[0, 1]) < 0.15
 
 
 def test_mix_depends_on_every_number_and_their_order() -> None:

@@ -26,7 +26,7 @@ TEXT = "the cat sat\non the mat\n" * 50
 
 
 @pytest.fixture(autouse=True)
-def empty(own_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_cache(own_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache without compiled cells."""
     (tmp_path / "cache").mkdir()
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
@@ -50,7 +50,7 @@ def ids_of(tokens: TokenFile) -> list[int]:
 
 
 def refuse(*_: object, **__: object) -> None:
-    raise AssertionError("the entry was made anew")
+    raise AssertionError("the entry was computed again")
 
 
 @pytest.mark.parametrize(("size", "item"), [(2, 1), (256, 1), (257, 2), (65536, 2), (65537, 4)])
@@ -63,9 +63,9 @@ def test_ids_take_the_fewest_bytes(size: int, item: int, tmp_path: Path) -> None
     assert path.stat().st_size == header_of(path).file_bytes + 4  # the checksum of a page
     assert (len(tokens), tokens.unknown, tokens.characters) == (4, 2, 7)
     assert ids_of(tokens) == ids.tolist()
-    part = tokens.read(1, 3)
-    assert part.dtype == np.int64
-    part[:] = 0  # a copy
+    some_ids = tokens.read(1, 3)
+    assert some_ids.dtype == np.int64
+    some_ids[:] = 0  # a copy
     assert tokens.read(1, 3).tolist() == [size - 1, 1]
     rows = tokens.read_rows(np.array([2, 0]), 2)
     assert rows.dtype == np.int64
@@ -74,17 +74,17 @@ def test_ids_take_the_fewest_bytes(size: int, item: int, tmp_path: Path) -> None
         tokens.read_rows(np.array([0, 3]), 2)
 
 
-def test_no_ids_at_all_can_be_written(tmp_path: Path) -> None:
+def test_a_file_without_ids_can_be_written(tmp_path: Path) -> None:
     write_tokens(tmp_path / "x.ids", [], vocabulary_size=5, unknown_id=None)
     assert ids_of(TokenFile.open(tmp_path / "x.ids")) == []
 
 
-def test_ids_in_memory() -> None:
+def test_ids_in_memory_are_read_like_those_of_a_file() -> None:
     tokens = TokenFile(np.array([3, 1, 2], np.uint32), unknown=1, characters=9)
     assert (ids_of(tokens), tokens.unknown, tokens.characters) == ([3, 1, 2], 1, 9)
 
 
-def test_the_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_environment_sets_the_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "own"))
     assert cache_directory() == tmp_path / "own"
     monkeypatch.delenv("ENSUE_CACHE")
@@ -94,7 +94,7 @@ def test_the_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, 
     assert cache_directory() == Path.home() / ".cache" / "ensue"
 
 
-def test_ids_are_those_of_the_text_and_made_once(
+def test_ids_equal_those_of_the_text_and_are_computed_once(
     source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = tokenize(source, tokenizer, start=5, stop=105)
@@ -105,11 +105,11 @@ def test_ids_are_those_of_the_text_and_made_once(
 
 
 def test_another_text_range_encoding_or_tokenizer_is_another_entry(source: TextSource, tokenizer: Tokenizer) -> None:
-    other = source.paths[0].with_name("b.txt")
-    other.write_text(TEXT + "!")
+    other_text = source.paths[0].with_name("b.txt")
+    other_text.write_text(TEXT + "!")
     tokenize(source, tokenizer)
     tokenize(source, tokenizer, stop=10)
-    tokenize(TextSource(other), tokenizer)
+    tokenize(TextSource(other_text), tokenizer)
     tokenize(TextSource(source.paths[0], encoding="latin-1"), tokenizer)
     tokenize(source, train_tokenizer("bytes", []))
     assert len(list(cache_directory().iterdir())) == 5
@@ -124,19 +124,19 @@ def test_another_text_range_encoding_or_tokenizer_is_another_entry(source: TextS
     ],
     ids=["cut", "longer", "cut in the header", "empty", "a bit flipped", "overwritten", "wrong item size"],
 )  # fmt: skip
-def test_a_damaged_entry_is_made_anew(damage, source: TextSource, tokenizer: Tokenizer) -> None:
+def test_a_damaged_entry_is_written_again(damage, source: TextSource, tokenizer: Tokenizer) -> None:
     expected = ids_of(tokenize(source, tokenizer))
     (entry,) = cache_directory().iterdir()
-    whole = entry.read_bytes()
-    entry.write_bytes(damage(whole))
+    content = entry.read_bytes()
+    entry.write_bytes(damage(content))
     assert ids_of(tokenize(source, tokenizer)) == expected
-    assert entry.read_bytes() == whole
+    assert entry.read_bytes() == content
     check_tokens(entry)
 
 
 @contextmanager
 def small_files_only() -> Iterator[None]:
-    """The system refuses to write more than 100 bytes to a file (also to one that pytest reports to: not for long)."""
+    """Let the system refuse more than 100 bytes in a file, also in one that pytest writes to: only for a short time."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
@@ -147,7 +147,7 @@ def small_files_only() -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_write_that_the_system_refuses_leaves_nothing(source: TextSource, tokenizer: Tokenizer) -> None:
+def test_a_write_that_the_system_refuses_leaves_no_file(source: TextSource, tokenizer: Tokenizer) -> None:
     before = list(temporary_directory().glob("*.*"))  # of other tests
     with small_files_only():
         with pytest.raises(DataError, match="cannot be written, and neither can a temporary folder"):
@@ -158,7 +158,9 @@ def test_a_write_that_the_system_refuses_leaves_nothing(source: TextSource, toke
     assert list(temporary_directory().glob("*.*")) == before
 
 
-def test_a_full_disk_is_one_line(source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_of_one_line(
+    source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fill(path: Path, *_: object, **__: object) -> None:
         path.write_bytes(b"some of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -171,7 +173,7 @@ def test_a_full_disk_is_one_line(source: TextSource, tokenizer: Tokenizer, monke
     assert list(cache_directory().iterdir()) == []
 
 
-def test_an_error_or_ctrl_c_on_the_way_leaves_nothing(
+def test_an_error_or_ctrl_c_leaves_no_file(
     source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_: str) -> None:
@@ -186,7 +188,7 @@ def test_an_error_or_ctrl_c_on_the_way_leaves_nothing(
     assert list(cache_directory().iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_used_is_reported_once_and_all_works(
+def test_a_cache_that_cannot_be_written_is_reported_once_and_replaced(
     source: TextSource, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -199,7 +201,9 @@ def test_a_cache_that_cannot_be_used_is_reported_once_and_all_works(
         path.unlink()
 
 
-def test_without_a_home_all_works(source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_directory_ids_are_computed_with_a_notice(
+    source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -211,7 +215,7 @@ def test_without_a_home_all_works(source: TextSource, tokenizer: Tokenizer, monk
     assert len(output) == 1
 
 
-def test_what_a_killed_process_left_is_removed_after_a_day(source: TextSource, tokenizer: Tokenizer) -> None:
+def test_partial_files_of_a_killed_process_are_removed_after_a_day(source: TextSource, tokenizer: Tokenizer) -> None:
     cache_directory().mkdir(exist_ok=True)
     old, new, other = (
         cache_directory() / name
@@ -225,7 +229,7 @@ def test_what_a_killed_process_left_is_removed_after_a_day(source: TextSource, t
     assert [path.exists() for path in (old, new, other)] == [False, True, True]
 
 
-def test_what_is_kept_is_for_the_user_alone(
+def test_only_the_user_can_read_the_cache(
     source: TextSource, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "new"))
@@ -234,7 +238,7 @@ def test_what_is_kept_is_for_the_user_alone(
     assert [path.stat().st_mode & 0o777 for path in (cache_directory(), entry)] == [0o700, 0o600]
 
 
-def test_training_says_that_ids_are_in_use(
+def test_reading_updates_the_time_of_the_file(
     source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = tokenize(source, tokenizer)

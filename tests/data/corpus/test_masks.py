@@ -14,7 +14,7 @@ V = 104
 TEXT_IDS = np.arange(FIRST, V)
 CAN_HIDE = np.arange(V) >= FIRST
 BEGINS_WORD = np.arange(V) % 3 != 0
-"""Every third token goes on with a word."""
+"""Every third token continues a word."""
 
 
 def masking(**changes: object) -> Masking:
@@ -39,22 +39,22 @@ MAKERS: dict[str, Callable[[], FramedExamples]] = {
 @pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_an_example_is_the_same_in_any_batch(kind: str, whole_words: bool) -> None:
-    """Cut in batches of any size, over several epochs, by one reader or by others that begin anywhere."""
+    """Batches have any size, over several epochs, from one reader or from others that begin anywhere."""
     hides = masking(begins_word=BEGINS_WORD if whole_words else None)
     examples = MAKERS[kind]()
     size = 2 * examples.count + 3
-    whole = examples.rows(0, size)
-    inputs, targets = hides.hide(whole.ids, whole.keys)
+    all_rows = examples.rows(0, size)
+    inputs, targets = hides.hide(all_rows.ids, all_rows.keys)
     for batch in (7, examples.count + 2):
         for first in range(0, size, batch):
-            again = MAKERS[kind]().rows(first, min(batch, size - first))
-            rows, length = slice(first, first + batch), again.ids.shape[1]
-            some_inputs, some_targets = hides.hide(again.ids, again.keys)
+            some_rows = MAKERS[kind]().rows(first, min(batch, size - first))
+            rows, length = slice(first, first + batch), some_rows.ids.shape[1]
+            some_inputs, some_targets = hides.hide(some_rows.ids, some_rows.keys)
             np.testing.assert_array_equal(some_inputs, inputs[rows, :length])
             np.testing.assert_array_equal(some_targets, targets[rows, :length])
             if kind == "pairs":
-                np.testing.assert_array_equal(again.follows, whole.follows[rows])
-                np.testing.assert_array_equal(again.segments, whole.segments[rows, :length])
+                np.testing.assert_array_equal(some_rows.follows, all_rows.follows[rows])
+                np.testing.assert_array_equal(some_rows.segments, all_rows.segments[rows, :length])
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -74,16 +74,16 @@ def test_blocks_are_the_text_between_marks() -> None:
     assert (result.ids[:, 0] == BEGIN).all()
     assert (result.ids[:, -1] == SEPARATOR).all()
     text = result.ids[:, 1:-1].ravel().tolist()
-    whole = tokens.read(0, 100).tolist()
-    assert any(whole[start : start + len(text)] == text for start in range(100 - len(text) + 1))
+    all_ids = tokens.read(0, 100).tolist()
+    assert any(all_ids[start : start + len(text)] == text for start in range(100 - len(text) + 1))
     everything = FramedBlocks(tokens, length=14, frame=FRAME, seed=0, covers_all=True)
     rows = everything.epoch_rows(0, np.arange(everything.count))
     assert rows.lengths.tolist() == [16] * 7 + [4]
-    assert rows.ids[rows.ids >= FIRST].tolist() == whole
+    assert rows.ids[rows.ids >= FIRST].tolist() == all_ids
     assert len(FramedBlocks(stream(14), length=14, frame=FRAME, seed=0).rows(0, 2).ids) == 2
 
 
-def test_the_cut_has_a_block_to_move_in() -> None:
+def test_the_offset_of_blocks_differs_by_epoch() -> None:
     blocks = FramedBlocks(stream(42), length=14, frame=FRAME, seed=0)
     assert blocks.count == 2
     assert len({int(blocks.epoch_rows(epoch, np.zeros(1, np.int64)).ids[0, 1]) for epoch in range(40)}) > 7
@@ -95,11 +95,11 @@ def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
     result = pairs.rows(0, pairs.count)
     assert result.follows is not None
     assert result.segments is not None
-    has_more = np.diff(pairs.chunks)[:, 0] > 1  # what is one sentence has nothing that follows
+    has_more = np.diff(pairs.chunks)[:, 0] > 1  # a single sentence has no sentence that follows
     assert 0.45 < result.follows.sum() / has_more.sum() < 0.55
     text = tokens.read(0, 20_000)
     plain = text[text >= FIRST].tolist()
-    where = {tuple(plain[at : at + 8]): at for at in range(len(plain) - 8)}
+    position_of = {tuple(plain[at : at + 8]): at for at in range(len(plain) - 8)}
     for ids, length, segments, follows in zip(result.ids, result.lengths, result.segments, result.follows, strict=True):
         real = ids[:length]
         assert length <= 32
@@ -112,11 +112,11 @@ def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
         assert a
         assert b
         if len(a) > 8 and len(b) > 8:
-            assert (where[tuple(b[:8])] == where[tuple(a[:8])] + len(a)) == follows
+            assert (position_of[tuple(b[:8])] == position_of[tuple(a[:8])] + len(a)) == follows
 
 
-def test_what_does_not_follow_is_of_another_document() -> None:
-    """Each document has one id; all others are taken, the first and the last one too."""
+def test_a_text_that_does_not_follow_is_of_another_document() -> None:
+    """Each document has one id, and its texts meet those of every other document."""
     ids = [id for document in range(4) for id in [BEGIN, *[FIRST + document, SEPARATOR] * 12]]
     pairs = FramedPairs(TokenFile(np.array(ids)), length=8, frame=FRAME, seed=0)
     rows = pairs.rows(0, 10 * pairs.count)
@@ -125,7 +125,7 @@ def test_what_does_not_follow_is_of_another_document() -> None:
     seconds = np.take_along_axis(rows.ids, rows.segments.argmax(1, keepdims=True), 1)[:, 0]
     assert (rows.ids[rows.follows, 1] == seconds[rows.follows]).all()
     short = ~rows.follows & ((rows.ids == SEPARATOR).argmax(1) == 2)
-    assert rows.lengths[short].max() == pairs.longest  # the second is as long as the first leaves room for
+    assert rows.lengths[short].max() == pairs.longest  # the second text fills the row
     apart = set(zip(rows.ids[~rows.follows, 1].tolist(), seconds[~rows.follows].tolist(), strict=True))
     assert apart == {(FIRST + a, FIRST + b) for a in range(4) for b in range(4) if a != b}
 
@@ -145,7 +145,7 @@ def test_a_long_sentence_is_cut() -> None:
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_shares_are_as_asked(whole_words: bool) -> None:
+def test_the_shares_of_hidden_tokens_equal_the_settings(whole_words: bool) -> None:
     blocks = FramedBlocks(stream(200_000), length=126, frame=FRAME, seed=1)
     rows = blocks.rows(0, blocks.count)
     hides = masking(begins_word=BEGINS_WORD if whole_words else None)
@@ -159,7 +159,7 @@ def test_shares_are_as_asked(whole_words: bool) -> None:
     assert hidden.sum(1).mean() > expected - 0.7
     kinds = [np.mean(kind[hidden]) for kind in (inputs == MASK, inputs == rows.ids)]
     assert kinds == pytest.approx([0.8, 0.1 + 0.1 / 100], abs=0.01)
-    assert hidden[:, 1:-1].mean(0).std() < 0.02  # every place is as likely
+    assert hidden[:, 1:-1].mean(0).std() < 0.02  # every position is equally likely
     if whole_words:
         goes_on = ~BEGINS_WORD[rows.ids[:, 2:-1]]
         assert (hidden[:, 2:-1] == hidden[:, 1:-2])[goes_on].all()

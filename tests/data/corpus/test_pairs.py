@@ -20,7 +20,7 @@ TABLE = (
 PAIRS = [MinimalPair('he said " that the key is ', 'he said " that the key are '), MinimalPair("goes ", "go ")]
 
 
-def written(folder: Path, name: str, text: str) -> Path:
+def write_file(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     data = text.encode()
     path.write_bytes(lzma.compress(data) if name.endswith(".xz") else gzip.compress(data) if "gz" in name else data)
@@ -28,9 +28,9 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x.jsonl.xz"])
-def test_json_lines_end_at_line_ends_only(tmp_path: Path, name: str) -> None:
+def test_only_line_ends_end_a_line_of_json(tmp_path: Path, name: str) -> None:
     raw = '{"sentence_good": "raw \u2028 separator", "sentence_bad": "b"}\r\n\n'
-    path = written(tmp_path, name, JSON + raw + JSON.rstrip())
+    path = write_file(tmp_path, name, JSON + raw + JSON.rstrip())
     pairs = list(read_pairs(path))
     assert pairs == [
         MinimalPair("a\u2028b.\n", "b.\n"),
@@ -39,25 +39,25 @@ def test_json_lines_end_at_line_ends_only(tmp_path: Path, name: str) -> None:
     ]
 
 
-def test_tables(tmp_path: Path) -> None:
-    assert list(read_pairs(written(tmp_path, "x.tab.xz", TABLE))) == PAIRS
+def test_minimal_pairs_are_read_from_tables(tmp_path: Path) -> None:
+    assert list(read_pairs(write_file(tmp_path, "x.tab.xz", TABLE))) == PAIRS
 
 
 @pytest.mark.parametrize("prefix", ['"Yes', '"Yes" he said "no"', "a\rb", "x" * 200_000, '"'])
-def test_prefixes_with_quotation_marks_and_long_ones_are_as_they_are(prefix: str, tmp_path: Path) -> None:
+def test_prefixes_with_quotes_and_long_ones_are_read_unchanged(prefix: str, tmp_path: Path) -> None:
     rows = f"pattern\tform\tclass\tprefix\np\tis\tcorrect\t{prefix}\np\tare\twrong\t{prefix}\n"
-    assert list(read_pairs(written(tmp_path, "x.tab", rows))) == [MinimalPair(f"{prefix} is ", f"{prefix} are ")]
+    assert list(read_pairs(write_file(tmp_path, "x.tab", rows))) == [MinimalPair(f"{prefix} is ", f"{prefix} are ")]
 
 
 @pytest.mark.parametrize("compression", ["", ".xz"])
 @pytest.mark.parametrize(
     "gold", ["{place}\t{good}\t{bad}\t0", "p\t1\t2\t{place}\tVERB\tm\t{good}\t{bad}\tbe\t1\tNOUN\tthe words"]
 )
-def test_sentences_with_gold(tmp_path: Path, gold: str, compression: str) -> None:
+def test_minimal_pairs_are_read_from_sentences_with_gold(tmp_path: Path, gold: str, compression: str) -> None:
     sentences = ['he said " that the key were there . <eos>', "went on <eos>"]
     lines = [gold.format(place=6, good="is", bad="are"), gold.format(place=0, good="goes", bad="go")]
-    path = written(tmp_path, "x.text", "\n".join(sentences) + "\n")
-    written(tmp_path, f"x.gold{compression}", "\n".join(lines) + "\n")
+    path = write_file(tmp_path, "x.text", "\n".join(sentences) + "\n")
+    write_file(tmp_path, f"x.gold{compression}", "\n".join(lines) + "\n")
     assert list(read_pairs(path)) == PAIRS
 
 
@@ -77,8 +77,8 @@ def test_sentences_with_gold(tmp_path: Path, gold: str, compression: str) -> Non
         ("x.text", "a b\n", r"x\.text: expected x\.gold with the pairs"),
     ],
 )
-def test_errors_say_where(tmp_path: Path, name: str, text: str, message: str) -> None:
-    path = written(tmp_path, name, text)
+def test_errors_name_the_file_and_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    path = write_file(tmp_path, name, text)
     with pytest.raises(DataError, match=message):
         list(read_pairs(path))
 
@@ -93,16 +93,16 @@ def test_errors_say_where(tmp_path: Path, name: str, text: str, message: str) ->
         ("0\tis\tare\t0\n" * 3, r"x\.gold:3: more lines than x\.text"),
     ],
 )
-def test_gold_must_fit_the_sentences(tmp_path: Path, gold: str, message: str) -> None:
-    path = written(tmp_path, "x.text", "a b\nc d\n")
-    written(tmp_path, "x.gold", gold)
+def test_gold_that_does_not_fit_the_sentences_is_refused(tmp_path: Path, gold: str, message: str) -> None:
+    path = write_file(tmp_path, "x.text", "a b\nc d\n")
+    write_file(tmp_path, "x.gold", gold)
     with pytest.raises(DataError, match=message):
         list(read_pairs(path))
 
 
-def test_a_folder_gives_its_files_of_pairs_once(tmp_path: Path) -> None:
+def test_a_folder_lists_each_file_of_pairs_once(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.text", "a.gold", "a.tab.xz", "a.eval", "c.tab", "README.md"):
-        written(tmp_path, name, "x\n")
+        write_file(tmp_path, name, "x\n")
     assert [path.name for path in pair_files(tmp_path)] == ["a.text", "b.jsonl", "c.tab"]
     assert [path.name for path in pair_files(str(tmp_path / "*.tab.xz"))] == ["a.tab.xz"]
     with pytest.raises(DataError, match=r"README\.md: no minimal pairs; expected a file named \*\.jsonl"):
@@ -110,7 +110,7 @@ def test_a_folder_gives_its_files_of_pairs_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_both_forms_of_the_published_data_hold_the_same_pairs(shared_data: Path) -> None:
+def test_both_forms_of_the_published_data_have_equal_pairs(shared_data: Path) -> None:
     folder = shared_data / "colorless_green" / "English"
     table, sentences = (list(read_pairs(folder / name)) for name in ("generated.tab.xz", "generated.text"))
     assert len(table) == len(sentences) == 410

@@ -25,7 +25,7 @@ CONLLU = "# text = a\n1\ta" + "\t_" * 8 + "\n\n"
         ("x.txt", "two words\nand more\n", "text"), ("x.txt", "", "text"), ("x", "\n\n", "text"),
     ],
 )  # fmt: skip
-def test_formats_of_sentences(name: str, text: str, expected: str) -> None:
+def test_formats_of_sentences_are_detected(name: str, text: str, expected: str) -> None:
     lines = Lines([text], name)
     assert format_table.sentence_format(lines) == expected
     assert "".join(line for _, line in lines) == text
@@ -40,7 +40,7 @@ def test_formats_of_sentences(name: str, text: str, expected: str) -> None:
         ("x", "a\tb\nc d\n", ""), ("x", "the day\nof all\ndays\n", ""), ("x", "", ""),
     ],
 )  # fmt: skip
-def test_formats_of_texts(name: str, text: str, expected: str) -> None:
+def test_formats_of_texts_are_detected(name: str, text: str, expected: str) -> None:
     assert format_table.text_format(Lines([text], name), is_labeled=True) == expected
 
 
@@ -49,7 +49,7 @@ def test_every_name_has_a_reader() -> None:
         kind: {known.name for known in format_table.FORMAT_TABLE if kind in known.kinds}
         for kind in (format_table.SENTENCES, format_table.TEXTS, format_table.PAIRS)
     }
-    cutters = {"conllu-text"}  # the recipe of a cutter names it, and no file is taken for it
+    cutters = {"conllu-text"}  # a recipe names it, and detection never returns it
     assert set(source.FORMATS) == names[format_table.SENTENCES] | cutters
     assert {name: source.format_class(name).name for name in source.FORMATS} == {name: name for name in source.FORMATS}
     assert {*DOCUMENT_FORMATS, format_table.FOLDERS} == names[format_table.TEXTS]

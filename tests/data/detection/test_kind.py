@@ -66,7 +66,9 @@ PROSE = "The cat sat on the mat and the dog sat on it\nThe dog saw a cat and the
         ("x.txt", "\n\n", "text", "text"),
     ],
 )
-def test_what_a_file_is_taken_for(tmp_path: Path, name: str, text: str, kind: str, format: str) -> None:
+def test_the_kind_and_format_of_a_file_are_detected(
+    tmp_path: Path, name: str, text: str, kind: str, format: str
+) -> None:
     path = written(tmp_path / name, gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
     result = detect(path)
     assert (result.kind, result.format, result.is_default) == (kind, format, True)
@@ -79,13 +81,13 @@ def test_what_a_file_is_taken_for(tmp_path: Path, name: str, text: str, kind: st
         ("ham\tGo until jurong\nham\tI see now\nham I see\nspam\tFree entry in\n", "texts", "tsv"),
     ],
 )
-def test_a_wrong_line_does_not_hide_what_a_file_is(tmp_path: Path, text: str, kind: str, format: str) -> None:
+def test_a_file_with_a_wrong_line_is_still_detected(tmp_path: Path, text: str, kind: str, format: str) -> None:
     path = written(tmp_path / "x", text)
     result = detect(path)
     assert (result.kind, result.format, result.is_default) == (kind, format, False)
 
 
-def test_keys_that_a_person_names_decide_what_json_is(tmp_path: Path) -> None:
+def test_named_keys_decide_the_kind_of_json(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "Ann left", "form": ["Ann", "left"], "about": "x", "names": [[0, 3, "PER"]]}\n')
     assert detect(path).kind == "sentences"
@@ -94,7 +96,7 @@ def test_keys_that_a_person_names_decide_what_json_is(tmp_path: Path) -> None:
     assert detect(path, words="form", labels="about").kind == "sentences"
 
 
-def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
+def test_a_named_format_is_used(tmp_path: Path) -> None:
     path = written(tmp_path / "x.txt", "a\tO\nb\tO\n\nc\tO\n")
     assert detect(path)[:2] == ("sentences", "columns")
     assert detect(path, format="tsv") == ("texts", "tsv", "set by --format", False, ())
@@ -104,7 +106,7 @@ def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
         detect(path, format="colums")
 
 
-def test_columns_that_a_person_names_decide_between_pairs_and_texts(tmp_path: Path) -> None:
+def test_named_columns_decide_between_pairs_and_texts(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "source,target,kind\nfine film,it was fine,a\ndull film,it was dull,b\n")
     assert detect(path)[:2] == ("pairs", "csv")
     assert detect(path, labels="kind").kind == "texts"
@@ -115,7 +117,7 @@ def test_columns_that_a_person_names_decide_between_pairs_and_texts(tmp_path: Pa
     assert detect(f"{path},{path}")[:2] == ("pairs", "aligned")
 
 
-def test_folders(tmp_path: Path) -> None:
+def test_the_kinds_and_formats_of_folders_are_detected(tmp_path: Path) -> None:
     for name in ("pos/1.txt", "neg/1.txt", "neg/2.txt"):
         (tmp_path / "classes" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "classes" / name).write_text("so it is")
@@ -130,7 +132,7 @@ def test_folders(tmp_path: Path) -> None:
     assert detect(tmp_path / "treebanks/*/*.conllu").others == ()
 
 
-def test_first_lines_are_whole(tmp_path: Path) -> None:
+def test_detection_reads_complete_lines(tmp_path: Path) -> None:
     path = written(tmp_path / "x", "a\r\nb\n\nc", newline="")
     assert first_lines(path) == ["a\r\n", "b\n", "\n", "c"]
     path.write_text("a\n" + "b" * BLOCK_BYTES)
@@ -140,7 +142,7 @@ def test_first_lines_are_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codes", ["en\tpcm", "eng\tdeu", "yor\ten", "fra\tben"])
-def test_codes_of_languages_are_a_header(codes: str, tmp_path: Path) -> None:
+def test_codes_of_languages_are_detected_as_a_header(codes: str, tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text(codes + "\n" + "".join(f"a sentence {n}\tits translation {n}\n" for n in range(40)))
     assert len(list(PairSource(path))) == 40
@@ -149,7 +151,7 @@ def test_codes_of_languages_are_a_header(codes: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("third", "kind"), [("CC-BY 2.0 (France) Attribution: tatoeba.org #1", "pairs"), ("x", "texts")]
 )
-def test_a_column_with_licenses_is_not_read(third: str, kind: str, tmp_path: Path) -> None:
+def test_a_column_of_licenses_is_ignored(third: str, kind: str, tmp_path: Path) -> None:
     path = written(tmp_path / "deu.txt", "".join(f"Go on {n}.\tWeiter mit {n}.\t{third} ({n})\n" for n in range(40)))
     assert detect(path).kind == kind
     if kind == "pairs":

@@ -53,20 +53,22 @@ def test_files_may_be_compressed_and_have_commas_in_their_names(tmp_path: Path) 
         ("a\n", "x\0\n", "a.de:1: a NUL character in column 2; expected text"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_reported_with_its_place(left: str, right: str, message: str, tmp_path: Path) -> None:
+def test_files_of_different_lengths_are_reported_with_the_line(
+    left: str, right: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(DataError) as error:
         list(PairSource(both(tmp_path, left, right)))
     assert error.value.in_options() == f"{tmp_path}/{message.format(f'{tmp_path}/', SKIP_REMEDY)}"
 
 
 @pytest.mark.parametrize("lost", [1, 3])
-def test_the_place_where_lines_are_lost_is_found_by_lengths(lost: int) -> None:
+def test_the_line_where_lines_are_missing_is_found_by_lengths(lost: int) -> None:
     draw = random.Random(lost)
-    for place in (0, 40, 117, 300 - lost):
+    for number in (0, 40, 117, 300 - lost):
         long = [draw.randint(5, 120) for _ in range(300)]
         short = [round(length * draw.uniform(0.9, 1.4)) for length in long]
-        del short[place : place + lost]
-        assert abs(find_gap(short, long) - place) <= 2
+        del short[number : number + lost]
+        assert abs(find_gap(short, long) - number) <= 2
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,9 @@ def test_the_place_where_lines_are_lost_is_found_by_lengths(lost: int) -> None:
         ("{0}/a.en,{0}/a.de", {"format": "tsv"}, "aligned files have no columns; data.format is for one file"),
     ],
 )  # fmt: skip
-def test_locations_that_are_none(location: str, options: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_locations_that_cannot_be_read_are_refused(
+    location: str, options: dict[str, str], message: str, tmp_path: Path
+) -> None:
     both(tmp_path, "a\n", "b\n")
     with pytest.raises(DataError) as error:
         PairSource(location.replace("{0}", str(tmp_path)), **options)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ def folder(path: Path, files: dict[str, str]) -> Path:
     return path
 
 
-def test_names_are_read_with_their_files_as_labels(tmp_path: Path) -> None:
+def test_lines_are_read_with_the_name_of_their_file_as_label(tmp_path: Path) -> None:
     files = NAMES | {"Scots Gaelic.txt": "Smith\nRoss"}
     source = DocumentSource(folder(tmp_path, files))
     assert source.layout == DocumentLayout("class-files")
@@ -34,20 +34,20 @@ def test_names_are_read_with_their_files_as_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("location", [".", "*.txt"])
-def test_the_format_can_be_said(location: str, tmp_path: Path) -> None:
+def test_the_format_can_be_set(location: str, tmp_path: Path) -> None:
     source = DocumentSource(folder(tmp_path, NAMES) / location, format="class-files")
     result = list(source)
     assert [document.labels[0] for document in result] == ["Arabic"] * 2 + ["French"] * 2 + ["Scots Gaelic"] * 2
     assert "".join(document.before + document.source for document in result) == "".join(NAMES.values())
-    written = "".join(source.write(document, ["a\tb"], [0.25]) for document in result) + source.rest
-    assert written == (
+    content = "".join(source.write(document, ["a\tb"], [0.25]) for document in result) + source.rest
+    assert content == (
         "a b\t0.2500\tKhoury\na b\t0.2500\tNahas\na b\t0.2500\tAbel\r\na b\t0.2500\tÉtienne\r\n"
         "a b\t0.2500\tSmith\n\na b\t0.2500\tRoss"
     )
 
 
 @given(st.text(st.sampled_from("ab \r\n.é"), max_size=30))
-def test_any_lines_are_read_and_stand_in_what_is_written(text: str) -> None:
+def test_any_lines_are_read_and_written_back(text: str) -> None:
     source = DocumentSource(Lines([text], "names/Arabic.txt.xz"), format="class-files") if text.strip() else None
     result = list(source or [])
     rest = source.rest if source else text
@@ -55,14 +55,14 @@ def test_any_lines_are_read_and_stand_in_what_is_written(text: str) -> None:
     assert [document.texts[0] for document in result] == [line for line in _lines(text) if line.strip(" \r")]
     assert {document.labels for document in result} <= {("Arabic",)}
     if source:
-        written = "".join(source.write(document, ["x"]) for document in result) + rest
-        assert written == "".join(f"{document.before}x\t{document.source}" for document in result) + rest
+        content = "".join(source.write(document, ["x"]) for document in result) + rest
+        assert content == "".join(f"{document.before}x\t{document.source}" for document in result) + rest
 
 
 def _lines(text: str) -> list[str]:
-    """Without their ends, of which the last one may be missing: a lone carriage return there is no end."""
-    *ended, last = text.split("\n")
-    return [*(line.removesuffix("\r") for line in ended), last]
+    """Return lines without their ends. The last line may lack its end, where a lone carriage return is a character."""
+    *lines, last = text.split("\n")
+    return [*(line.removesuffix("\r") for line in lines), last]
 
 
 QUESTIONS = {"Person.txt": "Who is it ?\nWho was it ?\n", "Place.txt": "Where is it ?\nWhere was it ?\n"}
@@ -81,12 +81,14 @@ QUESTIONS = {"Person.txt": "Who is it ?\nWho was it ?\n", "Place.txt": "Where is
         ({"a.txt": '{"text": "a"}\n', "b.txt": "b\n"}, ""), ({"a.txt": "", "b.txt": "b\n"}, ""),
     ],
 )  # fmt: skip
-def test_only_such_a_folder_is_taken_for_one(files: dict[str, str], expected: str, tmp_path: Path) -> None:
+def test_only_a_folder_with_a_file_for_each_class_is_detected_as_one(
+    files: dict[str, str], expected: str, tmp_path: Path
+) -> None:
     assert folder_format(folder(tmp_path, files)) == expected
     assert folder_format(tmp_path / next(iter(files))) == ""
 
 
-def test_texts_without_labels_are_read_so_only_by_a_run_that_was_trained_so(tmp_path: Path) -> None:
+def test_files_of_lines_are_read_as_texts_only_by_a_run_of_that_format(tmp_path: Path) -> None:
     choice = DocumentChoice(is_labeled=False)
     folder(tmp_path, QUESTIONS)
     assert DocumentSource(tmp_path, choice).layout.format == "plain"
@@ -102,7 +104,7 @@ def test_files_of_classes_are_detected(format: str, beside: dict[str, str], tmp_
     assert (detected.kind, detected.format, detected.is_default) == ("texts", "class-files", True)
 
 
-def test_bad_files_are_reported_with_their_line(tmp_path: Path) -> None:
+def test_wrong_files_are_reported_with_the_line(tmp_path: Path) -> None:
     folder(tmp_path, {"a.txt": "x\ny\n", "b.txt": "x\ny\0z\n"})
     with pytest.raises(DataError, match=r"b\.txt:2: a NUL character in column 2"):
         list(DocumentSource(tmp_path))
@@ -114,6 +116,6 @@ def test_bad_files_are_reported_with_their_line(tmp_path: Path) -> None:
         DocumentSource(tmp_path, DocumentChoice(labels="x"), format="class-files", encoding="latin-1")
 
 
-def test_long_lines_are_no_texts_of_a_class(tmp_path: Path) -> None:
+def test_a_folder_of_long_lines_is_not_detected(tmp_path: Path) -> None:
     folder(tmp_path, {"a.txt": "running text " * 6_000, "b.txt": "more " * 50})
     assert detect(tmp_path).format == "text"

@@ -41,7 +41,7 @@ FILES = {
 }
 
 
-def written(folder: Path, name: str, text: str | bytes) -> Path:
+def write_file(folder: Path, name: str, text: str | bytes) -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     data = text.encode() if isinstance(text, str) else text
@@ -65,21 +65,21 @@ def contents(result: list[Document]) -> list[tuple[tuple[str, ...], tuple[str, .
 @pytest.mark.parametrize("compression", ["", ".gz", ".xz"])
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_gives_the_same_documents(tmp_path: Path, name: str, compression: str, ending: str) -> None:
-    path = written(tmp_path, name + compression, "\ufeff" + FILES[name].replace("\n", ending))
+    path = write_file(tmp_path, name + compression, "\ufeff" + FILES[name].replace("\n", ending))
     result = documents(path)
     assert contents(result) == LABEL_TEXT
     first = 2 if name in ("b.tsv", "a.csv") else 1
-    places = [first, first + 1 + (name == "a.jsonl"), first + 2 + (name == "a.jsonl")]
-    assert [(document.path, document.line) for document in result] == [(str(path), line) for line in places]
+    lines = [first, first + 1 + (name == "a.jsonl"), first + 2 + (name == "a.jsonl")]
+    assert [(document.path, document.line) for document in result] == [(str(path), line) for line in lines]
     assert "".join(document.before + document.source for document in result) == FILES[name].replace("\n", ending)
 
 
-def test_a_folder_for_each_class(tmp_path: Path) -> None:
+def test_folders_with_a_folder_for_each_class_are_read(tmp_path: Path) -> None:
     for name, text in {
         "b/2.txt": "two\nlines\n", "a/x.txt.xz": "one", "b/10.txt.gz": "", "a/.x": "", ".git/y": "",
     }.items():  # fmt: skip
-        written(tmp_path, name, text)
-    written(tmp_path, "README", "not a class")
+        write_file(tmp_path, name, text)
+    write_file(tmp_path, "README", "not a class")
     source = DocumentSource(tmp_path)
     assert source.layout == DocumentLayout("folders")
     result = list(source)
@@ -90,8 +90,8 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
     assert [document.is_empty for document in result] == [False, True, False]
 
 
-def test_plain_lines_are_texts_also_where_they_are_empty(tmp_path: Path) -> None:
-    path = written(tmp_path, "x.txt", "one\tnice day\n\nraw \u2028 separator\x85\r\nlast")
+def test_plain_lines_are_texts_even_if_empty(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "x.txt", "one\tnice day\n\nraw \u2028 separator\x85\r\nlast")
     result = documents(path, DocumentChoice(is_labeled=False))
     assert [document.texts for document in result] == [
         ("one\tnice day",), ("",), ("raw \u2028 separator\x85",), ("last",),
@@ -99,20 +99,20 @@ def test_plain_lines_are_texts_also_where_they_are_empty(tmp_path: Path) -> None
     assert [document.line for document in result] == [1, 2, 3, 4]
 
 
-def test_pairs_and_joined_columns(tmp_path: Path) -> None:
+def test_two_columns_are_a_pair_or_one_joined_text(tmp_path: Path) -> None:
     rows = "premise,hypothesis,gold_label\na b,c,yes\n,d e,no\n"
-    path = written(tmp_path, "x.csv", rows)
+    path = write_file(tmp_path, "x.csv", rows)
     assert contents(documents(path)) == [(("yes",), ("a b", "c")), (("no",), ("", "d e"))]
     joined = DocumentChoice(texts=("hypothesis", "premise"), joined=True)
     assert contents(documents(path, joined)) == [(("yes",), ("c a b",)), (("no",), ("d e",))]
 
 
-def test_several_labels(tmp_path: Path) -> None:
-    table = written(tmp_path, "x.tsv", "text\tlabels\na b\tx; y;x ;\nc\ty\n")
+def test_several_labels_are_read_and_split(tmp_path: Path) -> None:
+    table = write_file(tmp_path, "x.tsv", "text\tlabels\na b\tx; y;x ;\nc\ty\n")
     assert [labels for labels, _ in contents(documents(table, DocumentChoice(separator=";")))] == [("x", "y"), ("y",)]
-    objects = written(tmp_path, "x.jsonl", '{"text": "a", "labels": ["x", 2, "x"]}\n{"text": "b", "labels": "y"}\n')
+    objects = write_file(tmp_path, "x.jsonl", '{"text": "a", "labels": ["x", 2, "x"]}\n{"text": "b", "labels": "y"}\n')
     assert [labels for labels, _ in contents(documents(objects))] == [("x", "2"), ("y",)]
-    marks = written(tmp_path, "x.txt", "__label__x  __label__y a __label__ b\n__label__y\n")
+    marks = write_file(tmp_path, "x.txt", "__label__x  __label__y a __label__ b\n__label__y\n")
     assert contents(documents(marks)) == [(("x", "y"), ("a __label__ b",)), (("y",), ("",))]
 
 
@@ -123,14 +123,14 @@ def test_several_labels(tmp_path: Path) -> None:
         *(("true", "true"), ("false", "false"), ('" a b "', "a b")),
     ],
 )
-def test_json_labels_are_their_text(tmp_path: Path, value: str, label: str) -> None:
-    path = written(tmp_path, "x.jsonl", f'{{"text": "a \\u00e9 \\ud83d\\ude00", "label": {value}}}\n')
+def test_labels_of_json_are_read_as_text(tmp_path: Path, value: str, label: str) -> None:
+    path = write_file(tmp_path, "x.jsonl", f'{{"text": "a \\u00e9 \\ud83d\\ude00", "label": {value}}}\n')
     assert contents(documents(path)) == [((label,), ("a é 😀",))]
 
 
-def test_line_breaks_and_quotes_inside_quotes(tmp_path: Path) -> None:
+def test_line_breaks_and_quotes_inside_quotes_are_read(tmp_path: Path) -> None:
     text = 'label,text\r\n\r\n"a ""b""","one\r\ntwo, ""x""\n"\nplain 5" pipe,"""q"""\n,""\n'
-    path = written(tmp_path, "x.csv", text)
+    path = write_file(tmp_path, "x.csv", text)
     result = documents(path, DocumentChoice(is_labeled=False))
     assert contents(result) == [(('a "b"',), ('one\r\ntwo, "x"\n',)), (('plain 5" pipe',), ('"q"',)), ((), ("",))]
     assert [document.line for document in result] == [3, 6, 7]
@@ -143,7 +143,7 @@ CELLS = st.lists(st.sampled_from([*'ab ",\n\t\u2028é', "\r\n"]), max_size=8).ma
     st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=6),
     st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
 )
-def test_csv_is_read_as_pythons_reader_does(rows: list[tuple[str, str, str]], quoting: int) -> None:
+def test_csv_is_read_like_pythons_reader(rows: list[tuple[str, str, str]], quoting: int) -> None:
     buffer = io.StringIO(newline="")
     csv.writer(buffer, quoting=quoting, lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
     expected = [(row[1], row[2]) for row in csv.reader(io.StringIO(buffer.getvalue(), newline=""), strict=True)]
@@ -154,7 +154,7 @@ def test_csv_is_read_as_pythons_reader_does(rows: list[tuple[str, str, str]], qu
 
 
 @given(st.text(max_size=60), st.sampled_from(["tsv", "csv", "json", "fasttext", "first-word", "plain"]))
-def test_any_text_is_read_or_refused_in_one_line(text: str, name: str) -> None:
+def test_any_text_is_read_or_refused_with_one_line(text: str, name: str) -> None:
     columns = (Column(1),) if name in ("tsv", "csv") else (Column(0, "text"),)
     layout = DocumentLayout(name, columns, Column(2, "label"))
     message = "stdin:"
@@ -218,8 +218,8 @@ OBJECT = '{"text": "a", "label": "x"}\n'
         ),
     ],
 )
-def test_errors_say_where(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
-    path = written(tmp_path, name, text)
+def test_errors_name_the_file_and_the_line(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
+    path = write_file(tmp_path, name, text)
     with pytest.raises(DataError) as caught:
         documents(path)
     assert re.search(message, caught.value.in_options())
@@ -235,22 +235,22 @@ def test_errors_say_where(tmp_path: Path, name: str, text: str | bytes, message:
         ({"a/x.txt": "x", "b/y.txt": b"\xff"}, r"y\.txt:1: not UTF-8 \(byte 0xff in column 1\)"),
     ],
 )
-def test_errors_in_folders(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
+def test_errors_of_folders_name_the_file(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
     for name, text in files.items():
-        written(tmp_path, name, text)
+        write_file(tmp_path, name, text)
     with pytest.raises(DataError, match=message):
         documents(tmp_path)
 
 
-def test_a_missing_folder_and_a_folder_without_classes(tmp_path: Path) -> None:
+def test_a_missing_folder_and_a_folder_without_classes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read \(No such file"):
         list(DocumentSource(tmp_path / "none", format="folders"))
     with pytest.raises(DataError, match="no folders; expected one for each class"):
         list(DocumentSource(tmp_path, format="folders"))
 
 
-def test_a_record_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where nobody would notice: a quote that is never closed, a file without line ends."""
+def test_a_record_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This includes a quote that is never closed, and a file without line ends."""
     for module in ("decoding", "records.quoting"):
         monkeypatch.setattr(f"ensue.data.{module}.MAX_CHARACTERS", 100)
     layout = DocumentLayout("csv", (Column(2),))
@@ -277,7 +277,7 @@ def test_memory_does_not_grow_with_the_file() -> None:
     assert peak < 1 << 20  # of 6 MB
 
 
-def test_many_marks_in_a_line_take_no_time() -> None:
+def test_many_quotes_in_a_line_are_read_in_linear_time() -> None:
     marks = " ".join(["__label__x"] * 50_000)
     begin = time.process_time()
     result = list(read_documents(lines_of(f"a {marks} b\na {marks}\n"), DocumentLayout("fasttext"), is_labeled=False))
@@ -285,7 +285,7 @@ def test_many_marks_in_a_line_take_no_time() -> None:
     assert contents(result) == [((), (f"a {marks} b",)), (("x",), ("a",))]
 
 
-def test_detection_reads_no_more_than_it_needs() -> None:
+def test_detection_reads_only_the_first_lines() -> None:
     taken = 0
 
     def objects(text: str) -> Iterator[str]:
@@ -301,6 +301,6 @@ def test_detection_reads_no_more_than_it_needs() -> None:
     assert taken <= 32
 
 
-def test_a_first_record_of_many_lines(tmp_path: Path) -> None:
-    path = written(tmp_path, "x.csv", "text,label\n" + '"' + "line\n" * 3000 + '",x\n')
+def test_a_first_record_of_many_lines_is_detected(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "x.csv", "text,label\n" + '"' + "line\n" * 3000 + '",x\n')
     assert contents(documents(path)) == [(("x",), ("line\n" * 3000,))]

@@ -62,7 +62,7 @@ FORMATS = [
 
 
 @pytest.mark.parametrize(("name", "text", "layout", "expected"), FORMATS, ids=[f"{row[2][:25]}" for row in FORMATS])
-def test_a_file_is_taken_for_what_it_is(
+def test_the_layout_of_a_file_of_pairs_is_detected(
     name: str, text: str, layout: str, expected: list[tuple[tuple[str, ...], tuple[str, ...]]], tmp_path: Path
 ) -> None:
     pairs = source(tmp_path, text, name)
@@ -71,7 +71,7 @@ def test_a_file_is_taken_for_what_it_is(
     assert PairLayout.from_json(pairs.layout.to_json()) == pairs.layout
 
 
-def test_a_pair_knows_its_file_and_the_line_where_it_begins(tmp_path: Path) -> None:
+def test_a_pair_has_its_file_and_first_line(tmp_path: Path) -> None:
     pairs = list(source(tmp_path, DIALOGUE, "a.csv"))
     assert [(pair.path, pair.line) for pair in pairs] == [(str(tmp_path / "a.csv"), line) for line in (2, 4)]
 
@@ -86,7 +86,7 @@ def test_a_pair_knows_its_file_and_the_line_where_it_begins(tmp_path: Path) -> N
         ({"targets": ["1"]}, (("b",), ("a",))),
     ],
 )
-def test_columns_are_chosen_by_number(
+def test_columns_can_be_chosen_by_number(
     options: dict[str, list[str]], expected: tuple[tuple[str, ...], tuple[str, ...]], tmp_path: Path
 ) -> None:
     assert sides(source(tmp_path, "a\tb\tc\n", **options)) == [expected]
@@ -120,7 +120,7 @@ def test_columns_are_chosen_by_number(
         ("a.json", '{"source": "a", "target": []}\n', {}, ':1: an empty target, whose source is "a"'),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_with_its_place(
+def test_an_error_is_one_line_with_file_and_line(
     name: str, text: str | bytes, options: dict[str, list[str]], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError) as error:
@@ -129,7 +129,7 @@ def test_a_mistake_is_one_line_with_its_place(
     assert "\n" not in str(error.value)
 
 
-def test_nothing_has_no_sources() -> None:
+def test_an_empty_text_has_no_sources() -> None:
     assert list(PairSource(Lines([], "stdin"), is_labeled=False)) == []
 
 
@@ -141,13 +141,13 @@ def test_nothing_has_no_sources() -> None:
         ("[", '{"source": "a", "target": "b"},\n'), ("", "IN: a OUT: b\n"), ("", "A  AH0\n"),
     ],
 )  # fmt: skip
-def test_pairs_are_read_as_they_come_and_not_held(opening: str, more: str) -> None:
+def test_pairs_of_a_stream_are_read_one_by_one(opening: str, more: str) -> None:
     name = "a.csv" if opening.startswith("source") else "stdin"
     pairs = PairSource(Lines(chain([opening + more], repeat(more * 100)), name))
     assert sum(1 for _ in islice(pairs, 3000)) == 3000
 
 
-def test_files_of_a_folder_have_their_own_columns(tmp_path: Path) -> None:
+def test_each_file_of_a_folder_has_its_own_columns(tmp_path: Path) -> None:
     (tmp_path / "1.tsv").write_text("source\ttarget\na\tb\n", encoding="utf-8")
     (tmp_path / "2.tsv").write_text("target\tsource\nd\tc\n", encoding="utf-8")
     assert sides(PairSource(tmp_path)) == [(("a",), ("b",)), (("c",), ("d",))]
@@ -172,7 +172,7 @@ def test_files_of_a_folder_have_their_own_columns(tmp_path: Path) -> None:
         (PairLayout("cmudict"), "WORD\nOK\n", [("WORD",), ("OK",)]),
     ],
 )  # fmt: skip
-def test_sources_alone_are_lines_or_what_the_run_has_read(
+def test_sources_alone_are_read_as_lines_or_in_the_layout_of_the_run(
     like: PairLayout | None, text: str, expected: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     pairs = source(tmp_path, text, like=like, is_labeled=False)
@@ -188,7 +188,7 @@ def test_sources_alone_are_lines_or_what_the_run_has_read(
         ("foo,7\na b c,8\n", [("foo",), ("a b c",)]), ("foo,id\na b c,x\n", [("foo",), ("a b c",)]),
     ],
 )  # fmt: skip
-def test_a_table_of_sources_has_a_header_of_usual_names(
+def test_the_header_of_a_table_of_sources_has_usual_names(
     text: str, expected: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     pairs = source(tmp_path, text, "a.csv", like=PairLayout("aligned"), is_labeled=False)
@@ -202,13 +202,13 @@ def test_the_source_of_a_table_of_sources_is_never_guessed(tmp_path: Path) -> No
             source(tmp_path, text, "a.csv", is_labeled=False)
 
 
-def test_the_references_of_a_test_are_found_by_the_name_of_training(tmp_path: Path) -> None:
+def test_numbered_references_are_found_by_the_name_of_training(tmp_path: Path) -> None:
     like = PairLayout("json", (Column(0, "dialogue"),), (Column(0, "summary"),))
     assert sides(source(tmp_path, REFERENCES, "a.jsonl", like=like)) == [(("d",), ("a", "b", "c"))]
 
 
-def test_what_is_not_recognized_is_read_as_the_training_data(tmp_path: Path) -> None:
-    """Phonemes without the stress of vowels could be anything."""
+def test_data_of_unknown_format_are_read_in_the_layout_of_training(tmp_path: Path) -> None:
+    """Phonemes without the stress of vowels have an ambiguous format."""
     text = "A 1 AH\nA 2 EY\n"
     with pytest.raises(DataError, match="no pairs found"):
         source(tmp_path, text)

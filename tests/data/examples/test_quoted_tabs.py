@@ -28,7 +28,7 @@ UNQUOTED = {
 
 @pytest.mark.parametrize("name", ["a.txt", "a.tsv", "a.csv"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_a_text_file_of_excel_is_a_table(name: str, encoding: str, tmp_path: Path) -> None:
+def test_a_text_file_of_excel_is_read_as_a_table(name: str, encoding: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(EXPORT.encode(encoding))
     detected = detect(tmp_path / name, encoding=encoding)
     assert (detected.kind, detected.format, detected.is_default) == ("texts", "csv-tab", True)
@@ -46,7 +46,7 @@ def test_a_text_file_of_excel_is_written_back() -> None:
 
 
 @pytest.mark.parametrize("rows", UNQUOTED.values(), ids=UNQUOTED)
-def test_quotes_of_other_tables_are_characters(rows: str) -> None:
+def test_quotes_of_other_tables_are_read_as_characters(rows: str) -> None:
     source = DocumentSource(Lines([rows], "a.tsv"))
     assert source.layout.format == "tsv"
     assert [document.texts[0] for document in source] == [row.split("\t")[1] for row in rows.splitlines()]
@@ -65,6 +65,6 @@ def test_pairs_of_excel_are_read() -> None:
         ("Text;Übersetzung", False), ("is_old;no_text", False),
     ],
 )  # fmt: skip
-def test_names_of_languages_are_headers(header: str, is_header: bool) -> None:
+def test_names_of_languages_are_detected_as_headers(header: str, is_header: bool) -> None:
     source = PairSource(Lines([f"{header}\nIl pleut ici.;Llueve aquí.\nJe vois.;Ya veo.\n"], "a.csv"))
     assert len(list(source)) == (2 if is_header else 3)

@@ -1,4 +1,4 @@
-"""The published sets of labeled texts, as they are: counts are those of their authors."""
+"""The published sets of labeled texts, unchanged: counts equal those of their authors."""
 
 from collections import Counter
 from pathlib import Path
@@ -48,7 +48,7 @@ def documents(path: Path, choice: DocumentChoice | None = None, *, encoding: str
         ("mpqa/mpqa.all.xz", 10_606, 2, None, "cp1252"),
     ],
 )
-def test_counts_and_classes(
+def test_published_counts_and_classes_are_read(
     shared_data: Path,
     name: str,
     count: int,
@@ -80,7 +80,7 @@ def test_counts_and_classes(
         ("dialogsum/dialogsum.dev.jsonl.xz", 'json, label: "topic", text: "dialogue"'),
     ],
 )
-def test_what_they_are_taken_for(shared_data: Path, name: str, shown: str) -> None:
+def test_the_layouts_of_published_data_are_detected(shared_data: Path, name: str, shown: str) -> None:
     assert str(DocumentSource(shared_data / name).layout) == shown
 
 
@@ -98,7 +98,7 @@ def test_what_they_are_taken_for(shared_data: Path, name: str, shown: str) -> No
         ("samsum/test.csv.xz", "cannot tell which is the label: none of"),
     ],
 )
-def test_what_is_not_told(shared_data: Path, name: str, message: str) -> None:
+def test_ambiguous_layouts_of_published_data_are_refused(shared_data: Path, name: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         DocumentSource(shared_data / name)
     assert message in caught.value.in_options()
@@ -113,7 +113,7 @@ def test_what_is_not_told(shared_data: Path, name: str, message: str) -> None:
         ("sst/stsa.fine.train.xz", DocumentChoice()),
     ],
 )
-def test_written_with_their_own_labels_they_are_the_same(shared_data: Path, name: str, choice: DocumentChoice) -> None:
+def test_published_data_are_written_back_unchanged(shared_data: Path, name: str, choice: DocumentChoice) -> None:
     path = shared_data / name
     source = DocumentSource(path, choice)
     text = "".join(decode(path, "utf-8"))

@@ -1,4 +1,4 @@
-"""The published sets of pairs, as they are: counts are those of their authors."""
+"""The published sets of pairs, unchanged: counts equal those of their authors."""
 
 import gzip
 from pathlib import Path
@@ -38,20 +38,20 @@ def location(shared_data: Path, *names: str) -> str:
         (["dialogsum/dialogsum.test.jsonl.xz"], "json", 500, 1, 3),
     ],
 )
-def test_all_pairs_are_read(
+def test_published_counts_of_pairs_are_read(
     shared_data: Path, names: list[str], format: str, count: int, sources: int, references: int
 ) -> None:
-    place = location(shared_data, *names)
-    assert detect(place)[:2] == ("pairs", format)
-    pairs = list(PairSource(place))
+    path = location(shared_data, *names)
+    assert detect(path)[:2] == ("pairs", format)
+    pairs = list(PairSource(path))
     assert (len(pairs), {(len(pair.sources), len(pair.targets)) for pair in pairs}) == (count, {(sources, references)})
 
 
-def test_words_with_their_pronunciations(shared_data: Path) -> None:
+def test_words_are_read_with_their_pronunciations(shared_data: Path) -> None:
     assert len(with_references(PairSource(shared_data / "cmudict/cmudict.xz"))) == 123_455
 
 
-def test_a_lost_line_is_found(shared_data: Path, tmp_path: Path) -> None:
+def test_the_place_of_a_lost_line_is_reported(shared_data: Path, tmp_path: Path) -> None:
     source, target = (gzip.decompress((shared_data / name).read_bytes()).splitlines(keepends=True) for name in MULTI30K)
     (tmp_path / "a.en").write_bytes(b"".join(source))
     for lost in (12_345, 20_000):

@@ -1,4 +1,4 @@
-"""Round trips of pairs in every format, and arbitrary text, which is read or refused in one line."""
+"""Pairs of every format come back, and any text is read or refused with one line."""
 
 import csv
 import io
@@ -35,36 +35,38 @@ def sides(text: str, name: str, **options: str) -> Iterator[tuple[str, ...]]:
 
 
 @given(st.lists(st.tuples(LINE, LINE), min_size=1, max_size=8))
-def test_tabs(rows: list[tuple[str, str]]) -> None:
+def test_pairs_with_tabs_come_back(rows: list[tuple[str, str]]) -> None:
     text = "".join("\t".join(row) + "\n" for row in [("source", "target"), *rows])
     assert list(sides(text, "a.tsv")) == rows
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8), st.sampled_from([",", ";"]))
-def test_quotes(rows: list[tuple[str, str]], delimiter: str) -> None:
-    written = io.StringIO(newline="")
-    csv.writer(written, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([("source", "target"), *rows])
+def test_pairs_with_quotes_come_back(rows: list[tuple[str, str]], delimiter: str) -> None:
+    table = io.StringIO(newline="")
+    csv.writer(table, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([("source", "target"), *rows])
     name = "csv" if delimiter == "," else "csv-semicolon"
-    assert list(sides(written.getvalue(), "a.csv", format=name)) == rows
+    assert list(sides(table.getvalue(), "a.csv", format=name)) == rows
 
 
 @given(st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=8), st.booleans(), st.booleans())
-def test_json(rows: list[tuple[str, str, str]], is_array: bool, is_ascii: bool) -> None:
-    objects = [{"article": source, "summary2": other, "summary1": one} for source, one, other in rows]
+def test_pairs_of_json_come_back(rows: list[tuple[str, str, str]], is_array: bool, is_ascii: bool) -> None:
+    objects = [
+        {"article": source, "summary2": second_target, "summary1": target} for source, target, second_target in rows
+    ]
     lines = "\n".join(json.dumps(content, ensure_ascii=is_ascii) for content in objects)
     text = json.dumps(objects, ensure_ascii=is_ascii) if is_array else lines
     assert list(sides(text, "a")) == rows
 
 
 @given(st.lists(st.tuples(LINE, LINE), min_size=1, max_size=8))
-def test_instructions(rows: list[tuple[str, str]]) -> None:
+def test_pairs_of_instructions_come_back(rows: list[tuple[str, str]]) -> None:
     rows = [(source.replace("OUT:", "").strip(" ") or "x", target.strip(" ")) for source, target in rows]
     text = "".join(f"IN: {source} OUT: {target}\n" for source, target in rows)
     assert list(sides(text, "a", format="scan")) == rows
 
 
 @given(st.lists(LINE | st.just(""), max_size=8))
-def test_there_are_as_many_sources_as_lines(rows: list[str]) -> None:
+def test_every_line_is_a_source(rows: list[str]) -> None:
     text = "".join(f"{row}\n" for row in rows)
     pairs = PairSource(Lines([text], "a"), format="plain", is_labeled=False)
     assert [pair.sources for pair in pairs] == [(row if row.strip() else "",) for row in rows]
@@ -75,7 +77,7 @@ def test_there_are_as_many_sources_as_lines(rows: list[str]) -> None:
 @pytest.mark.parametrize("format", ["", *PAIR_FORMATS])
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(SIGNS, max_size=30).map("".join), st.booleans())
-def test_whatever_is_written_ends_in_pairs_or_one_line(format: str, text: str, is_labeled: bool) -> None:
+def test_any_text_is_read_as_pairs_or_refused_with_one_line(format: str, text: str, is_labeled: bool) -> None:
     output = ""
     try:
         for pair in PairSource(Lines([text], "a"), format=format, is_labeled=is_labeled):

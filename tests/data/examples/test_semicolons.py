@@ -28,7 +28,7 @@ EXPORT = 'text;label;price\r\n"Gut; sehr, sehr ""gut""";pos;1,50\r\nSchlecht, le
         ("a;b,c;d\n", ","), ("", ","), ('text;label\n"a\nb', ";"),
     ],
 )  # fmt: skip
-def test_the_delimiter_is_the_one_that_makes_rows_of_one_width(text: str, delimiter: str) -> None:
+def test_the_delimiter_gives_rows_of_equal_width(text: str, delimiter: str) -> None:
     assert detect_delimiter(Lines([text], "x"), "x") == delimiter
 
 
@@ -54,7 +54,7 @@ def test_an_export_is_read_and_written_back(tmp_path: Path) -> None:
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     st.sampled_from([("csv", ","), ("csv-semicolon", ";"), ("csv-tab", "\t")]),
 )
-def test_what_python_writes_is_read_and_written_back(
+def test_a_csv_of_python_is_read_and_written_back(
     rows: list[tuple[str, str]], quoting: int, kind: tuple[str, str]
 ) -> None:
     format, delimiter = kind
@@ -67,7 +67,7 @@ def test_what_python_writes_is_read_and_written_back(
     assert "".join(source.write(document, document.labels) for document in result) == buffer.getvalue()
 
 
-def test_a_run_reads_files_of_both_kinds(tmp_path: Path) -> None:
+def test_a_run_reads_files_with_commas_and_with_semicolons(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("label,text\nx,a b\n")
     run = DocumentSource(tmp_path / "a.csv").layout
     assert run.format == "csv"
@@ -92,17 +92,17 @@ def test_semicolons_are_detected(tmp_path: Path) -> None:
         (EXPORT + "a;;c\n", r"x:5: no label in column 2"),
     ],
 )
-def test_wrong_rows_are_reported_with_their_line(text: str, message: str) -> None:
+def test_wrong_rows_are_reported_with_the_line(text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         list(DocumentSource(Lines([text], "x"), format="csv"))
 
 
-def test_layouts_are_kept() -> None:
+def test_layouts_with_semicolons_are_saved() -> None:
     layout = DocumentSource(Lines([EXPORT], "x"), format="csv").layout
     assert DocumentLayout.from_json(layout.to_json()) == layout
 
 
-def test_a_first_line_names_the_delimiter_as_excel_does() -> None:
+def test_a_first_line_can_name_the_delimiter_as_in_excel() -> None:
     for text, format in (
         ("sep=;\r\n" + EXPORT, "csv-semicolon"),
         ("sep=,\na,b\n1,2\n", "csv"),
@@ -143,7 +143,7 @@ def test_a_title_above_a_table_is_left_out_and_written_back(title: str, delimite
 
 
 @pytest.mark.parametrize("text", ["text;;\na b c;x;\n", "a;;\n" * 12, "a;b\n;\nc;d\n", ";;\n;;\n"])
-def test_rows_with_few_values_are_no_title_without_a_row_of_three(text: str) -> None:
+def test_short_rows_are_a_title_only_before_rows_of_three(text: str) -> None:
     dialect = next(dialect for dialect in DIALECTS if dialect.name == "csv-semicolon")
     rows = [*dialect.rows_of_file(enumerate(text.splitlines(keepends=True), 1), "")]
     assert "".join(row.record.before + row.record.text for row in rows) == text

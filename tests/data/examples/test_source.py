@@ -64,7 +64,9 @@ def test_each_table_has_its_own_columns(texts: tuple[str, ...], expected: str, t
         (('[{"label":"a","text":"y"}]', '{"label":"a","text":"y"}'), ".json", None),
     ],
 )  # fmt: skip
-def test_files_are_written_as_one(texts: tuple[str, ...], suffix: str, expected: str | None, tmp_path: Path) -> None:
+def test_several_files_are_written_back_one_after_another(
+    texts: tuple[str, ...], suffix: str, expected: str | None, tmp_path: Path
+) -> None:
     source = DocumentSource(folder(tmp_path, *texts, suffix=suffix), UNLABELED, like=RUN)
 
     def records() -> Iterator[str]:
@@ -113,13 +115,13 @@ def test_files_of_several_formats_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("label,text\na,one\n")
     with pytest.raises(DataError, match=r"b\.csv: looks like csv, but .*0\.tsv looks like tsv; select files"):
         DocumentSource(tmp_path, like=RUN)
-    other = tmp_path / "sentences"
-    other.mkdir()
-    (other / "a.conll").write_text("Ann NN O\n\nIt PRP O\n")
-    (other / "b.txt").write_text("Ann sees Lima\n")  # whose last word would have been replaced by a label
+    folder_of_sentences = tmp_path / "sentences"
+    folder_of_sentences.mkdir()
+    (folder_of_sentences / "a.conll").write_text("Ann NN O\n\nIt PRP O\n")
+    (folder_of_sentences / "b.txt").write_text("Ann sees Lima\n")  # its last word would be replaced by a label
     with pytest.raises(DataError, match=r"b\.txt: looks like text, but .*a\.conll looks like columns"):
-        SentenceSource(other)
-    assert len(list(SentenceSource(other, format="columns"))) == 3
+        SentenceSource(folder_of_sentences)
+    assert len(list(SentenceSource(folder_of_sentences, format="columns"))) == 3
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_files_of_several_formats_are_refused(tmp_path: Path) -> None:
         ("x.ft", "__label__x a\n\n"), ("x.txt", "x a\nx b\n\n"), ("x.tsv", "label\ttext\nx\ta\n\nx\tb\n\n \n"),
     ],
 )  # fmt: skip
-def test_empty_lines_at_the_end_stay(name: str, text: str, tmp_path: Path) -> None:
+def test_empty_lines_at_the_end_are_written_back(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     source = DocumentSource(tmp_path / name, format="first-word" if name == "x.txt" else "")
     assert "".join(source.write(document, document.labels) for document in source) + source.rest == text
@@ -137,7 +139,7 @@ def test_empty_lines_at_the_end_stay(name: str, text: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["\n\n", "-DOCSTART- O\n\n", "# newdoc\n\n# x\n", ""])
 @pytest.mark.parametrize("format", ["columns", "conllu", "json", "text"])
-def test_sentences_and_what_stands_behind_them_are_the_file(text: str, format: str) -> None:
+def test_sentences_and_the_rest_make_up_the_file(text: str, format: str) -> None:
     for mark, of in (("-DOCSTART- O", "columns"), ("# newdoc", "conllu"), ("# x", "conllu")):
         text = text if format == of else text.replace(mark, "")
     source = SentenceSource(Lines([text], "stdin"), format=format)
@@ -149,15 +151,15 @@ def test_sentences_and_what_stands_behind_them_are_the_file(text: str, format: s
         assert source.rest == text
 
 
-def test_a_file_without_sentences_between_others(tmp_path: Path) -> None:
+def test_a_file_without_sentences_is_written_back(tmp_path: Path) -> None:
     folder(tmp_path, "a O\nb O", "\n\n", "c O\n\n\n", "\n", suffix=".bio")
     source = SentenceSource(tmp_path)
     labels = (["X"] * len(sentence.words) for sentence in source)
-    written = "".join(map(source.format.write, source, labels)) + source.rest
-    assert written == "a X\nb X\n\n\n\nc X\n\n\n\n"
+    content = "".join(map(source.format.write, source, labels)) + source.rest
+    assert content == "a X\nb X\n\n\n\nc X\n\n\n\n"
 
 
-def test_first_words_are_labels_only_where_the_run_knows_them() -> None:
+def test_first_words_are_labels_only_if_the_run_knows_them() -> None:
     run = DocumentLayout("first-word")
     for text, expected in (("the cat\nthe dog\nthe end\n", "plain"), ("x cat\ny dog\n", "first-word")):
         source = DocumentSource(Lines([text], "stdin"), UNLABELED, like=run, labels=["x", "y"])
@@ -165,19 +167,19 @@ def test_first_words_are_labels_only_where_the_run_knows_them() -> None:
 
 
 def test_a_key_of_the_run_is_written_where_objects_lack_it() -> None:
-    """And not over another one that is named as labels usually are."""
+    """A value under another usual key of labels is not overwritten."""
     run = DocumentLayout("json", (Column(0, "text"),), Column(0, "mood"))
     source = DocumentSource(Lines(['{"text": "a", "label": "mine"}\n'], "x.jsonl"), UNLABELED, like=run)
     assert rewritten(source) == '{"text": "a", "label": "mine", "mood": "NEW"}\n'
 
 
-def test_sentences_of_files_have_the_bound_of_streams(tmp_path: Path) -> None:
+def test_sentences_of_files_are_bounded_like_those_of_streams(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x" * (MAX_CHARACTERS + 1))
     with pytest.raises(DataError, match=r"a\.txt:1: a line of more than 16,777,216 characters"):
         list(SentenceSource(tmp_path / "a.txt"))
 
 
-def test_several_files_that_are_all_blank_are_one_line(tmp_path: Path) -> None:
+def test_several_blank_files_are_refused_with_one_line(tmp_path: Path) -> None:
     for name in ("a.tsv", "b.tsv"):
         (tmp_path / name).write_text("\n \n")
     with pytest.raises(DataError, match=r"no text in any of 2 files; all are blank$"):
@@ -188,9 +190,7 @@ RUN_OF_CSV = DocumentLayout("csv", (Column(2, "text"),), Column(1, "label"), hea
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_a_table_without_the_column_of_the_run_is_refused_whatever_its_delimiter(
-    delimiter: str, tmp_path: Path
-) -> None:
+def test_a_table_of_any_delimiter_without_the_column_of_the_run_is_refused(delimiter: str, tmp_path: Path) -> None:
     table = f"Nr{delimiter}Nachricht{delimiter}Wann\n1{delimiter}a text of words{delimiter}now\n"
     files = folder(tmp_path, table, suffix=".tsv" if delimiter == "\t" else ".csv")
     for run in (RUN_OF_CSV, RUN):
@@ -201,7 +201,7 @@ def test_a_table_without_the_column_of_the_run_is_refused_whatever_its_delimiter
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_a_stream_with_the_columns_of_the_run_is_its_table(delimiter: str) -> None:
+def test_a_stream_with_the_columns_of_the_run_is_read_as_its_table(delimiter: str) -> None:
     text = f'n{delimiter}text{delimiter}label\n1{delimiter}"a, b; c"{delimiter}x\n'
     source = DocumentSource(Lines([text], "stdin"), UNLABELED, like=RUN_OF_CSV)
     assert [document.texts for document in source] == [('"a, b; c"' if delimiter == "\t" else "a, b; c",)]
@@ -229,13 +229,13 @@ def test_lines_that_may_be_rows_are_read_as_texts_with_a_notice() -> None:
         ("x.jsonl", '[{"source": "a", "target": "b"}]', PairSource),
     ],
 )
-def test_a_file_is_opened_once_for_its_format_and_the_first_reading(
+def test_detection_and_the_first_reading_open_a_file_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, kind: type
 ) -> None:
     opened: list[Path] = []
     blocks = lines.text_blocks
     monkeypatch.setattr(
-        lines, "text_blocks", lambda path, *how, **also: opened.append(path) or blocks(path, *how, **also)
+        lines, "text_blocks", lambda path, *args, **options: opened.append(path) or blocks(path, *args, **options)
     )
     path = tmp_path / name
     path.write_text(text)

@@ -26,11 +26,11 @@ def layout(text: str, choice: DocumentChoice | None = None, *, name: str = "x.ts
 
 
 def numbered(form: str, count: int = 20) -> list[str]:
-    """Rows with a number, a label that comes again, and a text."""
+    """Return rows with a number, a repeated label and a text."""
     return [form.format(i=i, label=("good", "bad")[i % 2], text=f"{WORDS[i % 5]} {i}") for i in range(count)]
 
 
-def test_without_labels_the_first_word_is_one_only_if_it_was_in_the_run() -> None:
+def test_without_labels_the_first_word_is_a_label_only_if_it_was_one_in_the_run() -> None:
     text = "1 a b\n0 c d\n1 e\n"
     assert layout(text, DocumentChoice(is_labeled=False), name="x").format == "plain"
     assert (
@@ -56,7 +56,7 @@ def test_without_labels_the_first_word_is_one_only_if_it_was_in_the_run() -> Non
         ("Intent|query", 1, [2]),
     ],
 )
-def test_columns_are_reported_by_their_names(header: str, labels: int, texts: list[int]) -> None:
+def test_columns_are_detected_by_their_names(header: str, labels: int, texts: list[int]) -> None:
     names = header.split("|")
     body = "|".join("x" for _ in names)
     for rows in ([header], [header, body]):
@@ -82,18 +82,18 @@ def test_columns_are_reported_by_their_names(header: str, labels: int, texts: li
         (["正|这部电影很好看", "反|我不喜欢这部电影", "正|很好看的电影"], False, 1, [2]),
     ],
 )
-def test_columns_are_reported_by_what_is_in_them(rows: list[str], header: bool, labels: int, texts: list[int]) -> None:
+def test_columns_are_detected_by_their_values(rows: list[str], header: bool, labels: int, texts: list[int]) -> None:
     result = layout(table(*rows))
     assert result.header == header
     assert result.labels is not None
     assert (result.labels.number, [column.number for column in result.texts]) == (labels, texts)
 
 
-def test_a_person_says_it_by_name_or_number() -> None:
+def test_columns_can_be_chosen_by_name_or_number() -> None:
     rows = table("a|b|2", *numbered("{label}|{i}|{text}"))
     by_name = DocumentLayout("tsv", (Column(3, "2"),), Column(1, "a"), header=True)
     assert layout(rows, DocumentChoice(("2",), "a")) == by_name
-    assert layout(rows, DocumentChoice(("2",), "1", header=True)) == by_name  # a name before a number
+    assert layout(rows, DocumentChoice(("2",), "1", header=True)) == by_name  # a name has priority over a number
     assert layout(rows, DocumentChoice(("3",), "1", header=False)) == DocumentLayout("tsv", (Column(3),), Column(1))
     assert layout(rows, DocumentChoice(labels="b")).labels == Column(2, "b")
 
@@ -124,31 +124,31 @@ def test_a_person_says_it_by_name_or_number() -> None:
         ("\n\n", DocumentChoice(), r"x\.tsv: no rows"),
     ],
 )
-def test_what_is_not_told_is_an_error(text: str, choice: DocumentChoice, message: str) -> None:
+def test_an_ambiguous_table_is_refused(text: str, choice: DocumentChoice, message: str) -> None:
     with pytest.raises(DataError) as caught:
         layout(text, choice)
     assert re.search(message, caught.value.in_options())
 
 
-def test_columns_need_a_format_that_has_them() -> None:
+def test_a_chosen_column_needs_a_format_with_columns() -> None:
     with pytest.raises(DataError, match=r"x: first-word has no columns; data\.texts and data\.labels are for tables"):
         layout("1 a\n1 b\n", DocumentChoice(labels="2"), name="x")
     with pytest.raises(DataError, match=r'unknown format "jsn"; did you mean "json"\?'):
         layout("1 a\n1 b\n", format="jsn")
 
 
-def test_json_keys_are_reported_as_columns_are() -> None:
+def test_keys_of_json_are_reported_like_columns() -> None:
     objects = '{"id": 7, "text": "a b", "rating": 2, "label": "x"}\n{"text": "c"}\n'
     assert layout(objects, name="x.json") == DocumentLayout("json", (Column(0, "text"),), Column(0, "label"))
-    other = "".join(
+    other_keys = "".join(
         f'{{"n": {i}, "art": {i % 2}, "satz": "das ist {i}", "meta": {{"a": "b c d e"}}}}\n' for i in range(9)
     )
-    assert layout(other, name="x.json") == DocumentLayout("json", (Column(0, "satz"),), Column(0, "art"))
+    assert layout(other_keys, name="x.json") == DocumentLayout("json", (Column(0, "satz"),), Column(0, "art"))
     with pytest.raises(DataError, match=r'x\.json:1: no "lable"; did you mean "label"\?'):
         layout(objects, DocumentChoice(labels="lable"), name="x.json")
 
 
-def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
+def test_a_later_file_is_read_in_the_layout_of_the_run(tmp_path: Path) -> None:
     train, later, bare, objects = (tmp_path / name for name in ("train.csv", "later.csv", "bare.csv", "x.jsonl"))
     train.write_text("art,satz\nx,a b c\ny,d e f\n", encoding="utf-8")
     later.write_text("n,satz,art\n1,g h,y\n", encoding="utf-8")
@@ -181,7 +181,7 @@ def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
         (DocumentLayout("json", (Column(0, "a"), Column(0, "b")), joined=True), 'json, text: "a" + "b" (joined)'),
     ],
 )
-def test_a_layout_is_shown_in_a_line_and_kept_as_json(value: DocumentLayout, shown: str) -> None:
+def test_a_layout_is_shown_in_one_line_and_saved_as_json(value: DocumentLayout, shown: str) -> None:
     assert str(value) == shown
     assert DocumentLayout.from_json(value.to_json()) == value
 
@@ -189,7 +189,7 @@ def test_a_layout_is_shown_in_a_line_and_kept_as_json(value: DocumentLayout, sho
 REPEATED = [["Text", "Text", "Label"], *([f"some text of words {n}", str(n), "ab"[n % 2]] for n in range(12))]
 
 
-def test_a_header_with_a_name_twice_is_a_header() -> None:
+def test_a_header_with_a_repeated_name_is_detected() -> None:
     with pytest.raises(DataError, match=r'it may be column 1 "Text", column 2 "Text"; settings={"data.texts"'):
         find_columns(REPEATED, DocumentChoice(), "x")
     with pytest.raises(DataError, match=r'x:1: 2 columns are named "Text" \(1, 2\); expected the number of a column'):
@@ -214,8 +214,8 @@ def test_a_header_with_a_name_twice_is_a_header() -> None:
         "метка дата текст", "Категория дата Текст", "klasa data tekst", "label date text",
     ],
 )  # fmt: skip
-def test_headers_in_other_languages(header: str) -> None:
-    """The column between the two is constant, as a date of an export is."""
+def test_headers_in_other_languages_are_detected(header: str) -> None:
+    """The column between them is constant, as the date of an export is."""
     rows = [header.split(), *(["Login" if n % 3 else "Abo", "1.1.2027", f"so many words {n}"] for n in range(60))]
     layout = find_columns(rows, DocumentChoice(), "x.csv")
     assert layout.header
@@ -223,7 +223,7 @@ def test_headers_in_other_languages(header: str) -> None:
     assert (layout.labels.number, [column.number for column in layout.texts]) == (1, [3])
 
 
-def test_two_candidates_are_named_with_their_commands() -> None:
+def test_two_candidates_are_reported_with_their_options() -> None:
     rows = [["Sparte", "am Tag"], *([str(n % 2), str(n % 3)] for n in range(60))]
     with pytest.raises(DataError) as error:
         find_columns([[*row, "some more words here"] for row in rows], DocumentChoice(header=True), "x.csv")

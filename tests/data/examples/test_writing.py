@@ -1,4 +1,4 @@
-"""Writing of labeled texts: nothing changes except the label."""
+"""Writing of labeled texts changes only the label."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ BARE = '{"text": "a"}\n{"id": {"label": "y"}, "text": "b" }\n'
 def rewritten(
     text: str, layout: DocumentLayout, labels: list[tuple[str, ...]], probabilities: tuple[float, ...] = ()
 ) -> str:
-    """The text with these labels in the place of its own."""
+    """Return the text with these labels in place of its labels."""
     result = list(read_documents(Lines([text], "x"), layout, is_labeled=False))
     return "".join(
         write_document(document, layout, new, probabilities) for document, new in zip(result, labels, strict=True)
@@ -82,7 +82,7 @@ def rewritten(
         "plain",
     ],
 )  # fmt: skip
-def test_the_label_is_put_in_and_all_else_is_untouched(
+def test_only_the_label_is_changed(
     text: str, layout: DocumentLayout, labels: list[tuple[str, ...]], expected: str
 ) -> None:
     assert rewritten(text, layout, labels) == expected
@@ -111,12 +111,12 @@ def test_the_label_is_put_in_and_all_else_is_untouched(
     ],
     ids=["tsv", "tsv without header", "csv", "json", "plain"],
 )
-def test_columns_that_are_missing_come_at_the_end(text: str, layout: DocumentLayout, expected: str) -> None:
+def test_missing_columns_are_added_at_the_end(text: str, layout: DocumentLayout, expected: str) -> None:
     result = list(read_documents(Lines([text], "x"), layout, is_labeled=False))
     assert "".join(write_document(document, layout, ("x",), (0.98765432,)) for document in result) == expected
 
 
-def test_several_labels_are_joined_as_they_are_read() -> None:
+def test_several_labels_are_joined_with_the_separator_of_the_run() -> None:
     layout = DocumentLayout("csv", (Column(1),), Column(2), separator=";")
     assert rewritten("a,\n", layout, [("x", "y, z")], (0.5, 0.25)) == 'a,"x;y, z",0.5000;0.2500\n'
     layout = DocumentLayout("json", (Column(0, "text"),), separator=";")
@@ -124,7 +124,7 @@ def test_several_labels_are_joined_as_they_are_read() -> None:
     assert rewritten('{"text": "a"}\n', layout, [("x", "y")], (0.5, 0.25)) == expected
 
 
-def test_a_text_file_of_a_folder_gets_a_line(tmp_path: Path) -> None:
+def test_a_text_file_of_a_folder_is_written_as_a_line(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.txt").write_text("text", encoding="utf-8")
     source = DocumentSource(tmp_path)
@@ -132,8 +132,8 @@ def test_a_text_file_of_a_folder_gets_a_line(tmp_path: Path) -> None:
     assert source.write(document, ("b",), (0.5,)) == f"{tmp_path / 'a' / 'x.txt'}\tb\t0.5000\n"
 
 
-def test_what_is_predicted_can_be_read(tmp_path: Path) -> None:
-    """A run by names; a file in another order without labels; and the answers as a file of their own."""
+def test_predictions_can_be_read_again(tmp_path: Path) -> None:
+    """A run by names reads a file in another order without labels, and its predictions as a file."""
     run = DocumentLayout("csv", (Column(1, "text"),), Column(2, "y"), header=True)
     path = tmp_path / "new.csv"
     path.write_text('n,text\n1,"a, b"\n2,c\n', encoding="utf-8")
@@ -159,7 +159,7 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 @given(rows=st.lists(st.tuples(WORD, TEXT, WORD), min_size=1, max_size=5))
 def test_round_trips(name: str, rows: list[tuple[str, str, str]]) -> None:
-    """Read what another hand wrote; write its own labels: nothing changes. Write new ones: these are read."""
+    """New labels are read again, and the old labels give back the text."""
     column = Column(0, "text") if name == "json" else Column(1)
     layout = DocumentLayout(name, (column,), Column(0, "label") if name == "json" else Column(2))
     file = "".join(FORMS[name](label, text) for label, text, _ in rows)
@@ -168,13 +168,13 @@ def test_round_trips(name: str, rows: list[tuple[str, str, str]]) -> None:
         ((label,), (text,)) for label, text, _ in rows
     ]
     new = rewritten(file, layout, [(label,) for _, _, label in rows])
-    again = list(read_documents(Lines([new], "x"), layout))
-    assert [document.labels for document in again] == [(label,) for _, _, label in rows]
-    assert [(document.texts, document.line) for document in again] == [
+    new_documents = list(read_documents(Lines([new], "x"), layout))
+    assert [document.labels for document in new_documents] == [(label,) for _, _, label in rows]
+    assert [(document.texts, document.line) for document in new_documents] == [
         (document.texts, document.line) for document in result
     ]
-    own = rewritten(new, layout, [document.labels for document in result])
-    assert rewritten(own, layout, [document.labels for document in again]) == new
+    restored = rewritten(new, layout, [document.labels for document in result])
+    assert rewritten(restored, layout, [document.labels for document in new_documents]) == new
 
 
 def test_a_document_is_a_value() -> None:
@@ -193,11 +193,11 @@ def test_a_document_is_a_value() -> None:
         ("a\tx  y\nb\t1\xa02\n", "tsv", ["x  y", "1\xa02"]),
     ],
 )
-def test_labels_with_white_space_come_back_as_they_were(text: str, name: str, labels: list[str]) -> None:
+def test_labels_with_white_space_come_back(text: str, name: str, labels: list[str]) -> None:
     layout = DocumentLayout(name, (Column(1),), Column(2)) if name == "tsv" else DocumentLayout(name)
     result = list(read_documents(Lines([text], "x"), layout))
     assert [document.labels for document in result] == [(label,) for label in labels]
     for order in (labels, labels[::-1]):
-        again = list(read_documents(Lines([rewritten(text, layout, [(label,) for label in order])], "x"), layout))
-        assert [document.labels for document in again] == [(label,) for label in order]
-        assert [document.texts for document in again] == [document.texts for document in result]
+        documents = list(read_documents(Lines([rewritten(text, layout, [(label,) for label in order])], "x"), layout))
+        assert [document.labels for document in documents] == [(label,) for label in order]
+        assert [document.texts for document in documents] == [document.texts for document in result]

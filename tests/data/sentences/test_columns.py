@@ -24,13 +24,13 @@ def read(text: str, words: str | None = None) -> list[Sentence]:
     return list(Columns(words=words).read(Lines([text], "x.txt")))
 
 
-def written(sentences: list[Sentence], labels: list[list[str]], column: str | None = None) -> str:
+def write_labels(sentences: list[Sentence], labels: list[list[str]], column: str | None = None) -> str:
     return "".join(Columns().write(*pair, column) for pair in zip(sentences, labels, strict=True))
 
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, list[list[list[str]]]]:
-    """A file's text, and its sentences as rows of fields."""
+    """Draw a file's text, and its sentences as rows of fields."""
     sentences = draw(ROWS)
     assume(any(not row[0].startswith("#") for rows in sentences for row in rows))  # otherwise all rows are comments
     end = draw(st.sampled_from(["\n", "\r\n"]))
@@ -45,7 +45,7 @@ def files(draw: st.DrawFn) -> tuple[str, list[list[list[str]]]]:
 
 
 @given(files())
-def test_round_trip(file: tuple[str, list[list[list[str]]]]) -> None:
+def test_every_column_comes_back(file: tuple[str, list[list[list[str]]]]) -> None:
     text, expected = file
     sentences = read(text)
     assert [list(sentence.words) for sentence in sentences] == [[row[0] for row in rows] for rows in expected]
@@ -56,51 +56,53 @@ def test_round_trip(file: tuple[str, list[list[list[str]]]]) -> None:
         assert sentence.column("last") == sentence.column(str(width))
         assert text.split("\n")[sentence.line - 1].startswith(rows[0][0])
     assert "".join(sentence.source.text for sentence in sentences) == text
-    for place in range(width):
-        same = [[row[place] for row in rows] for rows in expected]
-        assert written(sentences, same, str(place + 1)) == text
+    for column in range(width):
+        same = [[row[column] for row in rows] for rows in expected]
+        assert write_labels(sentences, same, str(column + 1)) == text
 
 
 @given(files(), st.data())
-def test_one_column_is_changed_and_nothing_else(file: tuple[str, list[list[list[str]]]], data: st.DataObject) -> None:
+def test_only_one_column_is_changed(file: tuple[str, list[list[list[str]]]], data: st.DataObject) -> None:
     text, expected = file
     width = len(expected[0][0])
-    place = data.draw(st.integers(0, width))  # the last one of these is a new column
+    column = data.draw(st.integers(0, width))  # the last one of these is a new column
     labels = [[data.draw(FIELD) for _ in rows] for rows in expected]
-    output = written(read(text), labels, str(place + 1))
+    output = write_labels(read(text), labels, str(column + 1))
     new = [
-        [[*row[:place], label, *row[place + 1 :]] for row, label in zip(rows, marks, strict=True)]
+        [[*row[:column], label, *row[column + 1 :]] for row, label in zip(rows, marks, strict=True)]
         for rows, marks in zip(expected, labels, strict=True)
     ]
-    again = [list(zip(*sentence.columns.values(), strict=True)) for sentence in read(output)]
-    assert again == [[tuple(row) for row in rows] for rows in new]
+    columns = [list(zip(*sentence.columns.values(), strict=True)) for sentence in read(output)]
+    assert columns == [[tuple(row) for row in rows] for rows in new]
     assert output.count("\n") == text.count("\n")
     assert output.count("\r\n") == text.count("\r\n")
 
 
-def test_runs_of_blanks_stay() -> None:
+def test_runs_of_blanks_come_back() -> None:
     text = "Ann  NNP   O \r\nleft VBD \tO\r\n\r\n\r\n#  # O"
     sentences = read(text)
     assert [sentence.words for sentence in sentences] == [("Ann", "left"), ("#",)]
-    assert written(sentences, [["B-PER", "O"], ["X"]]) == "Ann  NNP   B-PER \r\nleft VBD \tO\r\n\r\n\r\n#  # X"
-    assert written(sentences, [["B", "O"], ["X"]], "4") == "Ann  NNP   O   B \r\nleft VBD \tO \tO\r\n\r\n\r\n#  # O X"
+    assert write_labels(sentences, [["B-PER", "O"], ["X"]]) == "Ann  NNP   B-PER \r\nleft VBD \tO\r\n\r\n\r\n#  # X"
+    assert (
+        write_labels(sentences, [["B", "O"], ["X"]], "4") == "Ann  NNP   O   B \r\nleft VBD \tO \tO\r\n\r\n\r\n#  # O X"
+    )
 
 
-def test_words_alone_get_a_second_column() -> None:
-    assert written(read("Ann\nleft\n\n.\n"), [["B PER", "O"], ["O"]]) == "Ann\tB PER\nleft\tO\n\n.\tO\n"
+def test_words_alone_are_written_with_a_second_column() -> None:
+    assert write_labels(read("Ann\nleft\n\n.\n"), [["B PER", "O"], ["O"]]) == "Ann\tB PER\nleft\tO\n\n.\tO\n"
     with pytest.raises(DataError, match=r"^x\.txt:1: no labels: the only column of the file has the words$"):
         Columns().labels(read("Ann\nleft\n")[0])
 
 
-def test_tabs_keep_blanks_and_empty_fields() -> None:
+def test_blanks_and_empty_fields_between_tabs_come_back() -> None:
     text = "New York\t\tB-LOC\nis\tVBZ\tO\n"
     (sentence,) = read(text)
     assert sentence.words == ("New York", "is")
     assert sentence.column("2") == ("", "VBZ")
-    assert written([sentence], [["V P", "X"]], "2") == "New York\tV P\tB-LOC\nis\tX\tO\n"
+    assert write_labels([sentence], [["V P", "X"]], "2") == "New York\tV P\tB-LOC\nis\tX\tO\n"
 
 
-def test_documents() -> None:
+def test_a_docstart_line_begins_a_document() -> None:
     start = "-DOCSTART- -X- O\n"
     text = f"a O\n\n{start}\n{start}\nb O\n\nc O\n{start}d O\n\n{start}"
     sentences = read(text)
@@ -108,12 +110,12 @@ def test_documents() -> None:
         (("a",), 0), (("b",), 1), (("c",), 1), (("d",), 2),
     ]  # fmt: skip
     assert [sentence.line for sentence in sentences] == [1, 7, 9, 11]
-    assert written(sentences, [["O"]] * 4) == text
+    assert write_labels(sentences, [["O"]] * 4) == text
     assert read(start + "\na O\n")[0].document == 0
     assert read("-DOCSTART-X O\n")[0].words == ("-DOCSTART-X",)
 
 
-def test_words_in_another_column() -> None:
+def test_words_of_another_column_are_read() -> None:
     (sentence,) = read("1 Ann O\n2 left O\n", words="2")
     assert sentence.words == ("Ann", "left")
     with pytest.raises(DataError, match=r'^x\.txt:1: no column "4"; the file has columns 1 to 3$'):
@@ -130,14 +132,14 @@ def test_words_in_another_column() -> None:
         ("a\u3000O b\nc\n", "x.txt:2: expected 2 columns separated by blanks as in line 1, found 1"),
     ],
 )
-def test_ragged_columns(text: str, message: str) -> None:
+def test_rows_of_different_widths_are_refused(text: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         read(text)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("column", ["3", "0", "-1", "x", "٢", ""])
-def test_missing_column(column: str) -> None:
+def test_a_missing_column_is_refused(column: str) -> None:
     (sentence,) = read("\na O\n")
     with pytest.raises(DataError, match=r'^x\.txt:2: no column ".*"; the file has columns 1 to 2$'):
         sentence.column(column)
@@ -151,9 +153,9 @@ def test_missing_column(column: str) -> None:
         ("a\tO\n", "", "the label '' cannot be written in this format: it is empty"),
     ],
 )
-def test_labels_that_break_the_line(text: str, label: str, fault: str) -> None:
+def test_labels_that_break_the_line_are_refused(text: str, label: str, fault: str) -> None:
     with pytest.raises(DataError) as caught:
-        written(read(text), [[label]])
+        write_labels(read(text), [[label]])
     assert str(caught.value) == f"x.txt:1: {fault}"
 
 
@@ -161,14 +163,14 @@ def test_a_file_without_rows_has_no_sentences() -> None:
     assert read("") == read("\n\n \n") == read("-DOCSTART- O\n\n") == []
 
 
-def test_words_that_are_hard_to_read() -> None:
+def test_unusual_words_are_read() -> None:
     long, family = "x" * 1_000_000, "👨\u200d👩\u200d👧"
     text = f"\x00 O\n{long} O\n\u2028\x85\u3000\xa0 O\nשלום O\n{family} O\n"
     (sentence,) = read(text)
     assert sentence.words == ("\x00", long, "\u2028\x85\u3000\xa0", "שלום", family)
-    assert written([sentence], [["O"] * 5]) == text
+    assert write_labels([sentence], [["O"] * 5]) == text
 
 
-def test_a_stream_is_read_as_it_comes() -> None:
+def test_a_stream_is_read_line_by_line() -> None:
     sentences = Columns().read(Lines(repeat("a O\nb O\n\n"), "stdin"))
     assert [next(sentences).line for _ in range(3)] == [1, 4, 7]

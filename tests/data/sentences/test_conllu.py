@@ -49,7 +49,7 @@ def row(id: str, form: str = "a") -> str:
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, list[list[list[str]]]]:
-    """A file's text, and its sentences as rows of fields, words only."""
+    """Draw a file's text, and its sentences as rows of fields of words."""
     text, expected = "", []
     end = draw(st.sampled_from(["\n", "\r\n"]))
     for _ in range(draw(st.integers(1, 3))):
@@ -71,13 +71,13 @@ def files(draw: st.DrawFn) -> tuple[str, list[list[list[str]]]]:
 
 
 @given(files(), st.sampled_from(COLUMN_NAMES), st.data())
-def test_round_trip(file: tuple[str, list[list[list[str]]]], name: str, data: st.DataObject) -> None:
+def test_every_column_comes_back(file: tuple[str, list[list[list[str]]]], name: str, data: st.DataObject) -> None:
     text, expected = file
-    place = PLACES[name]
+    column = PLACES[name]
     sentences = read(text)
     assert [list(sentence.words) for sentence in sentences] == [[word[1] for word in words] for words in expected]
     columns = [list(sentence.column(name)) for sentence in sentences]
-    assert columns == [[word[place] for word in words] for words in expected]
+    assert columns == [[word[column] for word in words] for words in expected]
     pairs = zip(sentences, columns, strict=True)
     assert "".join(Conllu().write(sentence, column, name) for sentence, column in pairs) == text
 
@@ -88,11 +88,11 @@ def test_round_trip(file: tuple[str, list[list[list[str]]]], name: str, data: st
     before, after = ([line.split("\t") for line in whole.split("\n")] for whole in (text, output))
     for old_fields, new_fields in zip(before, after, strict=True):
         if old_fields[0].isdecimal():
-            old_fields[place] = new_fields[place]
+            old_fields[column] = new_fields[column]
     assert before == after
 
 
-def test_what_are_words() -> None:
+def test_multiword_tokens_and_empty_nodes_are_not_words() -> None:
     first, second = read(SAMPLE)
     assert first.words == ("Vamos", "nos", "a", "el", "mar", ",")
     assert second.words == ("¿", "no", "?")
@@ -101,7 +101,7 @@ def test_what_are_words() -> None:
     assert read(SAMPLE, words="lemma")[0].words[:2] == ("ir", "nosotros")
 
 
-def test_keys() -> None:
+def test_keys_of_features_are_columns() -> None:
     first, second = read(SAMPLE)
     assert first.column("misc.NER") == ("_", "_", "_", "_", "B-LOC", "_")
     assert first.column("feats.Number") == ("Plur", "Plur", "_", "Sing", "Sing", "_")
@@ -126,7 +126,7 @@ def test_keys() -> None:
         (None, "VERB", 3, "NOUN", "VERB"),
     ],
 )
-def test_writing_one_value(column: str | None, label: str, place: int, before: str, after: str) -> None:
+def test_one_value_is_written(column: str | None, label: str, place: int, before: str, after: str) -> None:
     fields = row("1").split("\t")
     text, expected = (
         "# x\n1-1\ta" + "\t_" * 8 + "\n" + "\t".join([*fields[:place], value, *fields[place + 1 :]]).rstrip() + "\r\n"
@@ -136,7 +136,7 @@ def test_writing_one_value(column: str | None, label: str, place: int, before: s
     assert Conllu().write(sentence, [label], column) == expected
 
 
-def test_surface() -> None:
+def test_the_surface_has_multiword_tokens_and_blanks() -> None:
     first, second = read(SAMPLE)
     surface = Conllu().surface(first)
     assert surface.text == "Vámonos al mar,"
@@ -165,7 +165,7 @@ def test_surface() -> None:
         (row("1") + row("x"), 'x.conllu:2: expected id 2, a range from it or 1.1, found "x"'),
     ],
 )
-def test_wrong_rows(text: str, message: str | None) -> None:
+def test_wrong_rows_are_refused(text: str, message: str | None) -> None:
     with pytest.raises(DataError) as caught:
         read(text)
     assert message is None or str(caught.value) == message
@@ -179,7 +179,7 @@ def test_wrong_rows(text: str, message: str | None) -> None:
         ("upos.x", r'x.conllu:4: no column "upos.x"; did you mean "upos"?'),
     ],
 )
-def test_missing_column(column: str, message: str) -> None:
+def test_a_missing_column_is_refused(column: str, message: str) -> None:
     sentence = read(SAMPLE)[0]
     with pytest.raises(DataError) as caught:
         sentence.column(column)
@@ -192,13 +192,13 @@ def test_missing_column(column: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(("column", "label"), [("upos", "a\tb"), ("upos", ""), ("misc.NER", "a|b"), ("xpos", "\n")])
-def test_labels_that_break_the_line(column: str, label: str) -> None:
+def test_labels_that_break_the_line_are_refused(column: str, label: str) -> None:
     (sentence,) = read(row("1"))
     with pytest.raises(DataError, match=r"^x\.conllu:1: the label .* cannot be written in this format: it "):
         Conllu().write(sentence, [label], column)
 
 
-def test_no_words_no_sentence() -> None:
+def test_a_block_without_words_is_skipped() -> None:
     assert read("") == read("# newdoc\n\n\n") == []
     (sentence,) = read("# a\n\n# b\n" + row("1") + "\n# c\n")
     assert sentence.source.text == "# a\n\n# b\n" + row("1") + "\n# c\n"
@@ -211,7 +211,7 @@ def test_no_words_no_sentence() -> None:
         ("# newdocument", False), ("# newdocs", False), ("# x newdoc", False), ("# newdoc_id = 3", False),
     ],
 )  # fmt: skip
-def test_what_begins_a_document(comment: str, opens: bool) -> None:
+def test_comments_begin_documents(comment: str, opens: bool) -> None:
     sentences = read(f"{row('1')}\n{comment}\n{row('1')}\n")
     assert [sentence.document for sentence in sentences] == [0, int(opens)]
 

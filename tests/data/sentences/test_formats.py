@@ -18,17 +18,17 @@ LABELED = CONLLU.replace("a\t_\t_", "a\t_\tX")
 
 
 @given(st.lists(st.text(st.sampled_from("a\r\n\u2028\x85\x0b"), max_size=6), max_size=6), st.integers(0, 5))
-def test_lines_are_cut_at_line_ends_wherever_chunks_are(chunks: list[str], count: int) -> None:
+def test_lines_are_cut_at_line_ends_in_any_chunks(chunks: list[str], count: int) -> None:
     text = "".join(chunks)
-    *whole, rest = [f"{line}\n" for line in text.split("\n")]
-    expected = [*whole, rest[:-1]] if rest != "\n" else whole
+    *lines, rest = [f"{line}\n" for line in text.split("\n")]
+    expected = [*lines, rest[:-1]] if rest != "\n" else lines
     lines = Lines(iter(chunks), "x")
     assert lines.head(count) == expected[:count]
     assert lines.head(count) == expected[:count]
     assert list(lines) == list(enumerate(expected, 1))
 
 
-def test_unknown_format() -> None:
+def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(DataError) as caught:
         format_class("conlu")
     assert str(caught.value) == (
@@ -37,7 +37,7 @@ def test_unknown_format() -> None:
     assert all(format_class(name).name == name for name in FORMATS)
 
 
-def test_running_text() -> None:
+def test_running_text_is_read_and_written_line_by_line() -> None:
     text = "Ann didn't go.\r\n\n\u2028 x\x85 \nlast"
     format = PlainText(splitter="treebank")
     sentences = list(format.read(Lines([text], "x.txt")))
@@ -53,7 +53,7 @@ def test_running_text() -> None:
 
 
 @given(st.lists(st.text(max_size=3), max_size=5), st.data())
-def test_joined_words(words: list[str], data: st.DataObject) -> None:
+def test_words_are_joined_with_blanks(words: list[str], data: st.DataObject) -> None:
     blanks = [data.draw(st.booleans()) for _ in words]
     text, offsets = Surface.of(words, blanks)
     assert [text[start:end] for start, end in offsets] == words
@@ -62,7 +62,7 @@ def test_joined_words(words: list[str], data: st.DataObject) -> None:
     assert Surface.of(words).text == " ".join(words)
 
 
-def test_sentences_of_words_alone() -> None:
+def test_sentences_of_words_alone_have_no_columns() -> None:
     sentence = Sentence(("Ann", "left"))
     assert sentence == Sentence(("Ann", "left"))
     with pytest.raises(DataError, match=r'^no column "upos"'):
@@ -70,7 +70,7 @@ def test_sentences_of_words_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["b.txt", "b.txt.xz", "b.txt.gz"])
-def test_folders(tmp_path: Path, name: str) -> None:
+def test_the_kinds_and_formats_of_folders_are_detected(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.bio").write_text("a A\nb B")
     data = "ü C\nd D\n\n# E\n".encode("latin-1")
     packed = {".xz": lzma.compress, ".gz": gzip.compress}.get(Path(name).suffix, bytes)(data)
@@ -99,7 +99,9 @@ def test_folders(tmp_path: Path, name: str) -> None:
         ([CONLLU[:-2], f"{CONLLU}# x", CONLLU], f"{LABELED}{LABELED}# x\n\n{LABELED}"),
     ],
 )
-def test_files_without_a_last_line_end(tmp_path: Path, texts: list[str], expected: str) -> None:
+def test_files_without_a_last_line_end_are_written_back_one_after_another(
+    tmp_path: Path, texts: list[str], expected: str
+) -> None:
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.txt").write_text(text)
     source = SentenceSource(str(tmp_path / "*.txt"), format="text" if texts[0][0] == "a" else None)
@@ -107,7 +109,7 @@ def test_files_without_a_last_line_end(tmp_path: Path, texts: list[str], expecte
     assert output == expected
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.conllu").write_text(CONLLU)
     with pytest.raises(DataError, match=r'no such file or folder; did you mean "train\.conllu"\?'):
         SentenceSource(tmp_path / "trian.conllu")

@@ -16,7 +16,7 @@ from ensue.text.schemes import Span
 from ensue.text.tokens import SPLITTERS
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
-KEY = WORD.filter(lambda key: key not in (*TOKEN_KEYS, *LABEL_KEYS))  # which hypothesis finds in our text
+KEY = WORD.filter(lambda key: key not in (*TOKEN_KEYS, *LABEL_KEYS))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORD,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORD, inner, max_size=3),
@@ -42,14 +42,14 @@ def line(**record: Any) -> str:
     STYLES,
     st.data(),
 )
-def test_tokens_round_trip(
+def test_tokens_come_back(
     records: list[tuple[list[str], dict[str, Any], int]], style: Any, data: st.DataObject
 ) -> None:
     blank = data.draw(st.sampled_from(["", "\n", " \n\r\n"]))
     lines = []
-    for words, others, place in records:
-        members = [*others.items()]
-        members.insert(place, ("tokens", words))
+    for words, other_values, position in records:
+        members = [*other_values.items()]
+        members.insert(position, ("tokens", words))
         lines.append(json.dumps(dict(members), **style) + "\n" + blank)
     text = blank + "".join(lines)
     sentences = read(text)
@@ -61,12 +61,12 @@ def test_tokens_round_trip(
         after = JsonSentences().write(sentence, labels, "my labels")
         assert list(json.loads(after).items()) == [*json.loads(before).items(), ("my labels", labels)]
         assert after.startswith(before[: before.rindex("}")].rstrip(" \t"))
-        (again,) = read(after)
-        assert again.column("my labels") == tuple(labels)
-        assert JsonSentences().write(again, labels, "my labels") == after
+        (read_back,) = read(after)
+        assert read_back.column("my labels") == tuple(labels)
+        assert JsonSentences().write(read_back, labels, "my labels") == after
 
 
-def test_only_the_value_is_replaced() -> None:
+def test_only_the_value_of_labels_is_replaced() -> None:
     tokens = '["Ann", "l\\u00e9ft \\ud83d\\ude00"]'
     text = '\n {"id":1e5 ,"tokens" : ' + tokens + ',"labels":[ "O","O"] , "n": {"labels": 1.50}}\r\n\n'
     (sentence,) = read(text)
@@ -80,7 +80,7 @@ def test_only_the_value_is_replaced() -> None:
     assert added == text.replace("1.50}}", '1.50},"new":["A","B"]}')
 
 
-def test_where_labels_go() -> None:
+def test_labels_are_written_under_their_key() -> None:
     (sentence,) = read(line(words=["a"], ner_tags=["O"], pos_tags=["X"]))
     assert JsonSentences().labels(sentence) == ("O",)
     assert JsonSentences().labels(sentence, "pos_tags") == ("X",)
@@ -117,13 +117,13 @@ def test_labels_are_read_where_they_are_written() -> None:
         assert JsonSentences().labels(read(after)[0]) == ("B-Z",)
 
 
-def test_lines_end_at_line_ends_only() -> None:
+def test_only_line_ends_end_a_line() -> None:
     words = ["a\u2028b", "\x85", "\x1d\x0b"]
     text = json.dumps({"tokens": words[:2]}, ensure_ascii=False) + "\r\n" + line(tokens=words[2:])
     assert [list(sentence.words) for sentence in read(text)] == [words[:2], words[2:]]
 
 
-def test_words_under_another_key() -> None:
+def test_words_under_another_key_are_read() -> None:
     record = line(tokens=["a"], text="b c", form=["d"])
     assert read(record)[0].words == ("a",)
     assert read(record, words="text")[0].words == ("b", "c")
@@ -148,10 +148,10 @@ def test_spans_become_labels_and_come_back() -> None:
     assert list(new.items()) == [*{**json.loads(text), "spans": spans}.items()]
 
 
-def test_words_are_cut_without_the_spans() -> None:
-    """A span that begins or ends inside of a word has the words that it touches; one that another hides is kept."""
-    places = [[0, 3, "PER"], [12, 18, "LOC"], [19, 24, "ORG"], [26, 29, "X"]]
-    text = line(text="Ann went to Berlin-Mitte. Off", spans=places)
+def test_spans_do_not_change_the_words() -> None:
+    """A span that ends inside a word covers the words that it touches. A hidden span is written back."""
+    spans = [[0, 3, "PER"], [12, 18, "LOC"], [19, 24, "ORG"], [26, 29, "X"]]
+    text = line(text="Ann went to Berlin-Mitte. Off", spans=spans)
     (sentence,) = read(text)
     assert sentence.words == ("Ann", "went", "to", "Berlin-Mitte", ".", "Off")
     labels = JsonSentences().labels(sentence)
@@ -159,14 +159,14 @@ def test_words_are_cut_without_the_spans() -> None:
     assert JsonSentences().misaligned(sentence) == (Span("LOC", 3, 4), Span("ORG", HIDDEN, HIDDEN))
     assert JsonSentences().write_keeping_spans(sentence, labels) == text
     changed = JsonSentences().write_keeping_spans(sentence, ["O", *labels[1:]])
-    assert json.loads(changed)["spans"] == places[1:], "other spans keep their borders"
+    assert json.loads(changed)["spans"] == spans[1:], "other spans keep their borders"
     renamed = JsonSentences().write_keeping_spans(sentence, ["B-PER", "O", "O", "B-X", "O", "B-X"])
     assert json.loads(renamed)["spans"][1] == [12, 18, "X"], "so does a span of another class"
-    written = JsonSentences().write(sentence, labels)
-    assert json.loads(written)["spans"] == [[0, 3, "PER"], [12, 24, "LOC"], [26, 29, "X"]]
+    output = JsonSentences().write(sentence, labels)
+    assert json.loads(output)["spans"] == [[0, 3, "PER"], [12, 24, "LOC"], [26, 29, "X"]]
 
 
-def test_of_spans_that_touch_a_word_an_aligned_one_is_learned() -> None:
+def test_an_aligned_span_of_a_word_is_learned_before_others() -> None:
     text = line(text="ab cd", spans=[[0, 1, "X"], [1, 2, "Y"], [3, 5, "Z"]])
     assert JsonSentences().labels(read(text)[0]) == ("B-X", "B-Z")
     nested = line(text="ab cd", spans=[[0, 1, "X"], [0, 2, "X"], [0, 4, "Z"]])
@@ -176,7 +176,7 @@ def test_of_spans_that_touch_a_word_an_aligned_one_is_learned() -> None:
 
 
 @pytest.mark.parametrize("key", ["label", "labels", "entities", "my own"])
-def test_spans_as_lists(key: str) -> None:
+def test_spans_can_be_lists(key: str) -> None:
     text = line(text="Ann left", **{key: [[0, 3, "PER"]]})
     (sentence,) = read(text)
     assert JsonSentences().labels(sentence, key) == ("B-PER", "O")
@@ -184,15 +184,15 @@ def test_spans_as_lists(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", SPAN_KEYS)
-def test_usual_keys_of_spans_are_read_without_an_option(key: str) -> None:
-    """Argilla has them at "annotation"; a text without spans has an empty list."""
+def test_spans_under_usual_keys_are_read_without_an_option(key: str) -> None:
+    """Argilla uses "annotation", and a text without spans has an empty list."""
     spans = [{"label": "PER", "start": 0, "end": 3}]
     with_spans, without = read(line(text="Ann left", **{key: spans}) + line(text="No one", **{key: []}))
     assert JsonSentences().labels(with_spans) == ("B-PER", "O")
     assert JsonSentences().labels(without) == ("O", "O")
 
 
-def test_where_spans_go() -> None:
+def test_spans_are_written_under_their_key() -> None:
     (plain,) = read('{"text":"Ann left"}')
     assert plain.columns == {}
     assert JsonSentences().write(plain, ["B-X", "O"]) == '{"text":"Ann left","spans":[{"start":0,"end":3,"label":"X"}]}'
@@ -205,7 +205,7 @@ def test_where_spans_go() -> None:
 
 
 @given(st.text(max_size=30), st.lists(st.integers(0, 30), max_size=6, unique=True), st.sampled_from(list(SPLITTERS)))
-def test_no_span_is_lost(text: str, places: list[int], splitter: str) -> None:
+def test_every_span_labels_its_words(text: str, places: list[int], splitter: str) -> None:
     borders = sorted(places)
     pairs = [pair for pair in zip(borders[::2], borders[1::2], strict=False) if pair[1] <= len(text)]
     assume(all(any(not c.isspace() for c in text[start:end]) for start, end in pairs))
@@ -217,11 +217,11 @@ def test_no_span_is_lost(text: str, places: list[int], splitter: str) -> None:
     assert sentence.words == read(line(text=text), splitter=splitter)[0].words
     labels, misaligned = sentence.column("spans"), {span.label for span in format.misaligned(sentence)}
     for start, end, label in spans:
-        covered = [place for place, mark in zip(offsets, labels, strict=True) if mark[2:] == label]
-        inside = {place for first, last in covered for place in range(first, last)}
-        wanted = {place for place in range(start, end) if not text[place].isspace()}
-        assert (wanted <= inside <= set(range(start, end))) == (label not in misaligned)
-        assert wanted <= inside or not inside
+        covering = [place for place, mark in zip(offsets, labels, strict=True) if mark[2:] == label]
+        covered_positions = {place for first, last in covering for place in range(first, last)}
+        expected = {place for place in range(start, end) if not text[place].isspace()}
+        assert (expected <= covered_positions <= set(range(start, end))) == (label not in misaligned)
+        assert expected <= covered_positions or not covered_positions
     assert len(misaligned) == len(format.misaligned(sentence))
     assert format.write_keeping_spans(sentence, labels) == sentence.source.text
     assert (
@@ -237,8 +237,8 @@ def test_offsets_are_code_points() -> None:
     (sentence,) = read(line(text=text, spans=[[6, 10, "X"]]))
     assert sentence.words == (family, "שלום", "e\u0301té", "🇩🇪", "🇫🇷", "\x00")
     assert sentence.column("spans") == ("O", "B-X", "O", "O", "O", "O")
-    written = json.loads(JsonSentences().write(sentence, ["O", "O", "O", "B-Y", "O", "O"]))
-    assert [text[start:end] for start, end, _ in written["spans"]] == ["🇩🇪"]
+    output = json.loads(JsonSentences().write(sentence, ["O", "O", "O", "B-Y", "O", "O"]))
+    assert [text[start:end] for start, end, _ in output["spans"]] == ["🇩🇪"]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_offsets_are_code_points() -> None:
         ),
     ],
 )
-def test_wrong_lines(text: str, message: str) -> None:
+def test_wrong_lines_are_refused(text: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         read(line(tokens=["a"]) + "\n" + text)
     assert str(caught.value) == f"x.jsonl:3: {message}"
@@ -297,12 +297,12 @@ def test_wrong_lines(text: str, message: str) -> None:
         '{"a": ' * 100_000,
     ],
 )
-def test_json_that_is_too_much(text: str) -> None:
+def test_json_that_is_too_large_is_refused(text: str) -> None:
     with pytest.raises(DataError, match=r"^x\.jsonl:1: "):
         read(text)
 
 
-def test_missing_keys() -> None:
+def test_missing_keys_are_reported() -> None:
     (sentence,) = read(line(tokens=["a"], ner_tags=["O"]))
     with pytest.raises(DataError, match=r'^x\.jsonl:1: no column "ner_tag"; did you mean "ner_tags"\?$'):
         sentence.column("ner_tag")
@@ -314,7 +314,7 @@ def test_missing_keys() -> None:
         JsonSentences().labels(read(line(tokens=["a"]))[0])
 
 
-def test_a_long_word_and_a_long_text() -> None:
+def test_a_long_word_and_a_long_text_are_read() -> None:
     word = "x" * 1_000_000
     assert read(line(tokens=[word]))[0].words == (word,)
     (sentence,) = read(line(text=f"Ann {word}", spans=[[4, 1_000_004, "X"]]))

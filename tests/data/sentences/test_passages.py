@@ -13,33 +13,37 @@ from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.sentence import Sentence, SourceText, passages
 from ensue.data.sentences.source import PlainText
 
-made = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, 0, 1, 2]), st.sampled_from("ab")), max_size=12)
+drawn_sentences = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from([None, 0, 1, 2]), st.sampled_from("ab")), max_size=12
+)
 
 
 def sentence(length: int, document: int | None, file: str) -> Sentence:
     return Sentence(("w",) * length, source=SourceText(file), document=document)
 
 
-@given(given=made, most=st.integers(0, 8))
-def test_passages_are_whole_and_as_long_as_they_may_be(given: list[tuple[int, int | None, str]], most: int) -> None:
-    sentences = [sentence(*each) for each in given]
-    result = list(passages(sentences, most))
+@given(drawn=drawn_sentences, max_length=st.integers(0, 8))
+def test_passages_have_complete_sentences_and_are_as_long_as_allowed(
+    drawn: list[tuple[int, int | None, str]], max_length: int
+) -> None:
+    sentences = [sentence(*each) for each in drawn]
+    result = list(passages(sentences, max_length))
     assert [each for passage in result for each in passage] == sentences
     lengths = [sum(max(1, len(each.words)) for each in passage) for passage in result]
     for passage, length in zip(result, lengths, strict=True):
-        places = {(each.source.name, each.document) for each in passage}
-        assert len(passage) == 1 or (len(places) == 1 and passage[0].document is not None and length <= most)
+        documents = {(each.source.name, each.document) for each in passage}
+        assert len(passage) == 1 or (len(documents) == 1 and passage[0].document is not None and length <= max_length)
     for (before, after), length in zip(pairwise(result), lengths, strict=False):
-        together = length + max(1, len(after[0].words)) <= most
-        one = (before[-1].source.name, before[-1].document) == (after[0].source.name, after[0].document)
-        assert not (most and together and one and after[0].document is not None)
+        fits = length + max(1, len(after[0].words)) <= max_length
+        is_same_document = (before[-1].source.name, before[-1].document) == (after[0].source.name, after[0].document)
+        assert not (max_length and fits and is_same_document and after[0].document is not None)
 
 
-def test_none_means_every_sentence_alone() -> None:
+def test_without_a_bound_every_sentence_is_a_passage() -> None:
     assert [len(passage) for passage in passages([sentence(0, 0, "a")] * 3, 0)] == [1, 1, 1]
 
 
-def test_a_stream_is_read_no_further_than_the_next_context() -> None:
+def test_a_stream_is_read_only_to_the_next_context() -> None:
     read = []
 
     def stream() -> Iterator[Sentence]:
@@ -62,7 +66,9 @@ def test_a_stream_is_read_no_further_than_the_next_context() -> None:
     ],
     ids=["columns", "columns without documents", "CoNLL-U", "running text"],
 )
-def test_documents_of_a_format(format: Columns | Conllu | PlainText, text: str, expected: list[list[str]]) -> None:
+def test_formats_mark_the_documents_of_sentences(
+    format: Columns | Conllu | PlainText, text: str, expected: list[list[str]]
+) -> None:
     rows = [f"1\t{word}" + "\t_" * 8 + "\n" for word in "abc"]
     lines = Lines(text.format(*rows).splitlines(keepends=True), "file")
     result = [[word for each in passage for word in each.words] for passage in passages(format.read(lines), 100)]

@@ -29,7 +29,7 @@ SCHEMES = {"conll2003": "iob1", "conll2000": "bio", "resume_ner_zh": "bmes"}
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_published_sizes_and_round_trip(shared_data: Path, name: str) -> None:
+def test_published_data_have_their_sizes_and_come_back(shared_data: Path, name: str) -> None:
     path = shared_data / name
     source = SentenceSource(path)
     assert source.format.name == ("conllu" if ".conllu" in name else "columns")
@@ -45,8 +45,8 @@ def test_published_sizes_and_round_trip(shared_data: Path, name: str) -> None:
         assert detector.result() == SCHEMES[name.partition("/")[0]]
 
 
-def test_running_text_of_a_treebank(shared_data: Path) -> None:
-    """Nearly all words are found again in the running text, whose spelling the comments repeat."""
+def test_a_treebank_aligns_with_its_running_text(shared_data: Path) -> None:
+    """Nearly all words are aligned with the running text of the comments."""
     format, gold, result, both, sentences, same = Conllu(), 0, 0, 0, 0, 0
     for sentence in SentenceSource(shared_data / "ud_english_ewt/en_ewt-ud-dev.conllu.xz"):
         surface = format.surface(sentence)
@@ -69,9 +69,9 @@ def test_running_text_of_a_treebank(shared_data: Path) -> None:
         ("lee_fasttext.vec.xz", 1_762, 10),
     ],
 )
-def test_vectors(shared_data: Path, name: str, words: int, dimension: int) -> None:
+def test_published_vectors_are_read(shared_data: Path, name: str, words: int, dimension: int) -> None:
     result, matrix = read_vectors(shared_data / "static_vectors" / name)
     assert (len(result), matrix.shape) == (words, (words, dimension))
-    chosen, part = read_vectors(shared_data / "static_vectors" / name, {"of", "no such word"})
+    chosen, matrix = read_vectors(shared_data / "static_vectors" / name, {"of", "no such word"})
     assert chosen == ["of"]
-    assert (part[0] == matrix[result.index("of")]).all()
+    assert (matrix[0] == matrix[result.index("of")]).all()

@@ -42,12 +42,12 @@ def tokens(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
     return [[(piece.form, tuple(piece.words)) for piece in pieces(sentence.source.text)] for sentence in result]
 
 
-def test_the_labels_of_a_treebank_by_hand() -> None:
+def test_labels_of_a_small_treebank_are_correct() -> None:
     first, second = read(TREEBANK)
     assert "".join(first.words) == "Il du 1 000. don't!"
     labels = dict(enumerate(FORMAT.labels(first)))
-    named = {place: label for place, label in labels.items() if label != "inside"}
-    assert named == {
+    boundaries = {position: label for position, label in labels.items() if label != "inside"}
+    assert boundaries == {
         1: "token", 4: "token lower-0+-1+e =le", 7: "blank", 10: "token", 11: "sentence", 14: "word", 17: "token",
         18: "sentence",
     }  # fmt: skip
@@ -55,10 +55,10 @@ def test_the_labels_of_a_treebank_by_hand() -> None:
     assert running_text(list(Conllu().read(Lines([TREEBANK], "")))) == "Il du 1 000. don't!\n\nBye\n"
 
 
-def test_what_the_labels_cut_is_the_treebank_again() -> None:
-    written = "".join(FORMAT.write(sentence, FORMAT.labels(sentence)) for sentence in read(TREEBANK))
-    assert tokens(written) == tokens(TREEBANK)
-    lines = written.split("\n")
+def test_the_labels_cut_the_text_into_the_treebank() -> None:
+    output = "".join(FORMAT.write(sentence, FORMAT.labels(sentence)) for sentence in read(TREEBANK))
+    assert tokens(output) == tokens(TREEBANK)
+    lines = output.split("\n")
     assert lines[0] == "# text = Il du 1 000."
     assert "2-3\tdu" + EMPTY + "\t_" in lines
     assert "4\t1 000" + EMPTY + "\tSpaceAfter=No" in lines
@@ -78,22 +78,22 @@ def test_a_token_of_many_words_is_read_in_little_time() -> None:
 
 
 @pytest.mark.slow
-def test_a_long_paragraph_is_read_in_time_with_its_length_and_not_held() -> None:
+def test_a_long_paragraph_is_read_in_parts_in_linear_time() -> None:
     start, result = time.process_time(), 0
     chunks = iter(["This is a sentence of a corpus. 😀\n"] * 160_000)
-    parts = FORMAT.read(Lines(chunks, "x"))
-    assert len(next(parts).words) + len(next(chunks)) > 1_000
-    for part in parts:
-        assert len(part.words) <= 2_000
-        assert (part.line, part.document) == (1, 0)
-        result += len(part.words)
+    sentences = FORMAT.read(Lines(chunks, "x"))
+    assert len(next(sentences).words) + len(next(chunks)) > 1_000
+    for sentence in sentences:
+        assert len(sentence.words) <= 2_000
+        assert (sentence.line, sentence.document) == (1, 0)
+        result += len(sentence.words)
     assert result > 5_000_000
     assert time.process_time() - start < 10
 
 
-def test_wide_blanks_alone_are_no_paragraph() -> None:
+def test_a_line_of_wide_blanks_is_skipped() -> None:
     result = read("a\n\n\u3000\n\nb\n")
-    assert [("".join(part.words), part.document) for part in result] == [("a", 0), ("b", 1)]
+    assert [("".join(sentence.words), sentence.document) for sentence in result] == [("a", 0), ("b", 1)]
 
 
 def test_any_labels_keep_every_character() -> None:
@@ -103,12 +103,14 @@ def test_any_labels_keep_every_character() -> None:
         labels = choose.choices(["inside", "blank", "word", "token", "sentence", "nonsense"], k=len(text))
         result = cut_text(text, labels)
         assert all(token.form == text[token.start : token.end] for sentence in result for token in sentence)
-        assert "".join(token.form for one in result for token in one).replace(" ", "") == text.replace(" ", "")
-        assert not any(token.form[:1].isspace() or not token.form for one in result for token in one)
-        assert all("".join(token.words) == token.form for one in result for token in one)
+        assert "".join(token.form for sentence in result for token in sentence).replace(" ", "") == text.replace(
+            " ", ""
+        )
+        assert not any(token.form[:1].isspace() or not token.form for sentence in result for token in sentence)
+        assert all("".join(token.words) == token.form for sentence in result for token in sentence)
 
 
-def test_the_words_of_a_cut_sentence_are_those_of_its_text_in_conllu() -> None:
+def test_words_of_a_cut_sentence_equal_those_of_its_text_in_conllu() -> None:
     choose = random.Random(0)
     kinds = ["inside", "blank", "word", "token", "token lower-0+-1+e =le", "sentence", "sentence upper-0+-0+ =#"]
     for _ in range(50):
@@ -118,19 +120,19 @@ def test_the_words_of_a_cut_sentence_are_those_of_its_text_in_conllu() -> None:
             assert read_again.words == sentence.words
 
 
-def test_raw_text_is_read_by_paragraphs_and_long_ones_in_parts() -> None:
+def test_paragraphs_of_raw_text_are_read_and_long_ones_in_parts() -> None:
     first, second = read("One  two\nthree.\n\n\n  Four \t\n")
     assert ("".join(first.words), "".join(second.words)) == ("One two three.", "Four")
     assert (first.document, second.document, second.line) == (0, 1, 4)
     text = "A sentence of some words. " * (3 * MAX_CHARACTERS // 26)
-    parts = read(text)
-    assert len({part.document for part in parts}) == 1
-    assert len(parts) > 2
-    assert all(len(part.words) <= MAX_CHARACTERS and part.words[-1] == "." for part in parts)
-    assert " ".join("".join(part.words) for part in parts) == text.strip()
+    sentences = read(text)
+    assert len({sentence.document for sentence in sentences}) == 1
+    assert len(sentences) > 2
+    assert all(len(sentence.words) <= MAX_CHARACTERS and sentence.words[-1] == "." for sentence in sentences)
+    assert " ".join("".join(sentence.words) for sentence in sentences) == text.strip()
     with pytest.raises(DataError, match="x:4: this is plain text"):
         FORMAT.labels(second)
     unbroken = read("x" * (MAX_CHARACTERS + 5))
-    assert [len(part.words) for part in unbroken] == [MAX_CHARACTERS, 5]
+    assert [len(sentence.words) for sentence in unbroken] == [MAX_CHARACTERS, 5]
     (cut,) = cut_sentences(unbroken[0], ["inside"] * MAX_CHARACTERS)
     assert cut.conllu().endswith("SpaceAfter=No\n\n")

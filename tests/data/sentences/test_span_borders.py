@@ -42,7 +42,7 @@ BEHIND = {
 
 
 def rows(language: str, count: int = 100) -> Iterator[Row]:
-    """Texts with two names each, and their places."""
+    """Yield texts with two names each, and their offsets."""
     draw = random.Random(language).choice
     for _ in range(count):
         text, spans = "", []
@@ -71,11 +71,11 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 
 def note(path: Path, language: str, corruption: Corruption) -> str:
-    """The remark on corrupt offsets, or the message where a span is not in its text."""
+    """Return the remark on corrupt offsets, or the error of a span outside its text."""
     with path.open("w", encoding="utf-8") as file:
-        for text, spans in rows(language):
-            places = [(*corruption(text, a, b), label) for a, b, label in spans]
-            print(json.dumps({"text": text, "label": places}, ensure_ascii=False), file=file)
+        for text, names in rows(language):
+            spans = [(*corruption(text, a, b), label) for a, b, label in names]
+            print(json.dumps({"text": text, "label": spans}, ensure_ascii=False), file=file)
     source = SentenceSource(path, splitter=SPLITTER)
     borders = SpanBorders(source.format)
     try:
@@ -89,12 +89,12 @@ def note(path: Path, language: str, corruption: Corruption) -> str:
 UNKNOWN = {("shifted by -3", language) for language in NAMES if language.startswith("chinese")} | {
     (name, "chinese with many names") for name in CORRUPTIONS
 }
-"""No border of a word tells, and names hardly recur: the reason may be unknown, but another one is never named."""
+"""Words have no boundaries and names rarely recur: the reason may be unknown, but it is never a wrong one."""
 
 
 @pytest.mark.parametrize("language", NAMES)
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_the_reason_of_wrong_offsets_is_found(language: str, name: str, tmp_path: Path) -> None:
+def test_wrong_offsets_are_reported_with_their_reason(language: str, name: str, tmp_path: Path) -> None:
     output = note(tmp_path / "a.jsonl", language, CORRUPTIONS[name])
     differs = any(CORRUPTIONS[name](text, a, b) != (a, b) for text, spans in rows(language) for a, b, _ in spans)
     _, _, reason = output.partition("the offsets look like ")
@@ -109,20 +109,18 @@ def exact(_: str, start: int, end: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("language", ["english", "emoji"])
-def test_right_offsets_are_not_mentioned(language: str, tmp_path: Path) -> None:
+def test_correct_offsets_are_not_reported(language: str, tmp_path: Path) -> None:
     assert not note(tmp_path / "a.jsonl", language, exact)
 
 
 @pytest.mark.parametrize("language", [name for name in NAMES if name not in ("english", "emoji")])
-def test_right_offsets_of_a_language_that_the_splitter_does_not_cut_name_another_splitter(
-    language: str, tmp_path: Path
-) -> None:
+def test_correct_offsets_in_a_language_without_blanks_propose_another_splitter(language: str, tmp_path: Path) -> None:
     output = note(tmp_path / "a.jsonl", language, exact)
     assert output.endswith("--set data.splitter=characters reads each character as a word")
     assert "offsets" not in output
 
 
-def test_some_cut_words_among_right_spans_are_named_with_a_remedy(tmp_path: Path) -> None:
+def test_some_spans_inside_words_are_reported_with_a_remedy(tmp_path: Path) -> None:
     text, names = "Ann Lee met Bob, Cy Young, Dora and Eve", ("Ann Lee", "Bob", "Cy Young", "Dora", "Eve")
     spans = [(text.index(name), text.index(name) + len(name), "PER") for name in names]
     cut = [*spans[:-1], (spans[-1][0], spans[-1][1] - 1, "PER")]
@@ -135,8 +133,8 @@ def test_some_cut_words_among_right_spans_are_named_with_a_remedy(tmp_path: Path
     assert borders.note().endswith(f"a.jsonl:2: {advice}")
 
 
-def test_few_spans_inside_of_words_are_not_mentioned(tmp_path: Path) -> None:
-    """One in 120 is below one percent, one in 60 above."""
+def test_few_spans_inside_words_are_not_reported(tmp_path: Path) -> None:
+    """One in 120 is below one percent, one in 60 is above."""
     lines = [json.dumps({"text": "Ann Lee left", "spans": [[0, 7, "PER"]]})] * 119
     for more, is_mentioned in ((lines, False), (lines[:59], True)):
         (tmp_path / "a.jsonl").write_text("\n".join([*more, '{"text": "Annlee left", "spans": [[0, 3, "PER"]]}']))
