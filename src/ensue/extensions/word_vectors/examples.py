@@ -80,9 +80,9 @@ class WordExamples(Batch):
         left, right = self.left[rows].astype(np.int64), self.right[rows].astype(np.int64)
         centers = np.repeat(np.arange(len(left)), right - left)
         starts = np.cumsum(right - left) - (right - left)
-        others = np.arange(len(centers)) - starts[centers] + left[centers]
+        neighbors = np.arange(len(centers)) - starts[centers] + left[centers]
         centers += self.centers.start
-        return centers[centers != others], others[centers != others]
+        return centers[centers != neighbors], neighbors[centers != neighbors]
 
 
 class WordContexts:
@@ -152,6 +152,6 @@ class NegativeSampling:
         start, stop = self.subwords.starts[word : word + 2]
         return np.concatenate([[word], self.subwords.values[start:stop]])
 
-    def noise_indices(self, centers: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    def noise_indices(self, centers: NDArray[np.int64], neighbors: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the index of each pair in the random stream of the noise. In CBOW, it is the index of the center."""
-        return centers if self.kind == "cbow" else centers * (2 * self.window + 1) + others - centers + self.window
+        return centers if self.kind == "cbow" else centers * (2 * self.window + 1) + neighbors - centers + self.window

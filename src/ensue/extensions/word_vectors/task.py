@@ -253,13 +253,13 @@ class SampledTask(Task[SampledVectors, WordExamples]):
 
     def loss(self, model: SampledVectors, batch: WordExamples, state: State) -> tuple[Loss, State]:
         """Return the loss of all examples in nats, at the current weights. `update` changes weights at each example."""
-        sampling, (centers, others) = self._complete_sampling(model), batch.pairs()
+        sampling, (centers, neighbors) = self._complete_sampling(model), batch.pairs()
         if not len(centers):
             return Loss(model.vectors.sum() * 0, max(1, batch.count)), None
-        targets, pairs = batch.ids[others], sampling.noise_indices(centers, others)
+        targets, pairs = batch.ids[neighbors], sampling.noise_indices(centers, neighbors)
         if sampling.kind == "cbow":
             starts = np.flatnonzero(np.diff(centers, prepend=-1))
-            inputs = Ragged(batch.ids[others], np.append(starts, len(others)))
+            inputs = Ragged(batch.ids[neighbors], np.append(starts, len(neighbors)))
             targets, indices, pairs = batch.ids[centers[starts]], np.arange(len(starts)), centers[starts]
         else:
             inputs, indices = Ragged(batch.ids, np.arange(len(batch.ids) + 1)), centers

@@ -73,10 +73,10 @@ class ClassificationRecipe(WordsRecipe):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         head, features = self.head, self.features
-        others = not features.model_copy(update={"vectors": ""}).is_empty or self.encoder.kind != "none"
+        has_others = not features.model_copy(update={"vectors": ""}).is_empty or self.encoder.kind != "none"
         errors = (  # ngram_weights = "ratio" would use the labels of held-out texts in cross-validation
             head.pooling != (["mean"] if features.vectors else []), not head.ngrams, head.ngram_weights != "idf",
-            head.dropout_ngrams, head.label_smoothing, features.vectors and (others or features.train_vectors),
+            head.dropout_ngrams, head.label_smoothing, features.vectors and (has_others or features.train_vectors),
             head.pooling and (head.d_hidden or head.dropout or features.dropout or self.data.segment_tokens),
         )  # fmt: skip
         if self.is_gradient_free and (any(errors) or self.train.steps != 1):

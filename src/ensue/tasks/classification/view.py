@@ -148,9 +148,9 @@ def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.fl
     if pooling is None or model.is_joint:
         return None
     h, word_slice = _pooling_input(model, reading)
-    with watch(pooling, "scores") as seen:
+    with watch(pooling, "scores") as taps:
         pooling(h)
-    weights: NDArray[np.float64] = to_float64(seen["scores"][0][0]).softmax(0).cpu().numpy()
+    weights: NDArray[np.float64] = to_float64(taps["scores"][0][0]).softmax(0).cpu().numpy()
     return weights[word_slice]
 
 

@@ -106,8 +106,8 @@ class Split(Generic[DataT]):
         if table.valid:
             valid, valid_from = read(table.valid), table.valid
         elif parts is not None:
-            (train, valid), each = parts, "" if count == 1 else f"each of the {count:,} {examples} of "
-            valid_from = f"the last {table.valid_fraction:.0%} of {each}{table.train}"
+            (train, valid), prefix = parts, "" if count == 1 else f"each of the {count:,} {examples} of "
+            valid_from = f"the last {table.valid_fraction:.0%} of {prefix}{table.train}"
         elif (num_train := max(1, round(count * (1 - table.valid_fraction)))) < count:
             sources = np.arange(count) if table.division == "rows" else all_examples.group_keys
             classes = classes if table.division == "classes" else None

@@ -306,7 +306,7 @@ INVERSE_STRENGTHS = (10.0, 100.0)
 LEARNING_EXPONENT = 1 / 3
 """The error is roughly proportional to (1 / number of sentences) ^ exponent (Hestness et al. 2017; docs/log)."""
 MAX_STEPS, TOLERANCE, FINAL_TOLERANCE = 200, 3e-5, 1e-5
-"""L-BFGS ends when three steps change the loss per word by less than TOLERANCE, and FINAL_TOLERANCE with the best C."""
+"""L-BFGS ends when 3 evaluations change the loss per word by less than TOLERANCE (FINAL_TOLERANCE with the best C)."""
 
 
 class LinearObjective:

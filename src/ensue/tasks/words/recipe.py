@@ -95,8 +95,8 @@ class WordsRecipe(Recipe):
         if not isinstance(encoder, dict) or not (encoder.get("from") or encoder.get("kind") == "origin"):
             return document
         names = {field.alias or name for name, field in OriginEncoder.model_fields.items()}
-        others = {name for kind in ENCODER_KEYS for name in kind}
-        table = {key: value for key, value in encoder.items() if key in names or key not in others}
+        encoder_keys = {name for kind in ENCODER_KEYS for name in kind}
+        table = {key: value for key, value in encoder.items() if key in names or key not in encoder_keys}
         if encoder.get("kind") != "origin":
             table = {key: value for key, value in table.items() if not key.startswith("dropout")}
         features = document.get("features", {})

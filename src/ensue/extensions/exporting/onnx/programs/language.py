@@ -37,16 +37,17 @@ def read(ids, state):
 
 
 def scores(ids, chunk_tokens=1024):
-    """Yield pairs of token and surprisal. A model with a context reads windows that overlap by half of it."""
-    state, done, stride = start(), 0, max(1, (context or 0) // 2)
-    while done < len(ids):
-        begin = 0 if context is None or done < context else done - context + stride
-        first = done if context is None else begin
+    """Yield pairs of token and surprisal. A model with a context reads windows with an overlap of half a context."""
+    state, num_read, stride = start(), 0, max(1, (context or 0) // 2)
+    while num_read < len(ids):
+        begin = 0 if context is None or num_read < context else num_read - context + stride
+        first = num_read if context is None else begin
         end = min(len(ids), first + (context or chunk_tokens))
         inputs = [config["start"] if index < 0 else ids[index] for index in range(first - 1, end - 1)]
         log_p, after = read([inputs], start() if context else state)
-        yield from zip(ids[done:end], -log_p[0, np.arange(done - first, end - first), ids[done:end]], strict=True)
-        state, done = after, end
+        new = ids[num_read:end]
+        yield from zip(new, -log_p[0, np.arange(num_read - first, end - first), new], strict=True)
+        state, num_read = after, end
 
 
 def decode(ids):
