@@ -278,7 +278,7 @@ def test_the_threshold_of_several_labels_is_chosen_by_cross_validation(runs: Pat
     [
         ({"head.pooling": ["mean"]}, "head.solver"), ({"head.label_smoothing": 0.1}, "head.solver"),
         ({"head.dropout_ngrams": 0.1}, "head.solver"), ({"head.ngram_weights": "ratio"}, 'ngram_weights = "idf"'),
-        ({"train.steps": 2}, "needs .*, train.steps = 1"), ({"train.seconds": 60}, "train.steps = 1"),
+        ({"train.steps": 2}, "needs train.steps = 1"), ({"train.seconds": 60}, "needs train.steps = 1"),
         ({"train.average": 0.9}, "has train.average"), ({"train.learning_rate": 0.1}, "has train.learning_rate"),
         ({}, "at most 100"),
     ],

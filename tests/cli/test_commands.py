@@ -21,7 +21,7 @@ from command_fixtures import SMALL, Ensue
 from ensue.console.reporter import ConsoleReporter
 from ensue.console.tables import csv_lines
 from ensue.errors import EnsueError
-from ensue.recipe import read_recipe, recipe_names
+from ensue.recipe import Recipe, read_recipe, recipe_names
 from training.tiny import some_slow
 from written_files import written
 
@@ -76,6 +76,27 @@ def test_train_says_what_it_does_and_what_to_try(ensue: Ensue, text: Path) -> No
     assert "step 3  validation" in said.err
     assert said.err.endswith("try\n  ensue generate 'my run'\n")
     assert "Traceback" not in said.err
+
+
+def test_every_recipe_takes_a_budget_in_minutes(
+    ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A model that a solver trains in one step needs no budget."""
+    recipes: list[Recipe] = []
+
+    def stop(recipe: Recipe, *_: object, **__: object) -> None:
+        recipes.append(recipe)
+        raise EnsueError("not trained")
+
+    monkeypatch.setattr("ensue.cli.training.train_recipe", stop)
+    for name in recipe_names():
+        result = ensue("train", name, "--train", str(text), "--minutes", "0.5", "--out", "run")
+        assert "not trained" in result.err, result.err
+        has_effect = "--minutes has no effect" not in result.err
+        assert (recipes[-1].train.seconds, recipes[-1].train.steps) == ((30, None) if has_effect else (None, 1))
+    (tmp_path / "own.toml").write_text('task = "language-modeling"\nencoder.kind = "lstm"\ntrain.learning_rate = 0.1')
+    assert "not trained" in ensue("train", "own.toml", "--train", str(text), "--minutes", "0.5", "--out", "run").err
+    assert "exactly one of steps" in ensue("train", "own.toml", "--train", str(text), "--out", "run").err
 
 
 def test_evaluate_json_is_one_object_and_nothing_else(ensue: Ensue, trained: Path, text: Path) -> None:

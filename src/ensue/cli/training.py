@@ -15,7 +15,7 @@ from typer import Argument, Option
 from ensue.cli import options as cli
 from ensue.console.output import pause_garbage_collection
 from ensue.data.files import as_location
-from ensue.errors import EnsueError, pluralize
+from ensue.errors import EnsueError, RecipeError, pluralize
 from ensue.outputs import Access
 from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
@@ -92,34 +92,29 @@ def train(
     ] = 600,
 ) -> None:  # fmt: skip
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
-    from ensue.recipe import AUTO, propose, read_recipe
+    from ensue.recipe import AUTO, propose
 
-    if minutes is not None:
-        settings = [*(settings or []), f"train.seconds={60 * minutes:g}"]
+    settings = settings or []
+    budget = [] if minutes is None else [f"train.seconds={60 * minutes:g}"]
     if resume and from_run is not None:
         raise EnsueError("--resume continues the run in --out and --from begins a new one; choose one")
     if not (resume or from_run):
         if recipe not in (None, AUTO) and (data := _find_data(recipe)):
             recipe, train = AUTO, [data, *(train or [])]
         if recipe in (None, AUTO):
-            recipe, needed, description = propose(as_location(train or []), settings or [])
+            recipe, needed, description = propose(as_location(train or []), [*settings, *budget])
             if out is None:
                 raise EnsueError(f"{description}; --out RUN trains it")
             if "WORLD_SIZE" not in os.environ:  # otherwise, the launcher has printed it
                 cli.notify(description)
-            settings = [*needed, *(settings or [])]
+            settings = [*needed, *settings]
     if out is None:
         raise EnsueError("Missing option '--out'.")
-    if recipe is None and from_run is None:
-        recipe = str(out / "recipe.toml") if settings or train or valid or test else None
-    options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
-    paths = {"train": train, "valid": valid, "test": test}
+    if recipe is None and from_run is None and (settings or budget or train or valid or test):
+        recipe = str(out / "recipe.toml")
     with join_processes(processes, timeout) as is_first:
-        loaded = None if recipe is None or from_run else read_recipe(recipe, settings or [], **paths)
-        if from_run is not None:
-            with pause_garbage_collection():
-                from ensue.runs.directory import continuing_recipe
-            loaded = continuing_recipe(from_run, recipe, settings or [], **paths)
+        loaded = _read_recipe(recipe, from_run, settings, budget, train=train, valid=valid, test=test)
+        options: Any = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
         outcome = train_recipe(loaded, out, track=track or (), **options)
     if is_first:
         exit_if_interrupted(outcome, out)
@@ -127,6 +122,26 @@ def train(
         cli.notify(f"wrote {out}: {files}; try\n  {first_use(outcome.task, out)}")
     elif outcome.reason == "interrupted":
         raise typer.Exit(130)
+
+
+def _read_recipe(
+    recipe: str | None, from_run: Path | None, settings: list[str], budget: list[str], **paths: list[str] | None
+) -> "Recipe | None":
+    """Return the recipe, without the budget if a solver trains the model; None if a run is resumed by its recipe."""
+    from ensue.recipe import read_recipe
+
+    try:
+        if from_run is None:
+            return None if recipe is None else read_recipe(recipe, [*settings, *budget], **paths)
+        from ensue.runs.directory import continuing_recipe
+
+        return continuing_recipe(from_run, recipe, [*settings, *budget], **paths)
+    except RecipeError:
+        loaded = _read_recipe(recipe, from_run, settings, [], **paths) if budget else None
+        if loaded is None or not loaded.is_gradient_free:
+            raise
+    cli.notify("--minutes has no effect: the solver of this model needs no budget")
+    return loaded
 
 
 def _find_data(recipe: str) -> str:
@@ -146,12 +161,9 @@ def _find_data(recipe: str) -> str:
 def first_use(task: str, run: Path) -> str:
     """Return the command that is printed as the next step after training."""
     entry = task_entry(task)
-    command = next(iter(entry.commands))
-    pipeline = entry.pipeline_class
-    if command == "generate":
-        file = " --out FILE" if pipeline.generates_files else ""
-    else:
-        file = " FILE" if pipeline.reads_vectors else ""
+    command, pipeline = next(iter(entry.commands)), entry.pipeline_class
+    options = {"generate": " --out FILE" * pipeline.generates_files}
+    file = options.get(command, " FILE" * pipeline.reads_vectors)
     return f"ensue {command} {cli.quote_path(run)}{file}"
 
 

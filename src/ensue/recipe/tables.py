@@ -243,6 +243,8 @@ class Recipe(Table):
         return bool(self.unused_keys)
 
     def problems(self) -> Iterator[str]:
+        if self.unused_keys == SOLVER_KEYS and self.train.steps != 1:
+            yield f"needs train.steps = 1: the solver of a {self.what} has no other budget"
         for name in ("encoder", "decoder"):
             origin = getattr(getattr(self, name, None), "origin", "")
             if origin and origin not in self.origins:

@@ -79,6 +79,6 @@ class ClassificationRecipe(WordsRecipe):
             head.dropout_ngrams, head.label_smoothing, features.vectors and (has_others or features.train_vectors),
             head.pooling and (head.d_hidden or head.dropout or features.dropout or self.data.segment_tokens),
         )  # fmt: skip
-        if self.is_gradient_free and (any(errors) or self.train.steps != 1):
-            needs = 'ngrams, ngram_weights = "idf", no dropout, no smoothing, train.steps = 1, and no layers'
+        if self.is_gradient_free and any(errors):
+            needs = 'ngrams, ngram_weights = "idf", no dropout, no smoothing, and no layers'
             yield f'has head.solver = "lbfgs", which needs {needs} or features other than features.vectors'

@@ -89,12 +89,10 @@ class LabelingRecipe(WordsRecipe):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         features = self.features
-        misfits = [features.characters != "none", features.vectors, features.contextual, features.dropout]
-        misfits += [features.dropout_words, not features.d_words, self.head.repeats, self.tuning.keep_labels]
-        misfits.append(self.encoder.kind != "none")
-        if self.is_gradient_free and (any(misfits) or self.train.steps != 1):
-            needs = "no encoder, train.steps = 1, words, and no characters, vectors, dropout, repeats or earlier run"
-            yield f'has head.solver = "lbfgs", which needs {needs}'
+        misfits = [self.encoder.kind != "none", features.characters != "none", features.vectors, features.contextual]
+        misfits += [features.dropout, features.dropout_words, not features.d_words, self.head.repeats]
+        if self.is_gradient_free and (any(misfits) or self.tuning.keep_labels):
+            yield 'has head.solver = "lbfgs" without words, or with layers, characters, vectors, dropout or keep_labels'
 
 
 class CuttingData(LabelingData):
