@@ -52,7 +52,7 @@ def begin(
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in --out.")] = False,
     device: cli.DeviceOption = "auto", threads: cli.ThreadsOption = None,
 ) -> None:  # fmt: skip
-    """Train a classifier on a few labeled examples and many unlabeled texts."""
+    """Train a classifier on few labeled and many unlabeled texts."""
     from ensue.recipe import read_recipe
 
     example_recipe = read_recipe(recipe, settings or [], train=[examples])
