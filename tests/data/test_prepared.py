@@ -190,7 +190,7 @@ def test_at_most_the_allowed_files_are_open(tmp_path: Path, monkeypatch: pytest.
         shards.append(TokenShard(path, 3, header_of(path).crc))
     tokens = ShardedTokens(tuple(shards), unknown=0, characters=0)
     assert tokens.read(0, 15).tolist() == np.repeat(np.arange(5), 3).tolist()
-    assert len(tokens._cache._files) == 2
+    assert tokens._cache._open.cache_info().currsize == 2
 
 
 @pytest.mark.slow

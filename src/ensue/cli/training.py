@@ -269,8 +269,7 @@ def prepare(
     column: Annotated[str, Option(help="The column of Parquet files or data sets, or the key of JSON lines.")] = "",
     settings: cli.SettingsOption = None,
     processes: Annotated[int, Option(min=1, max=1024, help="Processes that tokenize text or read labeled data.")] = 1,
-    shard_tokens: Annotated[int, Option(min=1, help="The minimum number of tokens of each shard but the last.")] = 1
-    << 28,
+    shard_tokens: Annotated[int, Option(min=1, help="The minimum number of tokens per shard but the last.")] = 1 << 28,
     check: Annotated[bool, Option("--check", help="Read all shards in --out and compare checksums.")] = False,
 ) -> None:
     """Tokenize a text or read labeled data once for all trainings."""
@@ -308,7 +307,7 @@ def cache(
     ] = None,
     clear: Annotated[bool, Option("--clear", help="Remove all files of the cache.")] = False,
 ) -> None:
-    """Show or remove the files of the cache. Later runs compute removed files again: ids, tokenizers, cells."""
+    """Show or remove the files of the cache, such as token ids. Later runs compute removed files again."""
     from ensue.console.cache import clear_cache, show_cache
 
     if clear and older_than is not None:

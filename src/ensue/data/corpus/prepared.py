@@ -16,12 +16,14 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -87,26 +89,19 @@ class _MappedShards:
     """A cache of mapped shards, which closes the least recently used shard first."""
 
     def __init__(self, shards: tuple[TokenShard, ...]) -> None:
-        self.shards, self.max_open = shards, _max_open_files(len(shards))
-        self._files: OrderedDict[int, TokenFile] = OrderedDict()
-        self._touched: set[int] = set()
+        self._open = lru_cache(_max_open_files(len(shards)))(lambda number: shards[number].open())
+        self._touched: WeakSet[TokenFile] = WeakSet()
         self._mapped_bytes = 0
         """An estimate of the mapped bytes in memory, of all shards."""
 
     def read(self, number: int, start: int, stop: int) -> NDArray[np.int64]:
-        if number in self._files:
-            self._files.move_to_end(number)
-        else:
-            while len(self._files) >= self.max_open:
-                oldest, _ = self._files.popitem(last=False)
-                self._touched.discard(oldest)
-            self._files[number] = self.shards[number].open()
-        result = self._files[number].read(start, stop)
-        self._touched.add(number)
+        file = self._open(number)
+        result = file.read(start, stop)
+        self._touched.add(file)
         self._mapped_bytes += result.nbytes + 2 * FAULT_BYTES
         if self._mapped_bytes >= RELEASE_BYTES:
             for touched in self._touched:
-                self._files[touched].release()
+                touched.release()
             self._touched.clear()
             self._mapped_bytes = 0
         return result
