@@ -12,7 +12,7 @@ typedef struct {
 /* The maximum number of n-grams of characters per byte, reached by a word of one byte between < and >. */
 enum { SPELLED_PER_BYTE = 3 * CHARACTER_NGRAMS };
 
-/* Assigns the arrays of `work` to `memory` and returns their size in bytes; if `memory` is NULL, only returns it. */
+/* Assigns the arrays of `work` to `memory` and returns their size in bytes; NULL: only returns the size. */
 static size_t lay_out(work *of, char *memory, size_t bytes) {
     size_t at = 0;
     of->bytes = bytes;

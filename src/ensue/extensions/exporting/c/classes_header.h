@@ -20,7 +20,7 @@ enum {
 /* Returns the name of a label in UTF-8, zero-terminated, valid as long as the model; NULL for an unknown id. */
 const char *NAME_label(const NAME_model *model, uint32_t label);
 
-/* Returns the memory in bytes for texts with this total size, 0 if it is too large. If the model has layers, words are
+/* Returns the memory in bytes for texts of `bytes` bytes in total, 0 for too many. If the model has layers, words are
  * assumed to have four bytes, including the blank; for shorter words, `4 * bytes` is always enough. */
 size_t NAME_memory(size_t bytes);
 
@@ -34,15 +34,15 @@ int NAME_classify(const NAME_model *model, void *memory, size_t size, const NAME
 int NAME_choose(const NAME_model *model, const float probabilities[NAME_LABELS], double at_least,
                 uint32_t labels[NAME_LABELS]);
 
-/* Returns the size in bytes of a session for lines of up to `bytes` bytes, 0 if that is too large. */
+/* Returns the size in bytes of a session for lines of up to `bytes` bytes, 0 for too many. */
 size_t NAME_session_size(size_t bytes);
 
 /* Initializes a session for lines of up to `bytes` bytes. */
 int NAME_begin(const NAME_model *model, NAME_session *session, size_t bytes);
 
 /* Reads a piece of a text up to the end of a line, and sets `*used` to the number of bytes read. A text may be cut
- * between any bytes. Returns 0 if the line goes on. Returns 1 if it is complete, and writes its text; for a model of
- * pairs, the texts before and after the tab, without a second tab and the rest. These texts are valid until the next
+ * between any bytes. Returns 0 if the line continues. Returns 1 if the line is complete, and writes its text; for a
+ * model of pairs, the texts before and after the tab, without a second tab and the rest. Texts are valid until the next
  * NAME_feed. If `bytes` is NULL, the text and its last line end. Returns NAME_TOO_LONG for a line that exceeds the
  * session; the next line is read as usual. */
 int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used,

@@ -25,7 +25,7 @@ static int answer(const NAME_model *model, const call_room *of, const batch *tex
 #define PLACE(part, count) \
     (of->part = memory ? (void *)(memory + at) : NULL, at += ((uint64_t)(count) * sizeof *of->part + 63) / 64 * 64)
 
-/* Assigns the arrays to `memory` and returns their size in bytes; if `memory` is NULL, only returns it. */
+/* Assigns the arrays to `memory` and returns their size in bytes; NULL: only returns the size. */
 static uint64_t lay_out(call_room *of, char *memory, size_t frames) {
     uint64_t at = 0;
     PLACE(step, 1);

@@ -18,7 +18,7 @@ typedef struct {
 /* Returns the name of a label in UTF-8, zero-terminated, valid as long as the model; NULL for an unknown id. */
 const char *NAME_label(const NAME_model *model, uint32_t label);
 
-/* Returns the memory in bytes for series of up to `frames` frames, 0 if these are too many. Short series are batched up
+/* Returns the memory in bytes for series of up to `frames` frames, 0 for too many. Short series are batched up
  * to `frames` frames, so larger memory is faster. */
 size_t NAME_memory(size_t frames);
 

@@ -5,7 +5,7 @@ typedef struct {
 } line_reader;
 
 /* Reads up to the end of a line, and sets `*used` to the number of bytes read. `line` has `room` + 3 bytes. Returns 1 if
- * the line is complete, 0 if more bytes are needed, NAME_TOO_LONG if it exceeds `room`. */
+ * the line is complete, 0 if more bytes are needed, NAME_TOO_LONG if the line exceeds `room`. */
 static int read_line(line_reader *in, char *line, uint64_t room, const char *bytes, size_t count, size_t *used) {
     int ends = !bytes && in->size && !in->is_complete;
     if (in->is_complete) in->size = in->is_complete = 0;

@@ -64,7 +64,7 @@ static void best_path(const NAME_model *model, real *scores, int64_t words, real
 
 static double clamp_score(real x) { return x > (real)NEVER ? (double)x : NEVER; }
 
-/* to_j = log sum_i exp(from_i + pairs_ij): products of exponentials, or logarithms where these underflow. */
+/* to_j = log sum_i exp(from_i + pairs_ij): products of exponentials, or logarithms where the products underflow. */
 static void log_sums(const double *from, const double *powers, const real *pairs, int64_t step_i, int64_t step_j,
                      double *marginals, double *to) {
     double max = from[0];

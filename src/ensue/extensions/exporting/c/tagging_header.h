@@ -36,7 +36,7 @@ int64_t NAME_cut(const NAME_model *model, NAME_session *session, const char *tex
 int NAME_label(const NAME_model *model, NAME_session *session, NAME_word *words, size_t count, int probabilities);
 
 /* Reads a piece of a text up to the end of a line, and sets `*used` to the number of bytes read. A text may be cut
- * between any bytes. Returns 1 if the line is complete, 0 if it goes on. If `bytes` is NULL, the text and its last line
+ * between any bytes. Returns 1 if the line is complete, else 0. If `bytes` is NULL, the text and its last line
  * end. Returns NAME_TOO_LONG for a line of more than NAME_BYTES bytes per word of the session; the next line is read as
  * usual. */
 int NAME_feed(const NAME_model *model, NAME_session *session, const char *bytes, size_t count, size_t *used);

@@ -3,10 +3,10 @@
 export interface Choice {
   /** The most probable predicted label; null without a predicted label. */
   label: string | null;
-  /** The probability of `label`; if it is null, the largest probability. */
+  /** The probability of `label`; if `label` is null, the largest probability. */
   probability: number;
   /** All predicted labels, the most probable first: one, or any number for a multi-label model. */
   labels: string[];
-  /** The probability of each label, in the order of `Model.labels`. They sum to 1 unless the model is multi-label. */
+  /** The probabilities of all labels, in the order of `Model.labels`; with the sum 1 unless the model is multi-label. */
   probabilities: number[];
 }

@@ -7,7 +7,7 @@ EXPORTED(texts) int pageTexts(void) { return NAME_TEXTS; }
 
 EXPORTED(work_size) size_t pageWorkSize(size_t bytes) { return NAME_memory(bytes); }
 
-/* Classifies the inputs up to the first that needs more memory, and returns their number; an error code if this is 0. */
+/* Classifies inputs until one fails, and returns the number of classified inputs; an error code if the first fails. */
 EXPORTED(classify) int pageClassify(void *work, size_t size, const NAME_text *texts, int count, double at_least, page_output *to) {
     for (int k = 0; k < count; k++, texts += NAME_TEXTS, to++) {
         to->num_parts = NAME_classify(&model, work, size, texts, to->probabilities);

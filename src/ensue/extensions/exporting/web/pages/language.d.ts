@@ -37,7 +37,7 @@ export interface Sampling {
 export interface Writing extends Sampling {
   /** The number of tokens to generate, by default 200. */
   maxTokens?: number;
-  /** The seed of the random numbers, from 0 to 2^63 - 1. It gives the same text as `ensue generate --seed`. */
+  /** The seed of the random numbers, from 0 to 2^63 - 1. A seed gives the same text as `ensue generate --seed`. */
   seed?: number | bigint;
 }
 

@@ -67,7 +67,7 @@ class Model {
 
 const BAD_STATE = -5;
 
-/** The state of a text. It is a value: `save` returns its bytes, which another process can restore. */
+/** The state of a text. `save` returns the bytes of the state, which another process can restore. */
 class State {
   #memory;
   #texts;

@@ -1,4 +1,4 @@
-// A model of ensue in WebAssembly, with its weights in this file. It needs nothing else: no network, no files.
+// A model of ensue in WebAssembly. This file includes the weights, and needs no network and no other files.
 //
 //     import { load } from "./NAME.js";
 //     const model = await load();
@@ -114,7 +114,7 @@ function checkedText(text) {
   return text;
 }
 
-/** Returns the string index of the character at each byte of the UTF-8 text, and then the index of its end. */
+/** Returns the string index of the character at each byte of the UTF-8 text, and then the length of the string. */
 function placesOf(text, size) {
   const found = new Uint32Array(size + 1);
   let byte = 0, place = 0;
