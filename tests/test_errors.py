@@ -110,7 +110,7 @@ def test_no_message_names_an_option_in_python() -> None:
 
 AT_LEAST_TWO = {
     "X bytes do", "X words are one sentence", "X words are drawn", "X characters are not supported",
-    "X pairs are similar", "X columns are named", "X lines are", "X words are read",
+    "X pairs are similar", "X columns are named", "X lines are", "X words are read", "X labels have",
 }  # fmt: skip
 """Beginnings of messages whose count is never 1, such as sizes, bounds and ranges."""
 

@@ -39,7 +39,7 @@ class Sentence:
     """The number of the line of the first word, from 1."""
     source: SourceText = SourceText()
     document: int | None = None
-    """The number of the document in the file, from 0; None in formats without documents."""
+    """The number of the document in the file; None for a sentence without a document."""
     misaligned: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     """For each column, the word spans widened from character spans that do not align with words (`JsonSentences`)."""
 
