@@ -335,7 +335,7 @@ def test_a_sentence_of_rows_has_the_line_of_its_first_word(tmp_path: Path) -> No
     rows = ["Sentence: 1,Anna,B-PER", ",saw,O", "Sentence: 2,Rome,B-LOC", "Sentence: 3,She,O", ",slept,O"]
     path.write_text("\n".join(["Sentence #,Word,Tag", *rows, ""]))
     assert [sentence.line for sentence in SentenceSource(path)] == [2, 4, 5]
-    assert detect(path).sign == "made from the rows of a .csv table"
+    assert detect(path).reason == "made from the rows of a .csv table"
 
 
 @pytest.mark.filterwarnings("ignore")

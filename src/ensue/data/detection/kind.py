@@ -42,13 +42,13 @@ from ensue.extension import entries, loadable_entries
 Kind = Literal["sentences", "texts", "pairs", "text"]
 """The kinds of data of the core."""
 PLAIN = {"text", "plain"}
-_SIGN_OF_FOLDER = {table.FOLDERS: "a folder for each class", table.CLASS_FILES: "a file for each class"}
+_FOLDER_REASONS = {table.FOLDERS: "a folder for each class", table.CLASS_FILES: "a file for each class"}
 _MIN_FRACTION = 0.75
 _BY_LINES = "by its first lines"
 
 
 class DetectedFormat(NamedTuple):
-    """A detected format and the reason (`sign`).
+    """A detected format, with the reason for it, such as "by its suffix .conll".
 
     `is_default` is whether training detects this format without options. `others` are the suffixes of files with other
     formats.
@@ -57,7 +57,7 @@ class DetectedFormat(NamedTuple):
     kind: str
     """A `Kind`, or the name of a `DataKind`."""
     format: str
-    sign: str
+    reason: str
     is_default: bool
     others: tuple[str, ...] = ()
 
@@ -72,7 +72,7 @@ class DataKind(ABC):
     """The subclass of `Report` that shows the summary."""
 
     @abstractmethod
-    def sign(self, location: str | Path, encoding: str) -> str:
+    def reason(self, location: str | Path, encoding: str) -> str:
         """Return the reason why data are of this kind, such as "by its suffix .wav"; "" for data of another kind."""
 
     @abstractmethod
@@ -126,14 +126,14 @@ def _detect_by_names(location: str | Path, format: str, encoding: str) -> Detect
     if format in entries("data_kind"):
         return DetectedFormat(format, format, "set by --format", True)
     for name, kind in ({} if format else loadable_entries("data_kind", DataKind)).items():
-        if sign := kind().sign(location, encoding):
-            return DetectedFormat(name, name, sign, True)
+        if reason := kind().reason(location, encoding):
+            return DetectedFormat(name, name, reason, True)
     detected = folder_format(location, encoding=check_encoding(encoding))
     if format == table.FOLDERS or (format and format == detected):
         return DetectedFormat("texts", format, "set by --format", format == detected)
     path = files_of(location)[0]
     if not format and detected and _format_of_name(path) not in table.SENTENCE_FORMATS:
-        return DetectedFormat("texts", detected, _SIGN_OF_FOLDER[detected], True)
+        return DetectedFormat("texts", detected, _FOLDER_REASONS[detected], True)
     if not format and (named := _pair_format_of_name(path)):
         return DetectedFormat("pairs", named, f"by its suffix {table.suffix(path.name)}", True)
     return None
@@ -157,22 +157,22 @@ def _detect_in_lines(head: Sequence[str], path: Path, words: str, labels: str) -
     name, named = str(path), _format_of_name(path)
     format = sentence_format(Lines(head, name))
     by_name = f"by its suffix {table.suffix(name)}"
-    sign = by_name if named else _BY_LINES
+    reason = by_name if named else _BY_LINES
     if format == "json" and table.suffix(name) in TABLE_SUFFIXES:
-        sign = f"made from the rows of a {table.suffix(name)} table"
+        reason = f"made from the rows of a {table.suffix(name)} table"
     if not words and not labels and (pairs := certain_pair_format(head, name)):
         return DetectedFormat("pairs", pairs, by_name if table.format_by_suffix(table.PAIRS, name) else _BY_LINES, True)
     if format == "json":
-        return DetectedFormat(_kind_of(format, head, words, labels), format, sign, True)
+        return DetectedFormat(_kind_of(format, head, words, labels), format, reason, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
     is_tabbed = table.suffix(name) in (".tsv", ".tab") and not signs.has_sentence_breaks(head)
     is_table = table.suffix(name) == ".csv" or is_tabbed or signs.have_texts(rows)
     is_table = format == "columns" != named and is_table
     if format in table.SENTENCE_FORMATS and not is_table:
-        return DetectedFormat("sentences", format, sign, True)
+        return DetectedFormat("sentences", format, reason, True)
     format_of_texts = text_format(Lines(head, name), is_labeled=True)
     if format_of_texts and not (format_of_texts == "first-word" and signs.are_prose(rows)):
-        return DetectedFormat("texts", format_of_texts, sign, True)
+        return DetectedFormat("texts", format_of_texts, reason, True)
     return _detect_uneven_columns(rows, head) or DetectedFormat("text", "text", "no columns, no labels", True)
 
 
@@ -180,8 +180,8 @@ def _detect_pairs(location: str | Path, format: str, encoding: str) -> DetectedF
     files = LabeledFiles(location, encoding)
     files.check_text()
     detected = _pair_format_of_name(files.paths[0]) or pair_format(next(iter(files)), is_labeled=True)
-    sign = "set by --format" if format else "by the named columns"
-    return DetectedFormat("pairs", format or detected, sign, format in ("", detected))
+    reason = "set by --format" if format else "by the named columns"
+    return DetectedFormat("pairs", format or detected, reason, format in ("", detected))
 
 
 def _pair_format_of_name(path: Path) -> str:
@@ -195,10 +195,10 @@ def _detect_uneven_columns(rows: Sequence[str], head: Sequence[str]) -> Detected
     width, count = max(widths.items(), key=lambda item: item[1], default=(0, 0))
     if width < 2 or count < _MIN_FRACTION * len(rows):
         return None
-    sign = f"{count:,} of the first {len(rows):,} rows have {width} columns"
+    reason = f"{count:,} of the first {len(rows):,} rows have {width} columns"
     if signs.has_sentence_breaks(head) and not signs.have_texts(rows):
-        return DetectedFormat("sentences", "columns", sign, False)
-    return DetectedFormat("texts", "tsv", sign, False) if has_tabs else None
+        return DetectedFormat("sentences", "columns", reason, False)
+    return DetectedFormat("texts", "tsv", reason, False) if has_tabs else None
 
 
 def has_sentences(head: Sequence[str], words: str = "", labels: str = "") -> bool:

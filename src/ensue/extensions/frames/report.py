@@ -118,7 +118,7 @@ class FrameReport(report.Report[FrameSummary]):
         summary = self.summary
         kinds = ", ".join(kind for kind, _ in report.sort_by_frequency(summary.kinds))
         is_table = summary.layout != TableLayout()
-        yield "taken for", f"frames: {kinds}{f', {summary.layout}' if is_table else f' ({summary.detected.sign})'}"
+        yield "taken for", f"frames: {kinds}{f', {summary.layout}' if is_table else f' ({summary.detected.reason})'}"
         if summary.ranges is None:
             return
         yield "series", f"{summary.size:,}"
@@ -205,7 +205,7 @@ class FrameKind(DataKind):
 
     report = FrameReport
 
-    def sign(self, location: str | Path, encoding: str) -> str:
+    def reason(self, location: str | Path, encoding: str) -> str:
         return detection_reason(location, encoding)
 
     def survey(self, detected: DetectedFormat, location: str, words: str, labels: str, encoding: str) -> FrameSummary:

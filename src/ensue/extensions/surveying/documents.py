@@ -147,7 +147,7 @@ class DocumentReport(LabeledReport[DocumentSummary]):
         summary, layout = self.summary, self.summary.layout
         kind = "labeled texts" if summary.is_labeled else "texts"
         header = " with a header" if layout.header else ""
-        yield "taken for", f"{summary.detected.format}{header}: {kind} ({summary.detected.sign})"
+        yield "taken for", f"{summary.detected.format}{header}: {kind} ({summary.detected.reason})"
         if not summary.size:
             return
         yield "read as", _DESCRIPTIONS.get(layout.format) or self._describe_columns()

@@ -255,7 +255,7 @@ class PairReport(Report[PairSummary]):
     def facts(self) -> Iterator[tuple[str, str]]:
         summary = self.summary
         header = " with a header" if summary.layout.header else ""
-        yield "taken for", f"{summary.detected.format}{header}: pairs of source and target ({summary.detected.sign})"
+        yield "taken for", f"{summary.detected.format}{header}: pairs of source and target ({summary.detected.reason})"
         if not summary.size:
             return
         yield "read as", str(summary.layout).partition(", ")[2] or summary.layout.format

@@ -67,7 +67,7 @@ class PlainReport(Report[PlainSummary]):
 
     def facts(self) -> Iterator[tuple[str, str]]:
         summary = self.summary
-        yield "taken for", f"plain text ({summary.detected.sign})"
+        yield "taken for", f"plain text ({summary.detected.reason})"
         yield "lines", f"{len(summary.line_lengths):,}"
         yield from self.size_rows()
         length, place = summary.line_lengths.longest

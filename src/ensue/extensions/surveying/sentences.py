@@ -164,7 +164,7 @@ class SentenceReport(LabeledReport[SentenceSummary]):
     def facts(self) -> Iterator[tuple[str, str]]:
         summary = self.summary
         kind = "labeled sentences" if summary.is_labeled else "sentences without labels"
-        yield "taken for", f"{summary.detected.format}: {kind} ({summary.detected.sign})"
+        yield "taken for", f"{summary.detected.format}: {kind} ({summary.detected.reason})"
         if not summary.size:
             return
         yield "read as", f"words: {self._describe_column(summary.words_column)}, labels: {self._describe_labels()}"
