@@ -7,6 +7,6 @@ export interface Choice {
   probability: number;
   /** All predicted labels, the most probable first: one, or any number for a multi-label model. */
   labels: string[];
-  /** The probabilities of all labels, in the order of `Model.labels`; with the sum 1 unless the model is multi-label. */
+  /** The probabilities of all labels, in the order of `Model.labels`; the sum is 1 unless the model is multi-label. */
   probabilities: number[];
 }

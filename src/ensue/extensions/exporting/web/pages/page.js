@@ -4,7 +4,7 @@ const SLICE = 12, MAX_TYPED = 50_000;  // milliseconds per slice; maximum charac
 const byId = id => document.getElementById(id);
 const pause = () => new Promise(done => setTimeout(done));
 
-/** Calls `each` with the values of an iterator, in slices, until `isWanted` returns false. Returns whether `each` got all. */
+/** Calls `each` with the values of an iterator, in slices, until `isWanted` returns false. Returns whether all were read. */
 async function slowly(iterator, each, isWanted) {
   for (let end = performance.now() + SLICE; isWanted();) {
     const { value, done } = iterator.next();
