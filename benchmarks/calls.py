@@ -27,7 +27,7 @@ PEERS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "Elman": nn.RNN}
 
 
 def minimum_times(calls: Sequence[Callable[[], object]], seconds: float) -> list[float]:
-    """Return the minimum time of each call in microseconds, over turns that take `seconds` of processor time."""
+    """Return the minimum time of each call in microseconds, over at least 5 turns and `seconds` of processor time."""
     minimum = [float("inf")] * len(calls)
     end = time.thread_time() + seconds
     turns = 0

@@ -4,9 +4,10 @@
 
 RUN is a trained language model, and TEXT is a text. Or RUN is a classifier, a tagger or an encoder-decoder, and each
 line of TEXT is a text or a sentence. For a model of frames, each line of TEXT is the path of a file. All programs
-process the same data in turns, in one thread; the script prints medians of processor time. It needs a C compiler, for
-onnxruntime `pip install "ensue[onnx]"`, and for WebAssembly Node and `pip install "ensue[web]"`. The start and the
-compilation of Node are not included.
+process the same data in turns, in one thread. Speeds are medians of processor time; for WebAssembly the start and the
+compilation of Node are not included. The time to the first answer is the median wall-clock time of a process with one
+line (for a language model, one character). The script needs a C compiler, for onnxruntime `pip install "ensue[onnx]"`,
+and for WebAssembly Node and `pip install "ensue[web]"`. onnxruntime is measured only for recurrent language models.
 """
 
 from __future__ import annotations
@@ -68,15 +69,15 @@ def run_program(command: list[str], content: bytes) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def peak_memory(command: list[str], content: bytes, *, ends: bool = True) -> int:
-    """Return the peak memory of a program in KiB after one second, when it waits for more input or for its reader."""
+def peak_memory(command: list[str], content: bytes, *, close_input: bool) -> int:
+    """Return the peak memory of a program in KiB, one second after its start with `content` as input."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(command[0]).parent
     ) as process:
         assert process.stdin is not None
         process.stdin.write(content)
         process.stdin.flush()
-        if ends:
+        if close_input:
             process.stdin.close()
         time.sleep(1)
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
@@ -252,18 +253,20 @@ def main() -> None:
             subprocess.run(["make", "-s"], cwd=folder, check=True)
             programs[title] = str(folder / "model")
             print(f"{title}: weights {(folder / 'model.weights').stat().st_size / 1024:,.0f} KiB", *notes)
-        first: dict[str, list[float]] = {command: [] for command in [*programs.values(), "/bin/true"]}
+        first_answers: dict[str, list[float]] = {command: [] for command in [*programs.values(), "/bin/true"]}
         for _ in range(NUM_TURNS * 3):
-            for command, seconds in first.items():
+            for command, seconds in first_answers.items():
                 start = time.perf_counter()
                 run_program([command], (text.partition("\n")[0] if reads_lines else text[:1]).encode())
                 seconds.append(time.perf_counter() - start)
         content = text.encode()[: MAX_PIPE_BYTES if reads_lines else None]
         arguments = ["--probabilities"] * hasattr(model, "label")
         for title, command in [*programs.items(), ("/bin/true", "/bin/true")]:
-            print(f"{title}: first answer {median(first[command]) * 1000:.1f} ms after the start of the process")
+            print(
+                f"{title}: first answer {median(first_answers[command]) * 1000:.1f} ms after the start of the process"
+            )
         for title, command in programs.items():
-            memory = peak_memory([command, *arguments], content, ends=not reads_lines)
+            memory = peak_memory([command, *arguments], content, close_input=not reads_lines)
             print(f"{title}: peak memory {memory:,} KiB, with a text of {len(content) / 1024:.0f} KiB")
         has_frames = hasattr(model, "seen")
         has_web = not has_frames or model.seen.shape.is_sound

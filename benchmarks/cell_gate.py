@@ -22,7 +22,7 @@ def discrepancies(
 
     Args:
         shape: (T, B).
-        context: The context of `forward`; the fold runs in float32.
+        context: A function that returns the context of `forward`; the fold runs in float32.
         tolerance: The maximum difference, as a share of the largest value.
     """
     for variant, x in variants(layer, shape):

@@ -51,7 +51,7 @@ CELL_SETTINGS = {
     "clockwork": ("encoder.dropout=0.2", "train.learning_rate=0.004"),
     **dict.fromkeys(("mingru", "minlstm", "qrnn"), ("encoder.dropout=0.2", "train.learning_rate=0.01")),
 }
-"""Further settings of some cells: those of the recipe for Elman, and for the others the best of 45 s (docs/log)."""
+"""Further settings of some cells: for Elman those of the recipe, for the others the best ones in runs of 45 seconds."""
 TOLERANCE = 0.01
 ENSUE_WITH_PROCESSOR_CLOCK = "import time; time.perf_counter = time.process_time; from ensue.cli import main; main()"
 """The command `ensue` with processor time in place of wall-clock time."""
@@ -65,7 +65,7 @@ class Size(NamedTuple):
 
 
 def choose_size(recipe: Any, vocabulary_size: int, wanted: int) -> Size:
-    """Return the `d_model` of a model with `wanted` parameters, within TOLERANCE."""
+    """Return the `d_model` for which a model has `wanted` parameters within TOLERANCE, and the number of parameters."""
     step = len(getattr(recipe.encoder, "periods", [1]))
 
     def count(number: int) -> int:
@@ -152,7 +152,7 @@ def cells_and_seeds(arguments: argparse.Namespace) -> Iterator[tuple[str, int]]:
 
 
 def run_all(arguments: argparse.Namespace, results: Path) -> list[dict[str, Any]]:
-    """Make the runs without results. Return all results; each new result is appended to the file."""
+    """Train the runs without results. Return all results; each new result is appended to the file."""
     recipe: Any = read_recipe("char-lstm", train=str(arguments.text))
     vocabulary_size = read_corpus(recipe.data, recipe.tokenizer).tokenizer.vocabulary_size
     choices = {cell: cell_settings(cell, arguments, vocabulary_size) for cell in arguments.cells}

@@ -59,6 +59,7 @@ CPU_SHAPES = list(TARGETS)[:5]
 CUDA_SHAPES = list(TARGETS)[5:]
 SCAN_SHAPES = [(T, B, 256, 256) for T in (1024, 8192) for B in (1, 4)]
 MEMORY_SHAPES = CPU_SHAPES[:2]
+TABLES = {"cells": GATED, "recent": RECENT, "stacks": STACKS, "scans": SCANS}
 PLAIN_CELLS = ("gru-before", "peephole", "layer-norm")
 GATE_SHAPES = [(5, 3, 8, 16), (25, 32, 256, 256), (8, 512, 32, 512)]
 TOLERANCES = {"float32": 2e-5, "tf32": 2e-2, "bf16": 5e-2}
@@ -128,7 +129,7 @@ def torch_calls(kind: type[nn.LSTM | nn.GRU], setting: Setting, problem: Problem
         packed = pack_padded_sequence(x, problem.lengths, batch_first=True, enforce_sorted=False)
         return pad_packed_sequence(module(packed)[0], batch_first=True, total_length=x.shape[1])[0]
 
-    return Calls(training(module, run, setting, problem), inference(run, setting, problem))
+    return Calls(training_call(module, run, setting, problem), inference_call(run, setting, problem))
 
 
 def ensue_calls(cell: Cell, setting: Setting, problem: Problem) -> Calls:
@@ -137,13 +138,13 @@ def ensue_calls(cell: Cell, setting: Setting, problem: Problem) -> Calls:
     layer: Any = cell.build(*sizes).to(setting.device)
     in_inference = cell.build(*sizes).to(setting.device).eval()
     return Calls(
-        training(layer, lambda x: layer(x, mask=problem.mask)[0], setting, problem),
-        inference(lambda x: in_inference(x, mask=problem.mask)[0], setting, problem),
-        training(layer, lambda x: Recurrent.fold(layer, x, mask=problem.mask)[0], setting, problem),
+        training_call(layer, lambda x: layer(x, mask=problem.mask)[0], setting, problem),
+        inference_call(lambda x: in_inference(x, mask=problem.mask)[0], setting, problem),
+        training_call(layer, lambda x: Recurrent.fold(layer, x, mask=problem.mask)[0], setting, problem),
     )
 
 
-def training(
+def training_call(
     module: nn.Module, run: Callable[[Tensor], Tensor], setting: Setting, problem: Problem
 ) -> Callable[[], object]:
     sources, context = [problem.x, *module.parameters()], setting.context
@@ -156,7 +157,7 @@ def training(
     return call
 
 
-def inference(run: Callable[[Tensor], Tensor], setting: Setting, problem: Problem) -> Callable[[], object]:
+def inference_call(run: Callable[[Tensor], Tensor], setting: Setting, problem: Problem) -> Callable[[], object]:
     x, context = problem.x.detach(), setting.context
 
     def call() -> object:
@@ -232,6 +233,7 @@ def cells_table(cells: Mapping[str, Cell], shape: Shape, setting: Setting, targe
     T, B, d_in, d = shape
     problem = Problem.draw(setting, shape)
     lengths = [T] * B if problem.lengths is None else problem.lengths.tolist()
+    lstm_products = gates(4)(lengths, d_in, d)
     calls = {name: ensue_calls(cell, setting, problem) for name, cell in cells.items()}
     reference, *measured = measure({"": torch_calls(nn.LSTM, setting, problem), **calls}, setting).values()
     has_clock = "clockwork" in cells
@@ -243,17 +245,14 @@ def cells_table(cells: Mapping[str, Cell], shape: Shape, setting: Setting, targe
     print(row(["torch.nn.LSTM", ms(reference.training), "1", *blank, "", ms(reference.inference), "1", ""]))
     cell_ratios = {}
     for (name, cell), times in zip(cells.items(), measured, strict=True):
-        per_product = gates(4)(lengths, d_in, d) / cell.multiply_adds(lengths, d_in, d)
+        per_product = lstm_products / cell.multiply_adds(lengths, d_in, d)
         plain = ratio(times.training, reference.training)
         cell_ratios[name] = plain * per_product
-        full = (
-            format_ratio(plain * gates(4)(lengths, d_in, d) / full_elman(lengths, d_in, d))
-            if name == "clockwork"
-            else ""
-        )
         inference_ratio = ratio(times.inference, reference.inference) * per_product
         line = [name, ms(times.training), format_ratio(cell_ratios[name]), verdict(cell_ratios[name], target)]
-        line += [full] if has_clock else []
+        if has_clock:
+            elman_products = full_elman(lengths, d_in, d)
+            line.append(format_ratio(plain * lstm_products / elman_products) if name == "clockwork" else "")
         line += [format_ratio(times.loop), ms(times.inference), format_ratio(inference_ratio)]
         print(row([*line, verdict(inference_ratio, INFERENCE_TARGET)]), flush=True)
     return cell_ratios
@@ -331,8 +330,9 @@ def read_shape(text: str) -> Shape:
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = ("cells", "recent", "stacks", "scans")
-    parser.add_argument("--tables", nargs="+", choices=tables, help="default: all; with --ragged or plain: cells")
+    parser.add_argument(
+        "--tables", nargs="+", choices=TABLES, help="default: all; with --ragged, --memory or plain execution: cells"
+    )
     parser.add_argument("--cells", nargs="+", choices=CELLS, metavar="NAME", help=f"of {', '.join(CELLS)}")
     parser.add_argument("--shapes", nargs="+", type=read_shape, metavar="T,B,D_IN,D", help="the shapes of all tables")
     parser.add_argument("--seconds", type=float, default=30.0, help="the minimum time for all cells at one shape")
@@ -367,14 +367,10 @@ def prepare(arguments: argparse.Namespace) -> Setting:
 
 def select_cells(arguments: argparse.Namespace) -> dict[str, dict[str, Cell]]:
     """Return the cells of each table."""
-    narrow = arguments.ragged or arguments.execution == "plain"
-    tables = arguments.tables or (["cells"] if narrow else ["cells", "recent", "stacks", "scans"])
-    if arguments.memory:
-        tables = arguments.tables or ["cells"]
-    default = PLAIN_CELLS if arguments.execution == "plain" else CELLS
-    names = arguments.cells or default
-    groups = {"cells": GATED, "recent": RECENT, "stacks": STACKS, "scans": SCANS}
-    selected = {table: {n: cell for n, cell in groups[table].items() if n in names} for table in tables}
+    is_plain = arguments.execution == "plain"
+    tables = arguments.tables or (["cells"] if arguments.ragged or arguments.memory or is_plain else TABLES)
+    names = arguments.cells or (PLAIN_CELLS if is_plain else CELLS)
+    selected = {table: {n: cell for n, cell in TABLES[table].items() if n in names} for table in tables}
     return {table: cells for table, cells in selected.items() if cells}
 
 

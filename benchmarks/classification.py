@@ -8,8 +8,8 @@ each is divided. The test data are scored once. `--dev` scores the development d
 The baseline is scikit-learn's `LogisticRegression` on sublinear TF-IDF weights of words and pairs of words. The
 development data choose its C among `STRENGTHS`, as they choose the weights of ensue. For two texts with weights a and b
 the features are a, b, |a - b|, a * b and the cosine of a and b. The seconds of the baseline are those of the features
-and of the fit with the chosen C, without the search. The seconds of ensue are those of training in its run directory.
-The scores of a seed are computed over all folds; the spread is the standard deviation over the seeds.
+and of the fit with the chosen C, without the search. The seconds of ensue are those of training, as the run records
+them. The scores of a seed are computed over all folds; the spread is the standard deviation over the seeds.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class Predictions(NamedTuple):
     seconds: float
 
 
-def by_ensue(recipe: str, settings: Sequence[str], split: Split, scored: list[Example], run: Path) -> Predictions:
+def predict_with_ensue(
+    recipe: str, settings: Sequence[str], split: Split, scored: list[Example], run: Path
+) -> Predictions:
     """Train ensue unless the run is finished, and predict."""
     train = write_examples(split.train, run.with_name("train.jsonl"))
     valid = write_examples(split.dev, run.with_name("dev.jsonl"))
@@ -108,7 +110,7 @@ def write_examples(examples: Iterable[Example], path: Path) -> Path:
     return path
 
 
-def by_regression(split: Split, scored: list[Example], selection_score: str) -> Predictions:
+def predict_with_regression(split: Split, scored: list[Example], selection_score: str) -> Predictions:
     """Fit TF-IDF and logistic regression with the C that is best on the development data, and predict."""
     with threadpool_limits(1):
         started = time.perf_counter()
@@ -157,8 +159,11 @@ def measure(name: str, arguments: argparse.Namespace, folder: Path) -> Iterator[
         seed_settings = merge_settings(settings, [f"train.seed={seed}"])
         runs = [folder / name / f"fold-{number}" / f"seed-{seed}" for number in range(len(splits))]
         folds = zip(splits, scored, runs, strict=True)
-        ours.append([by_ensue(recipe, seed_settings, split, part, run) for split, part, run in folds])
-    theirs = [by_regression(split, part, data_set.selection_score) for split, part in zip(splits, scored, strict=True)]
+        ours.append([predict_with_ensue(recipe, seed_settings, split, part, run) for split, part, run in folds])
+    theirs = [
+        predict_with_regression(split, part, data_set.selection_score)
+        for split, part in zip(splits, scored, strict=True)
+    ]
     sizes = " / ".join(f"{len(part):,}" for part in (splits[0].train, splits[0].dev, scored[0]))
     sizes += f", {len(splits)} folds" if len(splits) > 1 else ""
     yield row(f"{name} ({sizes})", f"ensue, {recipe}", gold, ours)

@@ -3,8 +3,9 @@
     python -m pip install --no-deps --target build/pytorch-crf pytorch-crf==0.7.2
     PYTHONPATH=build/pytorch-crf python benchmarks/crf.py
 
-Both have the same scores. The loss is summed over the batch and differentiated with respect to emissions and
-parameters; the best paths are lists. If a value, a gradient or a path differs, the script fails with the difference.
+Both CRFs have the same emissions and transition scores. The loss is summed over the batch and differentiated with
+respect to emissions and parameters; the best paths are lists. If a value, a gradient or a path differs, the script
+fails with the difference.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 DATA is a folder with `sst`, `mr`, `subj` and `imdb`. A sentence is written on each line of POOL. The 60,000 candidates
 are the neutral training sentences of SST, MR, SUBJ, and up to two sentences of each training or unlabeled review of
 IMDb. A candidate is left out if it has 25 consecutive letters in common with a sentence of SST's development or test
-data, since MR has longer parts of the same reviews.
+data, or contains such a sentence of 9 to 24 letters, since MR has longer parts of the same reviews.
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ from pathlib import Path
 
 from data_files import read_lines
 
-NUM_CANDIDATES, MAX_COMMON_LETTERS = 60_000, 25
+NUM_CANDIDATES, MIN_OVERLAP_LETTERS = 60_000, 25
 
 
 def letters(text: str) -> str:
     """Return the letters and digits of a text, since the data sets divide words in different ways."""
     return re.sub(r"[\W_]", "", text.lower().replace("-lrb-", "").replace("-rrb-", ""))
+
+
+def letter_runs(text: str) -> set[str]:
+    """Return all runs of MIN_OVERLAP_LETTERS consecutive letters, or a shorter text itself."""
+    return {text[n : n + MIN_OVERLAP_LETTERS] for n in range(max(1, len(text) - MIN_OVERLAP_LETTERS + 1))}
 
 
 def sentences(review: str) -> list[str]:
@@ -55,15 +60,11 @@ def candidates(data: Path) -> Iterator[str]:
 
 
 def pool(data: Path) -> Iterator[str]:
-    """Yield the candidates that have no long part in common with SST's development or test data."""
+    """Yield the candidates without a long overlap with SST's development or test data."""
     held_out = [letters(line.partition(" ")[2]) for kind in ("binary", "fine") for part in ("dev", "test")
             for line in read_lines(data, f"sst/stsa.{kind}.{part}")]  # fmt: skip
-    parts = {
-        text[place : place + MAX_COMMON_LETTERS]
-        for text in held_out
-        for place in range(max(1, len(text) - MAX_COMMON_LETTERS + 1))
-    }
-    short = [text for text in set(held_out) if 8 < len(text) < MAX_COMMON_LETTERS]
+    held_out_runs = set[str]().union(*map(letter_runs, held_out))
+    short = [text for text in set(held_out) if 8 < len(text) < MIN_OVERLAP_LETTERS]
     seen = {letters(line.partition(" ")[2]) for line in read_lines(data, "sst/stsa.binary.train")} | set(held_out)
     count = 0
     for sentence in candidates(data):
@@ -72,10 +73,9 @@ def pool(data: Path) -> Iterator[str]:
             continue
         seen.add(text)
         count += 1
-        pieces = (
-            text[place : place + MAX_COMMON_LETTERS] for place in range(max(1, len(text) - MAX_COMMON_LETTERS + 1))
-        )
-        if parts.isdisjoint(pieces) and not any(part in text for part in short):
+        if held_out_runs.isdisjoint(letter_runs(text)) and not any(
+            sentence_letters in text for sentence_letters in short
+        ):
             yield sentence
         if count == NUM_CANDIDATES:
             return

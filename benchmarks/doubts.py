@@ -3,9 +3,9 @@
     python benchmarks/doubts.py conll2003/eng.train.xz imdb/train.jsonl.xz --seeds 3
     python benchmarks/doubts.py ag_news_test_only/test.csv.xz --columns 2,3 --texts 3000
 
-Each drawn label is replaced by another label of the data, with equal probabilities. The script prints the share of
-changed labels among the most doubtful labels, of which as many are examined as 5 % of all labels. For sentences, each
-word of a doubtful span counts. `--texts N` uses a random sample of N texts of a file of texts.
+A changed label is replaced by another label of the data, with equal probabilities. The script examines the most
+doubtful 5 % of all labels, and prints the share of all changed labels that are among the examined labels. For
+sentences, each word of a doubtful span counts. `--texts N` uses a random sample of N texts of a file of texts.
 """
 
 import argparse
@@ -28,7 +28,7 @@ ERROR_RATE = 0.05
 
 
 def change_labels_of_sentences(path: Path, out: Path, generator: random.Random) -> set[tuple[int, int]]:
-    """Write a copy of a file with changed labels. Return the line of the sentence and the index of the word of each."""
+    """Write a copy of a file with changed labels. Return the line of the sentence and the word index of each."""
     source = SentenceSource(path)
     names = sorted({label for sentence in source for label in source.format.labels(sentence)})
     changes, parts = set(), []

@@ -94,7 +94,9 @@ def draw_strip(digits: list[Any], generator: Random) -> Image:
 
 
 def draw_scenes(out: Path) -> list[str]:
-    """Draw the scenes unless the files exist. Return the paths for training, validation, testing, and held out."""
+    """Draw the scenes unless the files exist. Return the paths for training, validation, testing, and held-out
+    combinations.
+    """
     paths = [out / f"scenes-{part}.npz" for part in SCENES]
     for number, (path, (part, count)) in enumerate(zip(paths, SCENES.items(), strict=True)):
         if not path.exists():

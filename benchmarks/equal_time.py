@@ -11,8 +11,9 @@ CoNLL-2003 and chunks of CoNLL-2000 (F1), and parts of speech of UD English-EWT 
 `--pairs` minimal pairs of each paradigm of BLiMP (0: none) are scored by the models that give probabilities of words.
 
 The weights of a tagger are chosen on development data (for CoNLL-2000 a tenth of the training data), and its test data
-are scored once; with `--dev` the development data are scored instead. Everything is kept in OUT: finished runs are not
-repeated, interrupted runs are resumed, and the table shows all results.
+are scored once; with `--dev` the development data of CoNLL-2003 and EWT are scored instead. Everything is kept in OUT:
+finished runs are not repeated, interrupted runs are resumed, and the table shows all results with these `--seconds`,
+with or without `--dev`.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def pretrain(model: Pretraining, data: Path, out: Path, seconds: float) -> Path:
     return run
 
 
-def minimal_pairs(run: Path, data: Path, out: Path, count: int) -> float | None:
+def score_minimal_pairs(run: Path, data: Path, out: Path, count: int) -> float | None:
     """Return the accuracy on BLiMP: the share of minimal pairs whose better sentence is more probable.
 
     None for a model without probabilities of sentences.
@@ -156,12 +157,12 @@ def train_tagger(name: str, use: str, run: Path | None, arguments: argparse.Name
 
 def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the results in the file, and measure the other uses of models; each new result is appended to the file."""
-    file = arguments.out / "results.jsonl"
-    saved = read_json_lines(file)
+    file, conditions = arguments.out / "results.jsonl", {"dev": arguments.dev, "budget": arguments.seconds}
+    saved = [result for result in read_json_lines(file) if conditions.items() <= result.items()]
     yield from saved
     for use in [*arguments.uses, *(["blimp"] if arguments.pairs else [])]:
         for name in arguments.models:
-            key = {"model": name, "use": use, "dev": arguments.dev, "budget": arguments.seconds}
+            key = {"model": name, "use": use, **conditions}
             if (
                 arguments.table
                 or any(key.items() <= result.items() for result in saved)
@@ -170,7 +171,7 @@ def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 continue
             run = None if name == "none" else pretrain(MODELS[name], arguments.data, arguments.out, arguments.seconds)
             if use == "blimp":
-                share = minimal_pairs(run, arguments.data, arguments.out, arguments.pairs) if run else None
+                share = score_minimal_pairs(run, arguments.data, arguments.out, arguments.pairs) if run else None
                 result = {**key, "score": None if share is None else 100 * share}
             else:
                 result = {**key, **train_tagger(name, use, run, arguments)}

@@ -170,7 +170,7 @@ class Results:
 
 
 def best_settings(cell: Cell, results: Results, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Make the missing trials. Return the settings of the best trial."""
+    """Run the missing trials. Return the settings of the best trial."""
     folder = arguments.out / cell.task / f"{cell.kind}-trials-{arguments.trial_seconds:g}"
     if len(results.select(cell.key | {"what": "trial"})) < arguments.trials:
         layers, tables = TASKS[cell.task].layers, cell.tables()
@@ -220,7 +220,7 @@ def train_best(cell: Cell, values: Mapping[str, Any], seed: int, arguments: argp
 
 
 def run_all(arguments: argparse.Namespace) -> None:
-    """Make the trials and runs without a line."""
+    """Run the trials and train the runs that have no line in the results."""
     time.perf_counter = time.process_time  # seconds of training are processor time
     warnings.filterwarnings("error", "no compiled cells")  # such a run is not comparable with the others
     keep_freed_memory()

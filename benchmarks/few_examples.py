@@ -86,7 +86,7 @@ def train_recipe(recipe: str, train: Path, test: Path, out: Path, score: str, **
 
 
 def print_table(results: Sequence[Result], arguments: argparse.Namespace) -> None:
-    """Print a table with a row for each set and size, and a column for each method."""
+    """Print a table with a row for each set and size, and a column for each method. Scores are multiplied by 100."""
     print(f"| data | examples | {' | '.join(arguments.methods)} |\n|---|---|{'---|' * len(arguments.methods)}")
     cells = defaultdict(list)
     for result in results:

@@ -6,16 +6,17 @@
 DATA is the folder of the data sets (`text_sets.py`): single texts, and the pairs of MRPC and RTE. Methods of ensue are
 recipes with their default settings. The method `with en-vectors` is `classify-linear` with `features.vectors`; it needs
 the package `ensue-en-vectors` (docs/installed-models.md). The peers (`few_labels_peers.py`) choose the strength of
-their regularization by five-fold cross-validation. fastText needs the package fasttext-wheel. Model2Vec needs the
-package `model2vec`, and a static sentence model in the folder that the environment variable MODEL2VEC names. spaCy,
-which is measured on single texts only, is installed in OUT/spacy and trained there by `spacy_few.py`.
+their regularization by five-fold cross-validation, and fastText its number of epochs by three-fold cross-validation.
+fastText needs the package fasttext-wheel. Model2Vec needs the package `model2vec`, and a static sentence model in the
+folder that the environment variable MODEL2VEC names. spaCy, which is measured on single texts only, is installed in
+OUT/spacy and trained there by `spacy_few.py`.
 
 A draw is a random sample of `size` training texts, the same for all methods. All methods are tested on the same 2,000
 test texts, or on all test texts if there are fewer. Each result is a line of OUT/results.jsonl; a finished result is
 not measured again. The script prints means and standard deviations over the draws, and the processor seconds of
-training, in one thread. A result also has the processor seconds of the test, the bytes of the model, and the
-calibration error if the method has probabilities. The estimate of `classify-linear` is its accuracy in
-cross-validation.
+training, in one thread. A result also has the processor seconds of the test, the bytes of the model (except for
+fastText), and the calibration error if the method has probabilities. The estimate of `classify-linear` is its accuracy
+in cross-validation.
 """
 
 from __future__ import annotations

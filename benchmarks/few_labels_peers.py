@@ -42,12 +42,12 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def word_ngrams(max_n: int) -> TfidfVectorizer:
-    """Return TF-IDF weights of n-grams of words up to `max_n` words."""
+    """Return a vectorizer with the TF-IDF weights of n-grams of up to `max_n` words."""
     return TfidfVectorizer(ngram_range=(1, max_n), sublinear_tf=True)
 
 
 def character_ngrams() -> TfidfVectorizer:
-    """Return TF-IDF weights of n-grams of characters."""
+    """Return a vectorizer with the TF-IDF weights of n-grams of characters within words."""
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True)
 
 

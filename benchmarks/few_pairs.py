@@ -1,6 +1,6 @@
 """Inflection and translation from few pairs.
 
-    python benchmarks/few_pairs.py DATA OUT [--sets NAME ...] [--sizes 300 1000 3000] [--draws 1] [--methods NAME ...]
+    python benchmarks/few_pairs.py DATA OUT --sizes 300 1000 3000 [--sets NAME ...] [--draws 1] [--methods NAME ...]
 
 DATA is the folder of the data sets. One set is SIGMORPHON 2017 in four languages, scored by the share of right forms on
 its development words; the 3,000 training words are those of "medium" and the first other words of "high". The other set

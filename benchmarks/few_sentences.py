@@ -1,4 +1,4 @@
-"""Taggers from 50 to 1,000 labeled sentences, beside CRFsuite.
+"""Taggers from 50 to 1,000 labeled sentences, beside CRFsuite and spaCy.
 
     python benchmarks/few_sentences.py DATA OUT [--sets NAME ...] [--sizes 50 100 300 1000] [--draws 3]
         [--methods NAME ...]
@@ -6,10 +6,10 @@
 DATA is the folder of the data sets. The sets are named entities (CoNLL-2003, testa), chunks (CoNLL-2000, test), parts
 of speech (UD English-EWT and Chinese-GSD, dev) and Chinese resumes (dev). Only words and labels are read, no other
 columns. A draw is a random sample of `size` training sentences, the same for all methods. All methods are tested on the
-same sentences. Methods of ensue are recipes with their default settings. The features of CRFsuite (`pip install
-python-crfsuite`) are the word with its affixes, shape and flags, its neighbors with their shapes and flags, and the
-words two positions away; three-fold cross-validation chooses its L2 factor. spaCy, which is measured on spans only, is
-installed in OUT/spacy and trained there by `spacy_few.py`. Each result is a line of OUT/results.jsonl; a finished
+same sentences, at most 1,500. Methods of ensue are recipes with their default settings. The features of CRFsuite (`pip
+install python-crfsuite`) are the word with its affixes, shape and flags, its neighbors with their shapes and flags, and
+the words two positions away; three-fold cross-validation chooses its L2 factor. spaCy, which is measured on spans only,
+is installed in OUT/spacy and trained there by `spacy_few.py`. Each result is a line of OUT/results.jsonl; a finished
 result is not measured again. The script prints means and standard deviations over the draws, and the processor seconds
 of training, in one thread.
 """

@@ -29,7 +29,7 @@ from ensue.extensions.frames.data.source import FrameSource
 
 PEER = "aeon"
 MAX_FRAMES = 100
-"""The number of frames (one second) to which recordings are cut for aeon."""
+"""The maximum number of frames (one second) of a recording for aeon."""
 
 
 class Example(NamedTuple):

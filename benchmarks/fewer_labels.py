@@ -10,7 +10,7 @@ held-out reviews, of other films, select the best weights when all labels are us
 are taken, so that no further labels are used.
 
 A model with fewer labels is scored on a fixed sample of 2,500 test reviews, a model with all labels on all 25,000. With
-`--dev` all models are scored on held-out reviews, and test reviews are not read. Everything is kept in OUT: finished
+`--dev` all models are scored on held-out reviews, and none on test reviews. Everything is kept in OUT: finished
 runs are not repeated, and the picture shows all results.
 """
 
@@ -87,7 +87,7 @@ TITLES = {"read": "LSTM pretrained on reviews", "scratch": "the same LSTM from s
 
 
 class Reviews:
-    """The reviews, and the files of them in a folder."""
+    """The labeled and unlabeled reviews of IMDb, which the methods write to files in a folder."""
 
     def __init__(self, data: Path, folder: Path) -> None:
         self.data, self.folder = data, folder
@@ -110,12 +110,12 @@ class Reviews:
         return write_examples(reviews, self.folder / f"labeled-{size}-{seed}.jsonl")
 
     def held_out(self, size: int) -> Path:
-        """Write the held-out reviews, or a sample of them with fewer labels. Return the path."""
+        """Write the held-out reviews, or a sample of 1,000 if `size` is not ALL. Return the path."""
         reviews = self.dev if size == ALL else sample_by_label(self.dev, 1_000, 0)
         return write_examples(reviews, self.folder / f"held-out-{len(reviews)}.jsonl")
 
     def test_file(self, size: int) -> Path:
-        """Write the test reviews, or a sample of them with fewer labels. Return the path."""
+        """Write the test reviews, or a sample of 2,500 if `size` is not ALL. Return the path."""
         reviews = self.test if size == ALL else sample_by_label(self.test, 2_500, 0)
         return write_examples(reviews, self.folder / f"test-{len(reviews)}.jsonl")
 
@@ -136,7 +136,7 @@ def sample_by_label(examples: Sequence[Example], size: int, seed: int) -> list[E
     return [example for label in sorted(groups) for example in generator.sample(groups[label], size // len(groups))]
 
 
-def language_model(reviews: Reviews, out: Path, seconds: float) -> Path:
+def train_language_model(reviews: Reviews, out: Path, seconds: float) -> Path:
     """Train a language model on the reviews unless its run is finished. Return the run."""
     if not (out / "README.md").exists():
         train, valid = reviews.unlabeled()
@@ -190,7 +190,7 @@ def main() -> None:
     file = arguments.out / ("scores-dev.json" if arguments.dev else "scores.json")
     scores: Scores = json.loads(file.read_text()) if file.exists() else {}
     reviews = Reviews(arguments.data, arguments.out)
-    origin = arguments.origin or language_model(reviews, arguments.out / "read", arguments.seconds)
+    origin = arguments.origin or train_language_model(reviews, arguments.out / "read", arguments.seconds)
     for name, size, seed, accuracy in accuracies(arguments, scores, reviews, origin):
         scores.setdefault(name, {}).setdefault(str(size), {})[str(seed)] = accuracy
         file.write_text(json.dumps(scores, indent=1))

@@ -42,7 +42,7 @@ COMMANDS = (
     'ensue generate quickstart --prompt "The " --max-tokens 240 --temperature 0.7 --seed 1',
     "echo 'A class is a type.' | ensue score quickstart | head -12",
 )
-NAMES = {"default": "", "black": "dim", "brightblack": "dim", "green": "green", "red": "red", "cyan": "cyan",
+CSS_CLASSES = {"default": "", "black": "dim", "brightblack": "dim", "green": "green", "red": "red", "cyan": "cyan",
          "magenta": "violet", "blue": "blue", "brown": "yellow"}  # fmt: skip
 STYLE = """
 .paper{fill:#fff;stroke:#d0d7de}text{fill:#1f2328;font:13px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;
@@ -60,7 +60,7 @@ Picture = tuple[Row, ...]
 def read_row(cells: Any) -> Row:
     """Divide a row of the terminal into parts with one style."""
     parts: list[tuple[str, str, int]] = []
-    styles = [(cells[x].data, f"{'bold ' * cells[x].bold}{NAMES.get(cells[x].fg, 'dim')}".strip(), x)
+    styles = [(cells[x].data, f"{'bold ' * cells[x].bold}{CSS_CLASSES.get(cells[x].fg, 'dim')}".strip(), x)
               for x in range(COLUMNS)]  # fmt: skip
     for style, group in groupby(styles, key=lambda cell: cell[1]):
         cell = [*group]
@@ -79,7 +79,7 @@ def read_screen(screen: pyte.Screen) -> Picture:
 def run_command(
     command: str, screen: pyte.Screen, stream: pyte.Stream, folder: Path
 ) -> Iterator[tuple[float, Picture]]:
-    """Run a command in the terminal. Yield the content of the terminal from time to time, with the time."""
+    """Run a command. Yield the time and the content of the terminal every FRAME_SECONDS of output, and at the end."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(folder)
@@ -137,12 +137,12 @@ def draw(frames: list[tuple[float, Picture]]) -> str:
     }
     defined = "".join(f'<g id="{name}">{"".join(map(draw_text, row))}</g>' for row, name in rows.items())
     height, total = ROWS * Y, sum(duration for duration, _ in frames)
-    strip, steps, at = [], [], 0.0
+    strip, steps, start = [], [], 0.0
     for number, (duration, picture) in enumerate(frames):
         uses = "".join(f'<use href="#{rows[row]}" y="{y * Y}"/>' for y, row in enumerate(picture) if row)
         strip.append(f'<g transform="translate(0 {number * height})">{uses}</g>')
-        steps.append(f"{100 * at / total:.2f}%{{transform:translateY({-number * height}px)}}")
-        at += duration
+        steps.append(f"{100 * start / total:.2f}%{{transform:translateY({-number * height}px)}}")
+        start += duration
     last = -(len(frames) - 1) * height
     moves = (
         f"@keyframes film{{{''.join(steps)}100%{{transform:translateY({last}px)}}}}"

@@ -140,7 +140,7 @@ def train(recipe: Recipe, run: Path, seed: int) -> dict[str, Any]:
 
 
 def results(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Make the runs without results. Yield all results; each new result is appended to the file."""
+    """Train the runs without results. Yield all results; each new result is appended to the file."""
     file, texts = (
         arguments.out / "results.jsonl",
         {task: getattr(arguments, task) for task in TASKS if getattr(arguments, task)},

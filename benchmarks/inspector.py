@@ -94,7 +94,7 @@ def main(
     tokens: Annotated[list[int], typer.Option()] = [500],  # noqa: B006
     words: Annotated[bool, typer.Option("--words")] = False,
 ) -> None:
-    """Print a line for each length."""
+    """Print a line for each number of tokens."""
     torch.set_num_threads(1)
     print(describe_machine(seed=0))
     pipeline, content = ensue.load(run), text.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Training speed of a masked language model beside BertForMaskedLM of transformers with equal sizes, in turns.
 
-    python benchmarks/masked_language_model.py [--steps 6] [--dropout 0.1] [--layers 2] [--size 128]
+    python benchmarks/masked_language_model.py [--steps 6] [--dropout 0.1] [--layers 2] [--size 128] [--vocabulary 8192]
 
 Both train in one thread and float32 with AdamW and clipped gradients, on the same blocks with the same masked tokens. A
 step consists of the batch, the masks, the loss, the gradients and the update. Ratios are of processor time. The script

@@ -1,13 +1,19 @@
 """Adding labels to a trained model: a tagger of CoNLL-2003, or a classifier of AG News.
 
-    python benchmarks/new_labels.py DATA OUT [--texts] [--epochs 8] [--most N]
+    python benchmarks/new_labels.py DATA OUT [--texts] [--epochs 8] [--limit N]
 
 DATA has `conll2003/eng.{train,testa,testb}.xz`. The first half of the training sentences is labeled with PER and LOC,
 the second half with ORG and MISC. The validation data of a run are testa with the labels of its training data. The
 first run is scored on testb with PER and LOC, the other runs with all four classes. With `--texts` DATA has
 `ag_news_test_only/test.csv.xz`: 2,000 random rows are for testing, 800 for validation. The first half of the other rows
 has the texts of World and Sports, the second half those of the other two classes, or of all four. Finished runs in OUT
-are not repeated. `--most N` reads only the first N sentences or texts.
+are not repeated. `--limit N` reads only the first N sentences or texts.
+
+- first: trained on the first half, with the old labels
+- kept: fine-tunes `first` on the second half with the new labels, with `tuning.keep_labels`; `kept, all` with all
+  labels
+- rehearsed: as kept, with `tuning.rehearse`
+- together: trained on the second half with all labels
 """
 
 from __future__ import annotations
@@ -72,7 +78,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--texts", action="store_true")
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--most", type=int)
+    parser.add_argument("--limit", type=int)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     print(describe_machine(seed=0))
@@ -86,7 +92,7 @@ def main() -> None:
     runs: Runs
     if arguments.texts:
         recipe, write, old, new = "classify-lstm", write_texts, OLD_TOPICS, NEW_TOPICS
-        rows = texts(arguments.data / "ag_news_test_only" / "test.csv.xz")[: arguments.most]
+        rows = texts(arguments.data / "ag_news_test_only" / "test.csv.xz")[: arguments.limit]
         test, valid, train = rows[:2000], rows[2000:2800], rows[2800:]
         runs = {
             "first": ("old", 1, {}),
@@ -97,7 +103,7 @@ def main() -> None:
     else:
         recipe, write, old, new = "tag-lstm-crf", write_sentences, OLD, NEW
         train, valid, test = (
-            sentences(arguments.data / "conll2003" / f"eng.{part}.xz")[: arguments.most]
+            sentences(arguments.data / "conll2003" / f"eng.{part}.xz")[: arguments.limit]
             for part in ("train", "testa", "testb")
         )
         rehearsed = ("new", 0.5, keep_labels | {"tuning.rehearse": True})

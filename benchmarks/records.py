@@ -5,8 +5,8 @@
 DATA is the folder of the data sets. A record is one command, `ensue train` with a fixed number of steps or epochs. Its
 seconds are the processor time of the process and its child processes, from the start of Python to the score of the test
 data. The number of steps was chosen by the score on development data; the test data are scored once. The target of Tiny
-Shakespeare is in nats on the last tenth of the text. Each result is a line of OUT/results.jsonl, and OUT/NAME.log has
-the output. A finished result is not measured again; an interrupted run starts again.
+Shakespeare is in nats per character on the last tenth of the text. Each result is a line of OUT/results.jsonl, and
+OUT/NAME.log has the output. A finished result is not measured again; an interrupted run starts again.
 """
 
 from __future__ import annotations

@@ -106,13 +106,13 @@ def with_more_verbs(
     """
     generator = random.Random(0)
     jump = "IN: jump OUT: I_JUMP"
-    kept = [*(line for line in lines if line != jump), *[jump] * alone]
-    others = [line for line in kept if any(verb in line for verb in ("walk", "look", "run"))]
-    hidden: list[str] = []
+    train_lines = [*(line for line in lines if line != jump), *[jump] * alone]
+    others = [line for line in train_lines if any(verb in line for verb in ("walk", "look", "run"))]
+    held_out_lines: list[str] = []
     for number in range(verbs + held_out):
-        kept += [f"IN: verb{number} OUT: I_VERB{number}"] * alone
+        train_lines += [f"IN: verb{number} OUT: I_VERB{number}"] * alone
         for line in generator.sample(others, commands):
             old = generator.choice([verb for verb in ("walk", "look", "run") if verb in line])
             new = line.replace(old, f"verb{number}").replace(old.upper(), f"VERB{number}")
-            (kept if number < verbs else hidden).append(new)
-    return kept, hidden
+            (train_lines if number < verbs else held_out_lines).append(new)
+    return train_lines, held_out_lines

@@ -49,7 +49,7 @@ class Texts(BaseModel):
 @app.post("/v1/predict")
 def predict(texts: Texts):
     documents = nlp.pipe(texts.inputs)
-    return {"outputs": [[(token.text, token.ent_iob_, token.ent_type_) for token in found] for found in documents]}
+    return {"outputs": [[(word.text, word.ent_iob_, word.ent_type_) for word in document] for document in documents]}
 """
 
 
@@ -94,8 +94,8 @@ def thread_seconds(server: Server) -> dict[str, float]:
 
 
 def request(path: str, content: Any) -> bytes:
-    """Return an HTTP request; a GET request without content."""
-    body = b"" if content is None else json.dumps(content).encode()
+    """Return a POST request with bytes or a JSON object as its body, or a GET request if `content` is None."""
+    body = content if isinstance(content, bytes) else b"" if content is None else json.dumps(content).encode()
     method = b"GET" if content is None else b"POST"
     head = b"%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     return head % (method, path.encode(), len(body)) + body
@@ -121,7 +121,7 @@ async def read_response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 class Times(NamedTuple):
-    """The times of a stream in seconds: to the first token, between tokens on average, in total."""
+    """The seconds of a stream to the first token, between tokens and in total; its tokens; the HTTP status."""
 
     first: float
     between: float
@@ -231,12 +231,12 @@ async def load(run: str, seconds: float = 15) -> None:
     print(f"milliseconds; {load_average()}")
 
 
-def percentile(values: list[float], share: int) -> float:
+def percentile(values: list[float], percent: int) -> float:
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * share // 100)] if ordered else float("nan")
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else float("nan")
 
 
-async def requests(server: Server, content: Any, clients: int, seconds: float) -> tuple[float, float]:
+async def measure_requests(server: Server, content: Any, clients: int, seconds: float) -> tuple[float, float]:
     """Measure a closed loop: each client sends a request when it has the response to the last one, on one connection.
 
     Returns:
@@ -274,10 +274,10 @@ async def tagger(run: str, python: str | None = None, model: str = "en_core_web_
     ratios = []
     for server, parameters in ((ours, {"model": name}), (theirs, {})):
         if server:
-            await requests(server, parameters, 8, 1)
+            await measure_requests(server, parameters, 8, 1)
     for _ in range(TAGGER_TURNS):
-        rate, seconds = await requests(ours, {"model": name}, 8, 4)
-        peer_rate, peer_seconds = await requests(theirs, {}, 8, 4) if theirs else (float("nan"), float("nan"))
+        rate, seconds = await measure_requests(ours, {"model": name}, 8, 4)
+        peer_rate, peer_seconds = await measure_requests(theirs, {}, 8, 4) if theirs else (float("nan"), float("nan"))
         ratios.append((rate / peer_rate, peer_seconds / seconds))
         print(
             f"requests/s: ensue {rate:7.1f}, spaCy {peer_rate:7.1f}; processor ms per request: "
@@ -291,8 +291,10 @@ async def tagger(run: str, python: str | None = None, model: str = "en_core_web_
 
 
 async def soak(run: str, tagger: str, seconds: float = 60) -> None:
-    """Measure ten good clients, first alone and then with one hostile client of each kind in a separate process. Each
-    answer is compared with the first one of its kind. The memory of the server is printed ten times.
+    """Measure ten good clients, first alone and then with one hostile client of each kind in a separate process.
+
+    Each answer is compared with the first answer of its kind. The state of the server is printed for ten moments of the
+    load, and for the end.
     """
     server = start_ensue(run, tagger, "--request-seconds", "20")
     await server.wait_until_ready()
@@ -339,14 +341,14 @@ def server_state(server: Server, metrics: str) -> str:
     """Return the memory, the number of file descriptors and the reserved resources of a server."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
-    held = [line.split()[1] for line in metrics.splitlines() if line.startswith("ensue_held{")]
-    return f"{int(status.partition('VmRSS:')[2].split()[0]) // 1024} MiB, {files}, {held}"
+    reserved = [line.split()[1] for line in metrics.splitlines() if line.startswith("ensue_held{")]
+    return f"{int(status.partition('VmRSS:')[2].split()[0]) // 1024} MiB, {files}, {reserved}"
 
 
 async def good_clients(
-    server: Server, kinds: dict[str, Any], expected: dict[str, str], seconds: float, parts: int
+    server: Server, kinds: dict[str, Any], expected: dict[str, str], seconds: float, num_states: int
 ) -> tuple[list[tuple[str, float]], list[str]]:
-    """Return the kind and the seconds of each answer, and the state of the server at the end of each part."""
+    """Return the kind and the seconds of each answer, and the state of the server at `num_states` equal intervals."""
     times: list[tuple[str, float]] = []
     states: list[str] = []
     begin = time.perf_counter()
@@ -362,8 +364,8 @@ async def good_clients(
             await asyncio.sleep(generator.expovariate(5))
 
     async def observe() -> None:
-        for part in range(parts):
-            await asyncio.sleep(max(0.0, begin + (part + 0.99) * seconds / parts - time.perf_counter()))
+        for number in range(num_states):
+            await asyncio.sleep(max(0.0, begin + (number + 0.99) * seconds / num_states - time.perf_counter()))
             states.append(server_state(server, (await exchange(server.port, "/metrics", None))[1].decode()))
 
     await asyncio.gather(observe(), *map(client, range(NUM_GOOD_CLIENTS)))
@@ -373,31 +375,26 @@ async def good_clients(
 async def hostile(port: float, run: str, tagger: str, seconds: float) -> None:
     """Run one hostile client of each kind, which repeats its request."""
 
-    def body(path: str, content: bytes | dict[str, Any]) -> bytes:
-        sent = content if isinstance(content, bytes) else json.dumps(content).encode()
-        head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-        return head % (path.encode(), len(sent)) + sent
-
     def repeat(item: bytes, count: int) -> bytes:
         return b"[" + b",".join([item] * count) + b"]"
 
     lm, tags = f'{{"model":"{run}",'.encode(), f'{{"model":"{tagger}",'.encode()
     long = "The sea was calm, and nobody spoke. "
     many_choices = {"model": run, "n": 128, "max_tokens": 2000, "logprobs": 5}
-    endless = body("/v1/completions", {"model": run, "max_tokens": 60000, "stream": True})
-    long_answer = body("/v1/score", {"model": run, "inputs": [long * 400]})
+    endless = request("/v1/completions", {"model": run, "max_tokens": 60000, "stream": True})
+    long_answer = request("/v1/score", {"model": run, "inputs": [long * 400]})
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
     clients: dict[str, tuple[bytes, float, float]] = {  # request, seconds to disconnection, seconds before each read
-        "130,000 items": (body("/v1/predict", tags + b'"inputs":' + repeat(b"{}", 130_000) + b"}"), 30, 0),
-        "4 MB of items": (body("/v1/predict", tags + b'"inputs":' + repeat(b"{}", 1_390_000) + b"}"), 30, 0),
-        "500,000 lists": (body("/v1/predict", tags + b'"inputs":' + repeat(b"[]", 500_000) + b"}"), 30, 0),
-        "1,000,000 ids": (body("/v1/completions", lm + b'"prompt":' + repeat(b"1", 1_000_000) + b"}"), 30, 0),
-        "4 MB of escapes": (body("/v1/completions", lm + b'"prompt":"' + b"\\n" * 2_000_000 + b'"}'), 30, 0),
-        "1,000 texts, leaves": (body("/v1/predict", {"model": tagger, "inputs": [SENTENCES[1]] * 1000}), 1, 0),
-        "1,000 texts": (body("/v1/predict", {"model": tagger, "inputs": [SENTENCES[1]] * 1000}), 30, 0),
-        "inspects 16,000 characters": (body("/v1/inspect", {"model": run, "inputs": [long * 440]}), 30, 0),
-        "128 choices": (body("/v1/completions", many_choices), 30, 0),
-        "a prompt of 60,000 tokens": (body("/v1/completions", {"model": run, "prompt": long * 1666}), 30, 0),
+        "130,000 items": (request("/v1/predict", tags + b'"inputs":' + repeat(b"{}", 130_000) + b"}"), 30, 0),
+        "4 MB of items": (request("/v1/predict", tags + b'"inputs":' + repeat(b"{}", 1_390_000) + b"}"), 30, 0),
+        "500,000 lists": (request("/v1/predict", tags + b'"inputs":' + repeat(b"[]", 500_000) + b"}"), 30, 0),
+        "1,000,000 ids": (request("/v1/completions", lm + b'"prompt":' + repeat(b"1", 1_000_000) + b"}"), 30, 0),
+        "4 MB of escapes": (request("/v1/completions", lm + b'"prompt":"' + b"\\n" * 2_000_000 + b'"}'), 30, 0),
+        "1,000 texts, leaves": (request("/v1/predict", {"model": tagger, "inputs": [SENTENCES[1]] * 1000}), 1, 0),
+        "1,000 texts": (request("/v1/predict", {"model": tagger, "inputs": [SENTENCES[1]] * 1000}), 30, 0),
+        "inspects 16,000 characters": (request("/v1/inspect", {"model": run, "inputs": [long * 440]}), 30, 0),
+        "128 choices": (request("/v1/completions", many_choices), 30, 0),
+        "a prompt of 60,000 tokens": (request("/v1/completions", {"model": run, "prompt": long * 1666}), 30, 0),
         "reads no answer": (long_answer, 30, 30),
         "reads no stream": (endless, 30, 30),
         "reads slowly": (endless, 30, 1),

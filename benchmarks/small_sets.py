@@ -1,6 +1,6 @@
 """Classifiers of seven data sets with 1,000 labels each: bags of words with and without a teacher, and baselines.
 
-    python benchmarks/small_sets.py DATA SENTENCE_MODEL OUT [--sets NAME ...] [--seeds 3]
+    python benchmarks/small_sets.py DATA SENTENCE_MODEL OUT [--sets NAME ...] [--models NAME ...] [--seeds 3]
 
 DATA is the folder of the data sets. SENTENCE_MODEL is a run for `ensue embed`, such as an imported all-MiniLM-L6-v2.
 From the training and development data of a set (`text_sets.py`), a fixed sample of `NUM_TRAINING_TEXTS` texts is drawn.
@@ -149,8 +149,10 @@ class Benchmark:
         print(json.dumps(line), file=sys.stderr)
 
     def bag(self, data_set: DataSet, labeled: Sequence[int], pool: Sequence[int], seed: int) -> tuple[Any, str]:
-        """Choose the settings of a bag on a fifth of the labeled texts. Return its predictions on the test texts, and
-        the name of the settings.
+        """Choose the settings of a bag on a fifth of the labeled texts.
+
+        Returns:
+            The predicted labels of the test texts, and the name of the settings.
         """
         scores = {}
         for name, settings in BAGS.items():

@@ -58,7 +58,7 @@ def main() -> None:
     seconds = take_turns(measures, arguments.turns, warm_up=1)
     torch = next(iter(commands))
     print(describe_machine(seed=0))
-    print("\n| command | seconds | to `import torch` | processor seconds | to `import torch` |\n|---|---|---|---|---|")
+    print("\n| command | seconds | ÷ `import torch` | processor seconds | ÷ `import torch` |\n|---|---|---|---|---|")
     for name in commands:
         columns = []
         for clock in ("wall", "processor"):

@@ -152,14 +152,14 @@ def track_parts(trainer: Any, ranges: Ranges) -> Iterator[None]:
 def in_part(function: Callable[..., Any], ranges: Ranges, part: str) -> Callable[..., Any]:
     """Return a function that enters a part for each call."""
 
-    def called(*args: Any, **options: Any) -> Any:
+    def call_in_part(*args: Any, **options: Any) -> Any:
         ranges.enter(part)
         try:
             return function(*args, **options)
         finally:
             ranges.leave()
 
-    return called
+    return call_in_part
 
 
 def profile_step(trainer: Trainer) -> tuple[dict[str, float], list[tuple[Any, Any]]]:
