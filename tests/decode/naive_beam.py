@@ -1,4 +1,4 @@
-"""Beam search as it is defined, over lists: no batch, no early end; and all sequences of a tiny vocabulary."""
+"""Beam search over lists, without batches and early stops, and enumeration of a tiny vocabulary."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,7 @@ from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints
 
 Ids = tuple[int, ...]
 LogP = Callable[[Ids], Sequence[float]]
-"""The log-probabilities of the next token after some tokens."""
+"""A function from tokens to log-probabilities of the next token."""
 
 
 def occurs(phrase: Ids, ids: Ids) -> bool:
@@ -16,7 +16,7 @@ def occurs(phrase: Ids, ids: Ids) -> bool:
 
 
 def repeats(ids: Ids, n: int) -> bool:
-    """Whether the last n-gram of `ids` has occurred before."""
+    """Return whether the last n-gram of `ids` has occurred before."""
     return n > 0 and len(ids) >= n and any(ids[start : start + n] == ids[-n:] for start in range(len(ids) - n))
 
 
@@ -26,33 +26,35 @@ def progress(phrase: Ids, ids: Ids) -> int:
     return max(length for length in range(len(phrase)) if ids[len(ids) - length :] == phrase[:length])
 
 
-def is_allowed(ids: Ids, token: int, sought: InputConstraints, search: BeamSearch, end_id: int | None) -> bool:
-    if len(ids) < len(sought.prefix):
-        return token == sought.prefix[len(ids)]
+def is_allowed(ids: Ids, token: int, constraints: InputConstraints, search: BeamSearch, end_id: int | None) -> bool:
+    if len(ids) < len(constraints.prefix):
+        return token == constraints.prefix[len(ids)]
     if token == end_id:
-        return len(ids) >= search.min_tokens and all(occurs(phrase, ids) for phrase in sought.required)
+        return len(ids) >= search.min_tokens and all(occurs(phrase, ids) for phrase in constraints.required)
     longer = (*ids, token)
-    ends_forbidden = any(longer[-len(phrase) :] == phrase for phrase in sought.forbidden)
+    ends_forbidden = any(longer[-len(phrase) :] == phrase for phrase in constraints.forbidden)
     return not ends_forbidden and not repeats(longer, search.no_repeat_ngram)
 
 
 def hypothesis(
-    ids: Ids, total: float, length: int, sought: InputConstraints, search: BeamSearch, *, ended: bool
+    ids: Ids, total: float, length: int, constraints: InputConstraints, search: BeamSearch, *, is_ended: bool
 ) -> Hypothesis:
-    lacks = tuple(phrase for phrase in sought.required if not occurs(phrase, ids))
-    return Hypothesis(ids, total / max(length, 1) ** search.length_penalty, total, ended and not lacks, lacks)
+    lacks = tuple(phrase for phrase in constraints.required if not occurs(phrase, ids))
+    return Hypothesis(ids, total / max(length, 1) ** search.length_penalty, total, is_ended and not lacks, lacks)
 
 
-def ranked(found: list[Hypothesis], n: int) -> list[Hypothesis]:
-    """Sorting is stable: of equal ones the first found is the better one."""
-    return sorted(found, key=lambda one: (not one.is_complete, len(one.lacks), -one.score))[:n]
+def ranked(hypotheses: list[Hypothesis], n: int) -> list[Hypothesis]:
+    """Return the best `n` hypotheses. Sorting is stable: the first of equal ones is the better one."""
+    return sorted(
+        hypotheses, key=lambda candidate: (not candidate.is_complete, len(candidate.lacks), -candidate.score)
+    )[:n]
 
 
 def naive_beam_search(
-    log_p: LogP, sought: InputConstraints, search: BeamSearch, end_id: int | None
+    log_p: LogP, constraints: InputConstraints, search: BeamSearch, end_id: int | None
 ) -> list[Hypothesis]:
     live: list[tuple[float, Ids]] = [(0.0, ())]
-    found: list[Hypothesis] = []
+    hypotheses: list[Hypothesis] = []
     length = 0
     while live:
         length += 1
@@ -62,59 +64,69 @@ def naive_beam_search(
             options = [
                 (total + score, parent, token)
                 for token, score in enumerate(scores)
-                if score > -math.inf and is_allowed(ids, token, sought, search, end_id)
+                if score > -math.inf and is_allowed(ids, token, constraints, search, end_id)
             ]
             if not options:
                 stuck.add(parent)
             candidates += options
-        kept = shared_out(candidates, live, sought, search, end_id)
-        cut = set(range(len(live))) - {parent for _, parent, token in kept if token == end_id}
-        found += [
-            hypothesis(ids, total, len(ids), sought, search, ended=False)
+        selected = select_by_bank(candidates, live, constraints, search, end_id)
+        cut = set(range(len(live))) - {parent for _, parent, token in selected if token == end_id}
+        hypotheses += [
+            hypothesis(ids, total, len(ids), constraints, search, is_ended=False)
             for parent, (total, ids) in enumerate(live)
-            if parent in (stuck | cut if length > sought.max_tokens else stuck)
+            if parent in (stuck | cut if length > constraints.max_tokens else stuck)
         ]
         next_live = []
-        for total, parent, token in kept:
+        for total, parent, token in selected:
             ids = live[parent][1]
             if token == end_id:
-                found.append(hypothesis(ids, total, length, sought, search, ended=True))
-            elif end_id is None and length == sought.max_tokens:
-                found.append(hypothesis((*ids, token), total, length, sought, search, ended=True))
-            elif length <= sought.max_tokens:
+                hypotheses.append(hypothesis(ids, total, length, constraints, search, is_ended=True))
+            elif end_id is None and length == constraints.max_tokens:
+                hypotheses.append(hypothesis((*ids, token), total, length, constraints, search, is_ended=True))
+            elif length <= constraints.max_tokens:
                 next_live.append((total, (*ids, token)))
         live = next_live
-    return ranked(found, search.n_best)
+    return ranked(hypotheses, search.n_best)
 
 
-def shared_out(candidates: list, live: list, sought: InputConstraints, search: BeamSearch, end_id: int | None) -> list:
-    """The `width` best candidates; with required phrases by turns from each bank, the highest bank first."""
-    best = sorted(candidates, key=lambda one: (-one[0], one[1], one[2]))
+def select_by_bank(
+    candidates: list, live: list, constraints: InputConstraints, search: BeamSearch, end_id: int | None
+) -> list:
+    """Return the best `width` candidates. With required phrases, banks take turns, the highest first."""
+    best = sorted(candidates, key=lambda candidate: (-candidate[0], candidate[1], candidate[2]))
     banks: dict[int, list] = {}
     for total, parent, token in best:
         ids = live[parent][1] if token == end_id else (*live[parent][1], token)
-        banks.setdefault(sum(progress(phrase, ids) for phrase in sought.required), []).append((total, parent, token))
-    kept = []
+        banks.setdefault(sum(progress(phrase, ids) for phrase in constraints.required), []).append(
+            (total, parent, token)
+        )
+    selected = []
     while any(banks.values()):
-        kept += [banks[bank].pop(0) for bank in sorted(banks, reverse=True) if banks[bank]]
-    return kept[: search.width]
+        selected += [banks[bank].pop(0) for bank in sorted(banks, reverse=True) if banks[bank]]
+    return selected[: search.width]
 
 
-def every_sequence(size: int, end_id: int | None, sought: InputConstraints) -> Iterator[Ids]:
-    """All sequences that may be an answer, as far as their lengths say."""
+def every_sequence(size: int, end_id: int | None, constraints: InputConstraints) -> Iterator[Ids]:
+    """Yield all sequences of an allowed length."""
     tokens = [token for token in range(size) if token != end_id]
-    for length in range(sought.max_tokens + 1) if end_id is not None else [sought.max_tokens]:
+    for length in range(constraints.max_tokens + 1) if end_id is not None else [constraints.max_tokens]:
         yield from product(tokens, repeat=length)
 
 
 def exact_best(
-    log_p: LogP, size: int, sought: InputConstraints, search: BeamSearch, end_id: int | None
+    log_p: LogP, size: int, constraints: InputConstraints, search: BeamSearch, end_id: int | None
 ) -> list[Hypothesis]:
-    """The best of all sequences."""
-    found = []
-    for ids in every_sequence(size, end_id, sought):
-        whole = ids if end_id is None else (*ids, end_id)
-        if all(is_allowed(whole[:place], token, sought, search, end_id) for place, token in enumerate(whole)):
-            total = sum(log_p(whole[:place])[token] for place, token in enumerate(whole))
-            found.append(hypothesis(ids, total, len(whole), sought, search, ended=True))
-    return ranked([one for one in found if one.is_complete and one.log_probability > -math.inf], search.n_best)
+    """Return the best of all sequences."""
+    hypotheses = []
+    for ids in every_sequence(size, end_id, constraints):
+        full_ids = ids if end_id is None else (*ids, end_id)
+        if all(
+            is_allowed(full_ids[:position], token, constraints, search, end_id)
+            for position, token in enumerate(full_ids)
+        ):
+            total = sum(log_p(full_ids[:position])[token] for position, token in enumerate(full_ids))
+            hypotheses.append(hypothesis(ids, total, len(full_ids), constraints, search, is_ended=True))
+    return ranked(
+        [candidate for candidate in hypotheses if candidate.is_complete and candidate.log_probability > -math.inf],
+        search.n_best,
+    )

@@ -29,7 +29,7 @@ class Decoder(nn.Module):
         self.embedding, self.layers, self.head = nn.Embedding(SIZE, D), layers, nn.Linear(D, SIZE)
         with torch.no_grad():
             for parameter in self.parameters():
-                parameter.mul_(2.0)  # far from uniform, so that rounding cannot turn a choice
+                parameter.mul_(2.0)  # far from uniform, so that rounding cannot change a choice
         self.eval()
 
     def init_state(self, batch_size: int, memory: Memory | None) -> State:
@@ -65,72 +65,76 @@ def memory_of(number: int) -> Tensor:
 
 
 def batch(numbers: list[int]) -> Memory:
-    """The memories of several sources, padded with what must not be read."""
-    longest = max(LENGTHS[number] for number in numbers)
-    values = torch.full((len(numbers), longest, D), 1e4)
-    mask = torch.zeros(len(numbers), longest, dtype=torch.bool)
+    """Return the memories of several sources, padded with large numbers."""
+    max_length = max(LENGTHS[number] for number in numbers)
+    values = torch.full((len(numbers), max_length, D), 1e4)
+    mask = torch.zeros(len(numbers), max_length, dtype=torch.bool)
     for row, number in enumerate(numbers):
         values[row, : LENGTHS[number]], mask[row, : LENGTHS[number]] = memory_of(number), True
     return Memory(values, mask)
 
 
-def found_by(
+def search_model(
     model: nn.Module, numbers: list[int], search: BeamSearch = SEARCH, **demands: list
 ) -> list[list[Hypothesis]]:
-    state = started(model, batch(numbers))
+    state = initial_state(model, batch(numbers))
     starts = torch.full((len(numbers),), START)
     return beam_search(model, state, starts, end_id=END, search=search, **demands)
 
 
-def started(model: nn.Module, memory: Memory) -> State:
+def initial_state(model: nn.Module, memory: Memory) -> State:
     if isinstance(model, Ensemble):
-        return tuple(started(part, memory) for part in model.models)
+        return tuple(initial_state(member, memory) for member in model.models)
     return model.init_state(len(memory.values), memory)
 
 
-def assert_same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
-    assert [one.ids for one in found] == [one.ids for one in wanted]
-    assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-4)
+def assert_same(results: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [hypothesis.ids for hypothesis in results] == [hypothesis.ids for hypothesis in expected]
+    assert [hypothesis.score for hypothesis in results] == pytest.approx(
+        [hypothesis.score for hypothesis in expected], abs=1e-4
+    )
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MODELS)
-def test_batch_order_and_padding_change_nothing(name: str) -> None:
+def test_batch_order_and_padding_change_no_result(name: str) -> None:
     model = MODELS[name](1)
-    together = found_by(model, [0, 1, 2, 3, 4])
-    assert len({len(one.ids) for found in together for one in found}) > 2, "inputs that are done at other times"
-    for place, number in enumerate(order := [3, 1, 4, 0, 2]):
-        assert_same(found_by(model, order)[place], together[number])
-        assert_same(found_by(model, [number])[0], together[number])
+    together = search_model(model, [0, 1, 2, 3, 4])
+    assert len({len(hypothesis.ids) for results in together for hypothesis in results}) > 2, (
+        "inputs that are done at other times"
+    )
+    for position, number in enumerate(order := [3, 1, 4, 0, 2]):
+        assert_same(search_model(model, order)[position], together[number])
+        assert_same(search_model(model, [number])[0], together[number])
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_score_of_a_hypothesis_is_what_reading_it_gives(name: str) -> None:
+def test_the_score_of_a_hypothesis_equals_that_of_reading_it(name: str) -> None:
     model = MODELS[name](2)
-    for number, found in enumerate(found_by(model, [0, 1, 2, 3, 4], BeamSearch(4, 4, max_tokens=4))):
-        for one in found:
-            targets = torch.tensor([*one.ids, END] if one.is_complete else one.ids)
-            inputs = torch.tensor([[START, *one.ids]])[:, : len(targets)]
+    for number, hypotheses in enumerate(search_model(model, [0, 1, 2, 3, 4], BeamSearch(4, 4, max_tokens=4))):
+        for hypothesis in hypotheses:
+            targets = torch.tensor([*hypothesis.ids, END] if hypothesis.is_complete else hypothesis.ids)
+            inputs = torch.tensor([[START, *hypothesis.ids]])[:, : len(targets)]
             with torch.no_grad():
                 logits, _ = model(inputs, model.init_state(1, batch([number])))
             nats = nn.functional.cross_entropy(logits[0], targets, reduction="sum")
-            assert one.log_probability == pytest.approx(-float(nats), abs=1e-4)
-            assert one.score == pytest.approx(one.log_probability / len(targets))
+            assert hypothesis.log_probability == pytest.approx(-float(nats), abs=1e-4)
+            assert hypothesis.score == pytest.approx(hypothesis.log_probability / len(targets))
 
 
-def test_what_is_shared_is_not_left_behind_when_inputs_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it, rows and texts no longer agree, and the keys of every row would be copied."""
+def test_a_shared_memory_is_reduced_when_inputs_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise rows and texts disagree, and the keys of every row are copied."""
     model, texts = transformer(1), []
-    attention = next(part for part in model.modules() if isinstance(part, MultiHeadCrossAttention))
+    attention = next(module for module in model.modules() if isinstance(module, MultiHeadCrossAttention))
     forward = attention.forward
 
-    def seen(x: Tensor, state: State = None, *, mask: Tensor | None = None) -> object:
+    def record_texts(x: Tensor, state: State = None, *, mask: Tensor | None = None) -> object:
         texts.append(state.num_texts)
         assert state.repeats == len(x) // state.num_texts
         return forward(x, state, mask=mask)
 
-    monkeypatch.setattr(attention, "forward", seen)
-    found_by(model, [0, 1, 2, 3, 4], max_tokens=[1, 6, 3, 1, 9])
+    monkeypatch.setattr(attention, "forward", record_texts)
+    search_model(model, [0, 1, 2, 3, 4], max_tokens=[1, 6, 3, 1, 9])
     assert texts[0] == 5
     assert texts == sorted(texts, reverse=True)
     assert texts[-1] == 1
@@ -138,51 +142,51 @@ def test_what_is_shared_is_not_left_behind_when_inputs_are_done(monkeypatch: pyt
 
 def test_an_ensemble_has_the_mean_of_probabilities() -> None:
     models = [transformer(5), recurrent(6)]
-    (found,) = found_by(Ensemble(models), [3], BeamSearch(4, 2, max_tokens=5))
-    scores, _ = Ensemble(models).step(torch.tensor([START]), started(Ensemble(models), batch([3])))
+    (hypotheses,) = search_model(Ensemble(models), [3], BeamSearch(4, 2, max_tokens=5))
+    scores, _ = Ensemble(models).step(torch.tensor([START]), initial_state(Ensemble(models), batch([3])))
     assert float(scores.detach().exp().sum()) == pytest.approx(1)
     assert Ensemble.returns_log_probabilities, "so that the search does not compute a softmax again"
-    for one in found:
-        ids = [*one.ids, END] if one.is_complete else one.ids
+    for hypothesis in hypotheses:
+        ids = [*hypothesis.ids, END] if hypothesis.is_complete else hypothesis.ids
         total = 0.0
         with torch.no_grad():
-            read = torch.tensor([[START, *one.ids]])
+            read = torch.tensor([[START, *hypothesis.ids]])
             logits = [model(read, model.init_state(1, batch([3])))[0][0] for model in models]
-        for place, id in enumerate(ids):
-            total += math.log(np.mean([float(of_model[place].softmax(-1)[id]) for of_model in logits]))
-        assert one.log_probability == pytest.approx(total, abs=1e-4)
+        for position, id in enumerate(ids):
+            total += math.log(np.mean([float(of_model[position].softmax(-1)[id]) for of_model in logits]))
+        assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
 
 
-def test_an_ensemble_of_other_vocabularies_is_an_error() -> None:
-    other = transformer(1)
-    other.vocabulary_size = 13
+def test_an_ensemble_of_different_vocabularies_is_refused() -> None:
+    other_model = transformer(1)
+    other_model.vocabulary_size = 13
     with pytest.raises(EnsueError, match="expected equal vocabularies, found 12 and 13 symbols"):
-        Ensemble([transformer(1), other])
+        Ensemble([transformer(1), other_model])
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MODELS)
-def test_coverage_is_that_of_reading_the_hypothesis(name: str) -> None:
+def test_coverage_equals_that_of_reading_the_hypothesis(name: str) -> None:
     model = MODELS[name](7)
     search = BeamSearch(4, 4, max_tokens=6, coverage_penalty=0.7)
-    for number, found in zip([0, 1, 3], found_by(model, [0, 1, 3], search), strict=True):
-        for one in found:
-            with torch.no_grad(), watch(model, *ATTENTIONS[name]) as seen:
-                model(torch.tensor([[START, *one.ids]]), model.init_state(1, batch([number])))
-            attention = torch.stack([weights[0].mean(0) for (weights,) in seen.values()]).mean(0).sum(0)
-            length = len(one.ids) + one.is_complete
-            wanted = one.log_probability / length + 0.7 * float(attention.clamp(max=1).log().sum())
-            assert one.score == pytest.approx(wanted, abs=1e-3)
-    assert found_by(model, [0, 1, 3], search) != found_by(model, [0, 1, 3], BeamSearch(4, 4, max_tokens=6))
+    for number, hypotheses in zip([0, 1, 3], search_model(model, [0, 1, 3], search), strict=True):
+        for hypothesis in hypotheses:
+            with torch.no_grad(), watch(model, *ATTENTIONS[name]) as weights_of_layers:
+                model(torch.tensor([[START, *hypothesis.ids]]), model.init_state(1, batch([number])))
+            attention = torch.stack([weights[0].mean(0) for (weights,) in weights_of_layers.values()]).mean(0).sum(0)
+            length = len(hypothesis.ids) + hypothesis.is_complete
+            expected = hypothesis.log_probability / length + 0.7 * float(attention.clamp(max=1).log().sum())
+            assert hypothesis.score == pytest.approx(expected, abs=1e-3)
+    assert search_model(model, [0, 1, 3], search) != search_model(model, [0, 1, 3], BeamSearch(4, 4, max_tokens=6))
 
 
-def test_coverage_of_a_model_that_attends_to_nothing_is_an_error() -> None:
+def test_coverage_without_attention_is_refused() -> None:
     model = Decoder(LSTM(d_in=D, d_out=D))
     with pytest.raises(EnsueError, match="needs a model that attends to a source"):
         beam_search(model, None, torch.tensor([START]), end_id=END, search=BeamSearch(coverage_penalty=1.0))
 
 
-def test_the_mode_is_put_back() -> None:
+def test_the_mode_of_the_model_is_restored() -> None:
     model = transformer(1).train()
-    found_by(model, [0])
+    search_model(model, [0])
     assert model.training

@@ -1,4 +1,4 @@
-"""Generation: alone = in a batch, against a naive loop that reads everything anew, and its limits."""
+"""Generation: alone = in a batch = a naive loop that reads everything again, and its limits."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def model_of(name: str) -> LanguageModel:
     model = build_language_model(**SPECIFICATIONS[name], vocabulary_size=10)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(2.0)  # far from uniform, so that rounding cannot turn a choice
+            parameter.mul_(2.0)  # far from uniform, so that rounding cannot change a choice
     return model.eval()
 
 
@@ -45,7 +45,7 @@ def generated(model: LanguageModel, prompts: list, max_tokens: int = 20, **optio
 
 
 def naive_greedy(model: Any, prompt: list[int], max_tokens: int, state: State = None) -> list[int]:
-    """Reads the whole window anew for every token; the window is halved as the module says."""
+    """Return greedy tokens, reading the full window for each. A full window is halved."""
     window, output = list(prompt) if len(prompt) == model.context else [0, *prompt], []
     for _ in range(max_tokens):
         if model.context is not None and len(window) > model.context:
@@ -58,7 +58,7 @@ def naive_greedy(model: Any, prompt: list[int], max_tokens: int, state: State = 
 
 
 @pytest.mark.parametrize("name", some_slow(SPECIFICATIONS, "learned"))
-def test_greedy_in_a_batch_is_greedy_alone_and_as_the_naive_loop(name: str) -> None:
+def test_greedy_in_a_batch_equals_greedy_alone_and_a_naive_loop(name: str) -> None:
     model = model_of(name)
     together = generated(model, PROMPTS, sampling=GREEDY)
     for row, prompt in zip(together, PROMPTS, strict=True):
@@ -72,15 +72,15 @@ def test_long_ragged_prompts_are_read_in_pieces(name: str, monkeypatch: pytest.M
     model = model_of(name)
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 10, length).tolist() for length in (100, 1, 37, 0)]
-    whole = generated(model, prompts, sampling=GREEDY)
+    expected = generated(model, prompts, sampling=GREEDY)
     monkeypatch.setattr("ensue.models.language_model.MAX_CHUNK_TOKENS", 28)  # 7 columns
-    assert generated(model, prompts, sampling=GREEDY).tolist() == whole.tolist()
+    assert generated(model, prompts, sampling=GREEDY).tolist() == expected.tolist()
 
 
-def test_the_same_seed_is_the_same_text() -> None:
+def test_the_same_seed_gives_the_same_text() -> None:
     model = model_of("lstm")
-    first, again, other = (generated(model, PROMPTS, seed=seed) for seed in (1, 1, 2))
-    assert first.tolist() == again.tolist()
+    first, same, other = (generated(model, PROMPTS, seed=seed) for seed in (1, 1, 2))
+    assert first.tolist() == same.tolist()
     assert first.tolist() != other.tolist()
     assert generated(model, PROMPTS).tolist() != generated(model, PROMPTS).tolist()
 
@@ -101,7 +101,7 @@ def test_a_prompt_may_fill_the_context_but_not_more() -> None:
         generate_ids(model, [[1] * (CONTEXT + 1)], max_tokens=3, start_id=0)
 
 
-def test_no_tokens_and_senseless_numbers() -> None:
+def test_no_tokens_are_generated_and_invalid_numbers_are_refused() -> None:
     model = model_of("lstm")
     assert list(generate_ids(model, [[1]], max_tokens=0, start_id=0)) == []
     with pytest.raises(EnsueError, match="max_tokens is -1"):
@@ -110,7 +110,7 @@ def test_no_tokens_and_senseless_numbers() -> None:
         generate_ids(model, [[1]], max_tokens=1, start_id=0, seed=-1)
 
 
-def test_the_mode_is_put_back_and_gradients_still_flow_between_tokens() -> None:
+def test_the_mode_is_restored_and_gradients_still_flow_between_tokens() -> None:
     model = model_of("lstm").train()
     for _ in generate_ids(model, [[1]], max_tokens=2, start_id=0):
         assert not torch.is_inference_mode_enabled()
@@ -119,23 +119,23 @@ def test_the_mode_is_put_back_and_gradients_still_flow_between_tokens() -> None:
 
 
 def until(row: list[int], end_id: int) -> list[int]:
-    """A row up to its first end symbol, and end symbols from there on."""
+    """Return a row in which only end symbols follow the first one."""
     end = row.index(end_id) if end_id in row else len(row)
     return row[:end] + [end_id] * (len(row) - end)
 
 
-def test_rows_end_with_the_end_symbol_and_nothing_comes_after_the_last() -> None:
+def test_generation_ends_when_every_row_has_an_end_symbol() -> None:
     model = model_of("gru")
     endless = generated(model, PROMPTS, max_tokens=60, seed=1)
     end_id = next(id for id in range(10) if (endless == id).any(1).all())
     last = (endless == end_id).argmax(1).max() + 1
-    ended = generated(model, PROMPTS, max_tokens=60, seed=1, end_id=end_id)
+    ending = generated(model, PROMPTS, max_tokens=60, seed=1, end_id=end_id)
     assert last < 60
-    assert ended.tolist() == [until(row, end_id)[:last] for row in endless.tolist()]
+    assert ending.tolist() == [until(row, end_id)[:last] for row in endless.tolist()]
 
 
 class Remembering(nn.Module):
-    """Reads up to 4 tokens; its scores depend on them and on a memory, which is a number for each row."""
+    """A model of up to 4 tokens, whose scores depend on them and on a number for each row."""
 
     context = 4
 
@@ -160,7 +160,7 @@ class Remembering(nn.Module):
         return scores.unsqueeze(1), state
 
 
-def test_a_window_that_is_read_again_keeps_the_memory() -> None:
+def test_a_window_that_is_read_again_uses_the_memory() -> None:
     model, memory = Remembering(), torch.tensor([20, 71, 3])
     prompts = [[1, 2, 3], [4], [5, 6, 7, 8]]
     start = (memory, torch.zeros_like(memory), torch.zeros_like(memory))
@@ -173,6 +173,6 @@ def test_prompts_are_read_from_a_given_state() -> None:
     model, before = model_of("lstm"), torch.tensor([[1, 2], [3, 4]])
     with torch.no_grad():
         _, state = model(before)
-        found = generated(model, [[5, 6], [7]], sampling=GREEDY, state=state)
+        ids = generated(model, [[5, 6], [7]], sampling=GREEDY, state=state)
         alone = [select_rows(state, torch.tensor([row])) for row in range(2)]
-    assert found.tolist() == [naive_greedy(model, [5, 6], 20, alone[0]), naive_greedy(model, [7], 20, alone[1])]
+    assert ids.tolist() == [naive_greedy(model, [5, 6], 20, alone[0]), naive_greedy(model, [7], 20, alone[1])]

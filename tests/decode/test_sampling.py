@@ -1,4 +1,4 @@
-"""Filters by hand-worked cases, draws against their probabilities, and properties over random logits."""
+"""Filters equal hand-worked cases, draws have their probabilities, and properties hold for random logits."""
 
 import math
 from dataclasses import fields
@@ -24,30 +24,30 @@ def support(logits: torch.Tensor) -> list[int]:
     return torch.isfinite(logits[0]).nonzero().flatten().tolist()
 
 
-def test_a_random_number_of_zero_draws_nothing_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_random_number_of_zero_draws_no_impossible_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "rand", lambda *size, **kwargs: torch.zeros(*size, dtype=torch.float64))
     assert draw(torch.tensor([[-math.inf, 0.0, 0.0]]), generator()).tolist() == [2]
 
 
-def test_top_p_is_reached_by_a_sum_that_equals_it_and_by_the_most_probable_wherever_they_stand() -> None:
+def test_top_p_is_reached_by_an_equal_sum_of_the_most_probable() -> None:
     assert support(filter_logits(torch.zeros(1, 2), Sampling(top_p=0.5))) == [0]
     assert support(filter_logits(HALVES.flip(1), Sampling(top_p=0.7))) == [2, 3]
 
 
-def test_top_k_keeps_exactly_k_also_among_equals() -> None:
+def test_top_k_keeps_exactly_k_even_among_equals() -> None:
     assert support(filter_logits(HALVES, Sampling(top_k=2))) == [0, 1]
     assert len(support(filter_logits(HALVES, Sampling(top_k=3)))) == 3
     assert support(filter_logits(HALVES, Sampling(top_k=9))) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(("p", "kept"), [(0.1, 1), (0.49, 1), (0.51, 2), (0.74, 2), (0.76, 3), (1.0, 4)])
-def test_top_p_keeps_the_fewest_tokens_that_reach_p(p: float, kept: int) -> None:
-    assert support(filter_logits(HALVES, Sampling(top_p=p))) == list(range(kept))
+@pytest.mark.parametrize(("p", "num_kept"), [(0.1, 1), (0.49, 1), (0.51, 2), (0.74, 2), (0.76, 3), (1.0, 4)])
+def test_top_p_keeps_the_fewest_tokens_that_reach_p(p: float, num_kept: int) -> None:
+    assert support(filter_logits(HALVES, Sampling(top_p=p))) == list(range(num_kept))
 
 
-@pytest.mark.parametrize(("p", "kept"), [(0.0, 4), (0.24, 4), (0.26, 2), (0.49, 2), (0.51, 1), (1.0, 1)])
-def test_min_p_is_relative_to_the_most_probable(p: float, kept: int) -> None:
-    assert support(filter_logits(HALVES, Sampling(min_p=p))) == list(range(kept))
+@pytest.mark.parametrize(("p", "num_kept"), [(0.0, 4), (0.24, 4), (0.26, 2), (0.49, 2), (0.51, 1), (1.0, 1)])
+def test_min_p_is_relative_to_the_most_probable(p: float, num_kept: int) -> None:
+    assert support(filter_logits(HALVES, Sampling(min_p=p))) == list(range(num_kept))
 
 
 def test_temperature_divides_the_logits() -> None:
@@ -57,18 +57,18 @@ def test_temperature_divides_the_logits() -> None:
 
 
 def test_temperature_comes_before_top_p_and_top_k_before_top_p() -> None:
-    # at temperature 2 the probabilities even out: 0.36, 0.26, 0.18, 0.18; at 1 two tokens would do
+    # temperature 2 gives 0.36, 0.26, 0.18, 0.18; at temperature 1 two tokens reach p
     assert support(filter_logits(HALVES, Sampling(temperature=2.0, top_p=0.7))) == [0, 1, 2]
-    # of the two that top-k leaves, the first has 2/3
+    # the first of the two top-k tokens has 2/3
     assert support(filter_logits(HALVES, Sampling(top_k=2, top_p=0.6))) == [0]
 
 
-def test_penalty_makes_seen_tokens_less_probable_whatever_their_sign() -> None:
+def test_a_penalty_makes_tokens_of_either_sign_less_probable() -> None:
     logits, seen = torch.tensor([[2.0, -2.0, 2.0, -2.0]]), torch.tensor([[True, True, False, False]])
     assert penalize(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0, -2.0]]
 
 
-def test_penalty_can_turn_the_greedy_choice() -> None:
+def test_a_penalty_can_change_the_greedy_choice() -> None:
     logits, seen = torch.tensor([[2.0, 1.5]]), torch.tensor([[True, False]])
     greedy = Sampling(temperature=0.0)
     assert next_ids(logits, greedy, generator(), seen=seen).tolist() == [0]
@@ -76,7 +76,7 @@ def test_penalty_can_turn_the_greedy_choice() -> None:
 
 
 @pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "repetition_penalty"])
-def test_what_is_no_number_is_one_line(name: str) -> None:
+def test_a_setting_that_is_not_a_number_is_an_error_of_one_line(name: str) -> None:
     with pytest.raises((EnsueError, TypeError), match=rf"^{name} is '0.5'; expected a number$"):
         Sampling(**{name: "0.5"})  # type: ignore[arg-type]
 
@@ -98,10 +98,10 @@ def test_frequencies_follow_the_softmax() -> None:
     assert ((counts / rows - p).abs() <= 4.5 * sigma).all()
 
 
-def test_the_draw_is_the_generators() -> None:
+def test_the_draw_depends_on_the_generator() -> None:
     logits = torch.randn(64, 50, generator=generator(3))
-    first, again, other = (draw(logits, generator(seed)) for seed in (1, 1, 2))
-    assert torch.equal(first, again)
+    first, same, other = (draw(logits, generator(seed)) for seed in (1, 1, 2))
+    assert torch.equal(first, same)
     assert not torch.equal(first, other)
 
 
@@ -114,10 +114,10 @@ def test_the_draw_is_the_generators() -> None:
     penalty=st.floats(0.1, 10),
     seed=st.integers(0, 2**31),
 )
-@example(  # two logits that one temperature makes equal
+@example(  # a temperature makes two logits equal
     logits=[0.0, 1.401298464324817e-45], temperature=2.0, top_k=None, top_p=0.5, min_p=None, penalty=1.0, seed=0
 )
-def test_there_is_always_a_token_and_it_is_one_that_was_left(
+def test_a_remaining_token_is_always_drawn(
     logits: list[float],
     temperature: float,
     top_k: int | None,
@@ -131,8 +131,8 @@ def test_there_is_always_a_token_and_it_is_one_that_was_left(
     seen = torch.zeros_like(row, dtype=torch.bool)
     seen[0, ::2] = True
     left = filter_logits(penalize(row, seen, penalty), sampling)
-    whole = filter_logits(penalize(row, seen, penalty), Sampling(temperature))
-    assert bool(((whole == whole.max()) & left.isfinite()).any()), "one of the most probable tokens"
+    unfiltered = filter_logits(penalize(row, seen, penalty), Sampling(temperature))
+    assert bool(((unfiltered == unfiltered.max()) & left.isfinite()).any()), "one of the most probable tokens"
     assert int(next_ids(row, sampling, generator(seed), seen=seen)) in support(left)
 
 
@@ -148,7 +148,7 @@ def test_there_is_always_a_token_and_it_is_one_that_was_left(
         ({"repetition_penalty": 0.0}, r"repetition_penalty is 0\.0"),
     ],
 )
-def test_senseless_values_are_refused(setting: dict, message: str) -> None:
+def test_invalid_values_are_refused(setting: dict, message: str) -> None:
     with pytest.raises(EnsueError, match=message):
         Sampling(**setting)
 

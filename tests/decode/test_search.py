@@ -1,4 +1,4 @@
-"""Demands that cannot be met, and the best continuations against sorting."""
+"""Demands that cannot be met are refused, and the best continuations equal those of sorting."""
 
 import itertools
 import random
@@ -33,7 +33,7 @@ from ensue.errors import EnsueError
         ({"forbidden": ((),)}, "a required or forbidden phrase is empty"),
     ],
 )
-def test_demands_that_cannot_be_met(demands: dict[str, Any], expected: str) -> None:
+def test_demands_that_cannot_be_met_are_refused(demands: dict[str, Any], expected: str) -> None:
     with pytest.raises(EnsueError, match=expected):
         BeamSearch(**demands)
 
@@ -49,20 +49,20 @@ def test_demands_that_cannot_be_met(demands: dict[str, Any], expected: str) -> N
         ({"required": ((3, 4),)}, {"forbidden": ((3,),)}, r"\(3, 4\) contains the forbidden phrase \(3,\)"),
     ],
 )
-def test_demands_of_an_input_that_cannot_be_met(search: dict, of_input: dict, expected: str) -> None:
+def test_demands_of_an_input_that_cannot_be_met_are_refused(search: dict, of_input: dict, expected: str) -> None:
     with pytest.raises(EnsueError, match=expected):
         BeamSearch(**search).for_input(**of_input)
 
 
 @pytest.mark.parametrize("demands", [{"required": ((9,),)}, {"forbidden": ((1, 9),)}, {"required": ((-1,),)}, {}])
-def test_ids_that_the_vocabulary_does_not_have_and_the_end_symbol(demands: dict[str, Any]) -> None:
+def test_unknown_ids_and_the_end_symbol_in_demands_are_refused(demands: dict[str, Any]) -> None:
     model, search = Toy(4, 0), BeamSearch(**demands or {"forbidden": ((3,),)})
     unknown = "an id of a prefix or phrase is .*; expected a whole number from 0 to 3"
     with pytest.raises(EnsueError, match=unknown if demands else "the end symbol is in a prefix or phrase"):
         beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=3, search=search)
 
 
-def test_the_largest_numbers_are_still_numbers() -> None:
+def test_scores_with_the_largest_settings_are_finite() -> None:
     search = BeamSearch(1, length_penalty=10, max_tokens=1_000_000)
     model = Toy(2, 0)
     (found,) = beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=1, search=search, max_tokens=[3])
@@ -76,7 +76,7 @@ def test_phrases_that_overlap_need_fewer_tokens() -> None:
     BeamSearch(required=((1, 2, 3), (2, 3, 4)), max_tokens=4)
 
 
-def test_the_state_of_a_phrase_is_what_its_longest_beginning_at_the_end_says() -> None:
+def test_the_state_of_a_phrase_is_its_longest_prefix_at_the_end() -> None:
     rng = np.random.default_rng(0)
     for phrase in (tuple(rng.integers(0, 3, length).tolist()) for length in range(1, 9) for _ in range(9)):
         table = RequiredPhrases([(phrase,)])
@@ -95,38 +95,38 @@ def test_the_states_of_a_long_phrase_take_little_time() -> None:
 
 @pytest.mark.parametrize("size", [1, 5, 63, 64, 200, 1000, 1003])
 @pytest.mark.parametrize("levels", [3, 1000])
-def test_the_best_ids_of_a_row_are_those_that_sorting_finds(size: int, levels: int) -> None:
+def test_the_best_ids_of_a_row_equal_those_of_sorting(size: int, levels: int) -> None:
     rng = np.random.default_rng(size)
     scores = rng.integers(0, levels, (6, size)).astype(np.float32)
     scores[0] = -np.inf
     scores[1, : size // 2] = -np.inf
     for k in (1, 3, 7):
         ids, values = best_ids(torch.from_numpy(scores.copy()), k)
-        wanted = (-scores).argsort(1, kind="stable")[:, : min(k, size)]
+        expected = (-scores).argsort(1, kind="stable")[:, : min(k, size)]
         for row in range(1, 6):
-            real = wanted[row][scores[row, wanted[row]] > -np.inf]
+            real = expected[row][scores[row, expected[row]] > -np.inf]
             assert set(real) <= set(ids[row].tolist())
             assert sorted(ids[row].tolist()) == ids[row].tolist()
             assert values[row].tolist() == scores[row, ids[row]].tolist()
 
 
-def test_ties_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_equal_ones_the_last(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+def test_ties_of_topk_are_resolved_by_the_smaller_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    def topk_with_last_of_equal_ones(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         values, ids = scores.flip(1).sort(dim=1, descending=True, stable=True)
         return values[:, :k], scores.shape[1] - 1 - ids[:, :k]
 
-    monkeypatch.setattr(torch.Tensor, "topk", of_equal_ones_the_last)
+    monkeypatch.setattr(torch.Tensor, "topk", topk_with_last_of_equal_ones)
     assert best_ids(torch.tensor([[1.0, 2.0, 1.0, 1.0, 0.0]]), 3)[0].tolist() == [[0, 1, 2]]
 
 
-def test_wanted_ids_are_always_there_and_the_k_best_others() -> None:
+def test_continuations_have_the_required_ids_and_the_k_best_others() -> None:
     log_p = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0]])
     ids, values = continuations(log_p, 2, np.array([[4, 0], [3, -1]]))
-    found = [
+    scores_by_id = [
         {int(id): float(value) for id, value in zip(*row, strict=True) if value > -np.inf}
         for row in zip(ids, values, strict=True)
     ]
-    assert found == [{0: 5.0, 4: 1.0, 1: 4.0, 2: 3.0}, {3: 4.0, 4: 5.0, 2: 3.0}]
+    assert scores_by_id == [{0: 5.0, 4: 1.0, 1: 4.0, 2: 3.0}, {3: 4.0, 4: 5.0, 2: 3.0}]
 
 
 def test_banks_take_turns() -> None:
@@ -135,10 +135,10 @@ def test_banks_take_turns() -> None:
         totals = np.array([[rng.choice([-np.inf, -1.0, -2.0, -3.0, -4.5]) for _ in range(9)]])
         banks = np.array([[rng.randint(0, 3) for _ in range(9)]])
         rows: dict[int, list[int]] = {}
-        for place in sorted(range(9), key=lambda place: (-totals[0, place], place)):
-            if totals[0, place] > -np.inf:
-                rows.setdefault(int(banks[0, place]), []).append(place)
-        wanted = []
+        for index in sorted(range(9), key=lambda index: (-totals[0, index], index)):
+            if totals[0, index] > -np.inf:
+                rows.setdefault(int(banks[0, index]), []).append(index)
+        expected = []
         while any(rows.values()):
-            wanted += [rows[bank].pop(0) for bank in sorted(rows, reverse=True) if rows[bank]]
-        assert select_best(totals, len(wanted), banks)[0].tolist() == wanted
+            expected += [rows[bank].pop(0) for bank in sorted(rows, reverse=True) if rows[bank]]
+        assert select_best(totals, len(expected), banks)[0].tolist() == expected

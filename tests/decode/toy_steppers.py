@@ -1,4 +1,4 @@
-"""Models whose scores depend on everything that was read, in every leaf of their state."""
+"""Models whose scores depend on all tokens, through every leaf of their state."""
 
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +13,7 @@ SIZE = 997
 
 
 class Read(NamedTuple):
-    """A number made of all ids, all ids themselves, and a vector that is turned by each id."""
+    """A state: a number of all ids, all ids, and a vector that each id rotates."""
 
     number: Tensor
     ids: Tensor
@@ -21,7 +21,7 @@ class Read(NamedTuple):
 
 
 class Toy(nn.Module):
-    """Draws its scores from tables; `number` of the state at the beginning is the input."""
+    """A model with scores from random tables. The initial `number` of its state is the input."""
 
     def __init__(self, vocabulary_size: int, seed: int, *, spread: float = 2.0, levels: int = 0) -> None:
         super().__init__()
@@ -41,15 +41,15 @@ class Toy(nn.Module):
         number = (state.number * 31 + ids_t * 7 + 1) % SIZE
         ids = torch.cat((state.ids, ids_t.unsqueeze(1)), 1)
         vector = torch.tanh((self.turns[ids_t] @ state.vector.unsqueeze(2)).squeeze(2) + 0.1)
-        places = torch.arange(1, ids.shape[1] + 1)
-        all_read = ((ids + 1) * places * places).sum(1) * 13 % SIZE
+        positions = torch.arange(1, ids.shape[1] + 1)
+        all_read = ((ids + 1) * positions * positions).sum(1) * 13 % SIZE
         scores = self.tables[0, number] + self.tables[1, all_read]
         if not self.levels:
             scores = scores + 2 * vector.sum(1, keepdim=True).mul(torch.arange(self.vocabulary_size)).sin()
         return scores.float(), Read(number, ids, vector)
 
     def log_p(self, start: int, input: int) -> Callable[[tuple[int, ...]], list[float]]:
-        """The log-probabilities after some tokens, a row at a time and with no batch."""
+        """Return a function from tokens to log-probabilities, without a batch."""
 
         @cache
         def read(ids: tuple[int, ...]) -> tuple[Tensor, State]:

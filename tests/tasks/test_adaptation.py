@@ -1,4 +1,4 @@
-"""A language model in use that adapts to what it reads: the pipeline."""
+"""A pipeline of a language model adapts to the text that it reads."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from ensue.errors import EnsueError
 from language_pipelines import TEXT, pipeline_of
 
 
-def test_an_evaluation_is_the_scores_of_the_tokens(tmp_path: Path) -> None:
+def test_an_evaluation_equals_the_scores_of_its_tokens(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT[:32], encoding="utf-8")
     model = pipeline_of("characters").with_adaptation(cache=50, dynamic=0.3, dynamic_segment=16)
     scores = model.evaluate(tmp_path / "text.txt")
@@ -18,7 +18,7 @@ def test_an_evaluation_is_the_scores_of_the_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_that_scores_reads_the_text_in_order(tmp_path: Path) -> None:
+def test_every_score_reads_the_text_in_order(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     plain = pipeline_of("characters")
     before = [parameter.clone() for parameter in plain.model.parameters()]
@@ -36,24 +36,24 @@ def test_all_that_scores_reads_the_text_in_order(tmp_path: Path) -> None:
     assert all(map(torch.equal, plain.model.parameters(), before))
 
 
-def test_what_is_off_changes_no_bit() -> None:
+def test_disabled_adaptation_changes_no_bit() -> None:
     plain = pipeline_of("words")
     for off in ({}, {"cache": 9, "cache_weight": 0.0}, {"dynamic": 0.0, "dynamic_decay": 1.0}):
         assert plain.with_adaptation(**off).score(TEXT) == plain.score(TEXT)
 
 
-def test_samples_go_on_from_what_was_learned() -> None:
-    """All of them from one reading of the prompt, and a beam search too."""
+def test_samples_start_from_the_adapted_state() -> None:
+    """All samples share one reading of the prompt, and a beam search starts from it, too."""
     model = pipeline_of("characters").with_adaptation(cache=50, dynamic=1.0, dynamic_segment=8)
     (alone,) = model.samples("The sea was calm.", 1, max_tokens=12, temperature=0)
     assert model.samples("The sea was calm.", 3, max_tokens=12, temperature=0) == [alone] * 3
     assert "".join(model.generate("The sea was calm.", max_tokens=12, temperature=0)) == alone
-    (found,) = model.search("The sea was calm.", beams=1, max_tokens=12)
-    assert found.text == alone
+    (best,) = model.search("The sea was calm.", beams=1, max_tokens=12)
+    assert best.text == alone
 
 
 @pytest.mark.parametrize("options", [{"cache": 9}, {"dynamic": 0.5}])
-def test_a_text_is_written_without_a_prompt(options: dict[str, Any]) -> None:
+def test_a_text_is_generated_without_a_prompt(options: dict[str, Any]) -> None:
     """Nothing was read, so there was no state: this ended in an AttributeError."""
     model = pipeline_of("characters").with_adaptation(**options)
     assert len(model.samples("", 2, max_tokens=3, temperature=0)) == 2

@@ -1,4 +1,4 @@
-"""Vectors of words from language models and translators: no word shifts another, no sentence reads another."""
+"""Vectors of words from language models and translators depend on no token of other words and no other sentence."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +42,7 @@ def tokenizers() -> dict[str, Tokenizer]:
 
 @pytest.fixture(scope="module")
 def pipeline_of(tokenizers: dict[str, Tokenizer]) -> Callable[[str, str], LanguagePipeline]:
-    def made(kind: str, encoder: str) -> LanguagePipeline:
+    def build(kind: str, encoder: str) -> LanguagePipeline:
         recipe = tiny_recipe(Path("text"), model=ENCODERS[encoder] | {"d_embedding": 5})
         assert isinstance(recipe, LanguageModelingRecipe)
         torch.manual_seed(0)
@@ -50,7 +50,7 @@ def pipeline_of(tokenizers: dict[str, Tokenizer]) -> Callable[[str, str], Langua
         size = tokenizer.vocabulary_size
         return LanguagePipeline(build_language_model(tokens, recipe.encoder, vocabulary_size=size), tokenizer)
 
-    return made
+    return build
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ ANY_WORDS = st.lists(st.text(max_size=6) | st.sampled_from(WORDS), max_size=8)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 @given(words=ANY_WORDS)
-def test_every_word_has_its_own_tokens(kind: str, tokenizers: dict[str, Tokenizer], words: list[str]) -> None:
-    """And with the blanks between them they are the tokens of the sentence, if no word has blanks inside."""
+def test_every_word_has_separate_tokens(kind: str, tokenizers: dict[str, Tokenizer], words: list[str]) -> None:
+    """With the blanks between them they are the tokens of the sentence, unless a word has blanks inside."""
     tokenizer = tokenizers[kind]
     split = Framing.with_separate_words(tokenizer).split(words)
     assert len(split.counts) == len(words)
@@ -106,7 +106,7 @@ def test_no_sentence_depends_on_another(
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "projected", "learned"])
-def test_a_language_model_reads_from_the_start_to_the_word(
+def test_a_language_model_reads_from_the_start_up_to_the_word(
     encoder: str, pipeline_of: Callable[[str, str], LanguagePipeline]
 ) -> None:
     pipeline = pipeline_of("words", encoder)
@@ -122,12 +122,12 @@ def test_a_language_model_reads_from_the_start_to_the_word(
     if encoder != "learned":
         embedded = model.features(ids)[0, 1:].detach().numpy()
         np.testing.assert_allclose(vectors[0][:, :5], embedded, atol=1e-6)
-    (other,) = pipeline.layers_of_words([[*words[:2], "house"]], pooling="last")
-    np.testing.assert_allclose(other[:, :2], vectors[:, :2], atol=1e-6)
+    (changed,) = pipeline.layers_of_words([[*words[:2], "house"]], pooling="last")
+    np.testing.assert_allclose(changed[:, :2], vectors[:, :2], atol=1e-6)
 
 
 def test_a_long_sentence_is_read_in_windows(pipeline_of: Callable[[str, str], LanguagePipeline]) -> None:
-    """Of 9 words and the start; each word is read with 4 before it at least, as it would be in its window alone."""
+    """A window has 9 words and the start, and each word is read after at least 4 others."""
     pipeline = pipeline_of("words", "learned")
     (vectors,) = pipeline.layers_of_words([LONG])
     np.testing.assert_allclose(vectors[:, :9], pipeline.layers_of_words([LONG[:9]])[0], atol=1e-5)
@@ -135,7 +135,7 @@ def test_a_long_sentence_is_read_in_windows(pipeline_of: Callable[[str, str], La
 
 
 @pytest.mark.slow
-def test_the_encoder_of_a_translator_reads_both_ways(translator: ContextualPipeline) -> None:
+def test_the_encoder_of_a_translator_reads_in_both_directions(translator: ContextualPipeline) -> None:
     assert (translator.num_layers, translator.d_layers) == (3, 32)
     words = ["the", "red", "cat", "", "sees"]
     (vectors,) = translator.layers_of_words([words])

@@ -1,4 +1,4 @@
-"""Scores of nothing are not scores: both tasks say so alike, before a model is asked."""
+"""Data without labels have no scores: both tasks refuse them before the model runs."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ NOTHING: Any = None
 
 
 @pytest.mark.parametrize("labels", [[], [[]]])
-def test_no_labeled_word(labels: list[list[str]]) -> None:
+def test_an_evaluation_without_a_labeled_word_is_refused(labels: list[list[str]]) -> None:
     with pytest.raises(EnsueError, match=r"^there is nothing to score: no labeled word$"):
         Labeling.score(NOTHING, NOTHING, LabeledTexts(NOTHING, NOTHING, labels, NOTHING))
 
 
-def test_no_labeled_text() -> None:
+def test_an_evaluation_without_a_labeled_text_is_refused() -> None:
     with pytest.raises(EnsueError, match=r"^there is nothing to score: no labeled text$"):
         score_classifier(np.zeros((0, 2), np.float32), [], Classes(["a", "b"]))

@@ -1,4 +1,4 @@
-"""Where sentences stand in the passages that are read, against plain lists."""
+"""Positions of sentences in passages equal those of plain lists."""
 
 import numpy as np
 import torch
@@ -10,8 +10,8 @@ from ensue.tasks.labeling.task import Passages
 
 
 @given(data=st.data(), lengths=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))
-def test_places_of_sentences(data: st.DataObject, lengths: list[list[int]]) -> None:
-    """A word is found where its sentence is, whatever passages stand beside it in the batch."""
+def test_positions_of_sentences_are_in_their_passages(data: st.DataObject, lengths: list[list[int]]) -> None:
+    """The words of a sentence are at its positions, with any other passages in the batch."""
     flat = [length for passage in lengths for length in passage]
     starts = np.cumsum([0, *flat], dtype=np.int64)
     words = np.arange(100, 100 + starts[-1])
@@ -20,11 +20,11 @@ def test_places_of_sentences(data: st.DataObject, lengths: list[list[int]]) -> N
     assert passages.words.lengths.tolist() == [sum(passage) for passage in lengths]
     rows = np.array(data.draw(st.permutations(range(len(lengths)))))[: data.draw(st.integers(1, len(lengths)))]
     batch = passages.words.padded(rows, fill=-1).flatten()
-    found, sentences = passages.places(rows, torch.device("cpu")), passages.sentence_indices(rows)
+    positions, sentences = passages.places(rows, torch.device("cpu")), passages.sentence_indices(rows)
     firsts = np.cumsum([0, *map(len, lengths)])
     expected = [(row, number) for row, c in enumerate(rows) for number in range(firsts[c], firsts[c + 1])]
-    assert list(zip(found.rows.tolist(), sentences.tolist(), strict=True)) == expected
-    for (_, number), places, real in zip(expected, found.places.numpy(), found.mask.numpy(), strict=True):
-        here = batch[places[real]] if len(batch) else places[real]
-        assert here.tolist() == words[starts[number] : starts[number + 1]].tolist()
+    assert list(zip(positions.rows.tolist(), sentences.tolist(), strict=True)) == expected
+    for (_, number), places, real in zip(expected, positions.places.numpy(), positions.mask.numpy(), strict=True):
+        words_of_sentence = batch[places[real]] if len(batch) else places[real]
+        assert words_of_sentence.tolist() == words[starts[number] : starts[number + 1]].tolist()
         assert not places[~real].any()

@@ -1,4 +1,4 @@
-"""`progress=` of predict and evaluate: rising shares for each kind of model, and the results as without it."""
+"""`progress=` of predict and evaluate reports rising shares for each kind of model and changes no result."""
 
 import io
 import lzma
@@ -26,15 +26,15 @@ class Shares(Reporter):
     def working(self, what: str, share: float) -> None:
         self.reports.append((what, share))
 
-    def check(self, what: str, *, least: int) -> None:
+    def check(self, what: str, *, minimum: int) -> None:
         names, shares = zip(*self.reports, strict=True)
         assert {*names} == {what}
         assert (shares[0], shares[-1]) == (0.0, 1.0)
         assert list(shares) == sorted(shares)
-        assert least <= len(shares) <= 2 + 1 / chunks.MIN_PROGRESS_STEP
+        assert minimum <= len(shares) <= 2 + 1 / chunks.MIN_PROGRESS_STEP
 
 
-def test_every_pipeline_has_the_argument() -> None:
+def test_every_pipeline_has_the_argument_progress() -> None:
     for task in {*TASKS, *entries("task")}:
         pipeline = task_entry(task).pipeline_class
         for name in ("predict", "evaluate"):
@@ -56,7 +56,7 @@ def test_the_share_of_a_file_rises(run: str, name: str, row: str, tmp_path: Path
     (tmp_path / name).write_text("mood\ttext\n" * (run == "classify-lstm") + row * 100)
     shares = Shares()
     assert model.evaluate(tmp_path / name, progress=shares) == model.evaluate(tmp_path / name)
-    shares.check("evaluate", least=20 if run != "char-lstm" else 3)
+    shares.check("evaluate", minimum=20 if run != "char-lstm" else 3)
 
 
 def test_the_share_of_a_list_rises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,14 +66,14 @@ def test_the_share_of_a_list_rises(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for arguments, named in (((TEXTS,), {}), ((), {"texts": TEXTS}), ((iter(TEXTS),), {})):
         shares = Shares()
         assert model.predict(*arguments, **named, progress=shares) == model.predict(TEXTS)
-        shares.check("predict", least=20)
+        shares.check("predict", minimum=20)
     with pytest.raises(Exception, match="predict takes a list of texts"):
         model.predict("a text", progress=shares)
     assert shares.reports[-1] == ("predict", 1.0)
     assert chunks.ON_PROGRESS.get() is None
 
 
-def test_a_compressed_file_has_a_beginning_and_an_end(tmp_path: Path) -> None:
+def test_a_compressed_file_reports_its_start_and_end(tmp_path: Path) -> None:
     (tmp_path / "a.txt.xz").write_bytes(lzma.compress(b"a line\n" * 1000))
     shares = Shares()
     with report_progress("evaluate", tmp_path / "a.txt.xz", shares):
@@ -83,7 +83,7 @@ def test_a_compressed_file_has_a_beginning_and_an_end(tmp_path: Path) -> None:
     assert shares.reports == [("evaluate", 0.0), ("evaluate", 1.0)]
 
 
-def test_true_is_a_bar_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_true_shows_a_bar_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", shown := io.StringIO())
     monkeypatch.setattr(reporter, "SECONDS_BETWEEN_REFRESHES", 0.0)
     bar = ProgressBar()

@@ -1,4 +1,4 @@
-"""Which words stand for all in a step, and how often each."""
+"""Words that are sampled in a step in place of all, and how often each is drawn."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("power", [0.0, 0.75, 1.0])
 @pytest.mark.parametrize("size", [1, 3, 9])
 def test_each_word_is_drawn_as_often_as_expected(size: int, power: float) -> None:
-    """Expected: in proportion to (count + 1)^power, but at most once. 2,000 steps, standard error below 0.012."""
+    """The expected count is min(1, a · (count + 1)^power). The standard error of 2,000 steps is below 0.012."""
     words = SampledWords(COUNTS, size=size, power=power, seed=3)
     drawn = np.stack([np.bincount(words.draw(step, CPU).ids.numpy(), minlength=10) for step in range(2000)])
     assert drawn.sum(1).tolist() == [size] * 2000
@@ -28,7 +28,7 @@ def test_each_word_is_drawn_as_often_as_expected(size: int, power: float) -> Non
     assert (drawn[:, ~rare] == 1).all()
 
 
-def test_a_sample_has_the_expectations_of_its_words() -> None:
+def test_a_sample_has_the_expected_counts_of_its_words() -> None:
     words = SampledWords(COUNTS, size=4, power=1.0, seed=0)
     sample = words.draw(7, CPU)
     np.testing.assert_allclose(sample.log_expected.exp().numpy(), words.expected[sample.ids.numpy()], rtol=1e-6)
@@ -39,14 +39,14 @@ def test_a_sample_has_the_expectations_of_its_words() -> None:
 
 def test_a_step_is_a_function_of_seed_and_number() -> None:
     def ids(seed: int, step: int) -> list[int]:
-        found: list[int] = SampledWords(COUNTS, size=4, power=0.0, seed=seed).draw(step, CPU).ids.tolist()
-        return found
+        drawn: list[int] = SampledWords(COUNTS, size=4, power=0.0, seed=seed).draw(step, CPU).ids.tolist()
+        return drawn
 
     assert ids(1, 5) == ids(1, 5)
     assert len({tuple(ids(seed, step)) for seed in (1, 2) for step in range(3)}) > 3
 
 
-def test_what_is_not_fewer_than_the_vocabulary_is_all_of_it() -> None:
+def test_a_sample_of_the_vocabulary_size_is_replaced_by_all_words() -> None:
     assert sampled_words(WordHead(sampled=10), COUNTS, 0) is None
     assert sampled_words(WordHead(), COUNTS, 0) is None
     assert sampled_words(WordHead(sampled=9), COUNTS, 0) is not None

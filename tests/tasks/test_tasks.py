@@ -1,4 +1,4 @@
-"""The table of tasks, and that nothing outside of a task's folder knows it by name."""
+"""The table of tasks, and the law that only the folder of a task names it."""
 
 import ast
 from pathlib import Path
@@ -18,9 +18,9 @@ OUTSIDE = ["cli", "console", "runs", "training", "recipe", "inspection", "librar
 
 
 def names_of_tasks(tree: ast.AST) -> list[str]:
-    """Strings that are a task's name, and imports from its folder, but for those of type checkers."""
+    """Return strings that are a task's name, and imports from its folder, except those for type checkers."""
     folders = tuple(module.partition(":")[0] for module in TASKS.values())
-    found = []
+    names = []
     typed = {
         id(inner)
         for node in ast.walk(tree)
@@ -29,16 +29,16 @@ def names_of_tasks(tree: ast.AST) -> list[str]:
     }
     for node in (node for node in ast.walk(tree) if id(node) not in typed):
         if isinstance(node, ast.Constant) and node.value in task_names():
-            found.append(str(node.value))
+            names.append(str(node.value))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(folders):
-            found.append(str(node.module))
+            names.append(str(node.module))
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name.startswith(folders)]
-    return found
+            names += [alias.name for alias in node.names if alias.name.startswith(folders)]
+    return names
 
 
-def test_nothing_outside_of_its_folder_names_a_task() -> None:
-    files = [file for part in OUTSIDE for file in sorted((SOURCE / part).rglob("*.py")) or [SOURCE / part]]
+def test_only_the_folder_of_a_task_names_it() -> None:
+    files = [file for path in OUTSIDE for file in sorted((SOURCE / path).rglob("*.py")) or [SOURCE / path]]
     assert len(files) > 40
     assert {file.name: names for file in files if (names := names_of_tasks(ast.parse(file.read_text())))} == {}
 
@@ -51,18 +51,18 @@ def test_nothing_outside_of_its_folder_names_a_task() -> None:
         "def f():\n    import ensue.tasks.language_modeling.job",
     ],
 )
-def test_a_name_is_noticed(line: str) -> None:
+def test_a_name_of_a_task_is_detected(line: str) -> None:
     assert len(names_of_tasks(ast.parse(line))) == 1
 
 
 @pytest.mark.parametrize("name", task_names())
-def test_an_entry_holds_what_it_promises(name: str) -> None:
+def test_an_entry_of_the_table_loads_its_classes(name: str) -> None:
     entry = task_entry(name)
     assert issubclass(entry.recipe, Recipe)
     assert entry.recipe.model_fields["task"].default == name
     assert entry.commands
-    for found in (entry.parts_class, entry.job_class, entry.pipeline_class):
-        assert found.__module__.startswith(("ensue.extensions.", TASKS.get(name, "-").partition(":")[0]))
+    for loaded in (entry.parts_class, entry.job_class, entry.pipeline_class):
+        assert loaded.__module__.startswith(("ensue.extensions.", TASKS.get(name, "-").partition(":")[0]))
     generates = "generate_into" if entry.pipeline_class.generates_files else "generate"
     methods = {"predict": "prediction_lines", "score": "score_lines", "generate": generates}
     pipeline = entry.pipeline_class
@@ -79,18 +79,18 @@ def test_an_entry_holds_what_it_promises(name: str) -> None:
         ("labeling", "predict", {"vectors", "splitter", "format"}),
     ],
 )
-def test_options_are_the_arguments_of_methods(task: str, command: str, options: set[str]) -> None:
+def test_options_equal_the_arguments_of_methods(task: str, command: str, options: set[str]) -> None:
     entry = task_entry(task)
     assert options <= entry.options(command)
     assert ("format" in entry.options("predict")) == (task in ("sequence-to-sequence", "labeling"))
 
 
-def test_the_default_is_a_task() -> None:
+def test_the_default_task_exists() -> None:
     assert DEFAULT_TASK in TASKS
 
 
 @given(st.one_of(st.text(), st.none(), st.integers(), st.lists(st.text()), st.sampled_from(["labelling", ""])))
-def test_another_name_is_one_line(name: object) -> None:
+def test_an_unknown_task_is_an_error_of_one_line(name: object) -> None:
     with pytest.raises(RecipeError, match="no task") as caught:
         task_entry(name)
     assert "known: language-modeling, labeling, classification" in str(caught.value)

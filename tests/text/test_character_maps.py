@@ -1,4 +1,4 @@
-"""Maps of characters that the library may read, and damaged ones, at which it would panic."""
+"""Valid maps of characters are read, and damaged maps, at which the library panics, are refused."""
 
 import base64
 import json
@@ -16,11 +16,11 @@ STRINGS = "A\0ß\0".encode()
 
 
 def units(**changes: int) -> np.ndarray[Any, Any]:
-    """A map from a to A: a double array with one leaf, whose value stands behind it. By names: its three units."""
+    """Return a map from a to A, a double array with a leaf and its value. Keywords replace its three units."""
     result = np.zeros(SIZE, "<u4")
     result[0] = changes.get("root", 1 << 10)  # the children of the root are at 1 ^ byte
-    place = 1 ^ ord("a")
-    result[place] = changes.get("leaf", ord("a") | 1 << 8 | (place ^ 2) << 10)  # and its value is at 2
+    leaf_index = 1 ^ ord("a")
+    result[leaf_index] = changes.get("leaf", ord("a") | 1 << 8 | (leaf_index ^ 2) << 10)  # and its value is at 2
     result[2] = changes.get("value", 1 << 31)
     return result
 
@@ -38,7 +38,7 @@ def tokenizer(charsmap: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_whole_map_is_read() -> None:
+def test_a_valid_map_is_read() -> None:
     result = library_tokenizer(tokenizer(encoded(units())))
     assert result.normalizer.normalize_str("abé") == "Abé"
     assert result.encode("a").ids == [0]
@@ -57,13 +57,15 @@ def test_a_whole_map_is_read() -> None:
         "a unit points out", "a value points out", "a value points into a character",
     ],
 )  # fmt: skip
-def test_a_damaged_map_is_one_line(charsmap: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_map_is_an_error_of_one_line(charsmap: Any, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match=r"^the normalizer Precompiled has a damaged map of characters$"):
         library_tokenizer(tokenizer(charsmap))
     assert capfd.readouterr().err == ""
 
 
-def test_a_panic_of_the_library_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_panic_of_the_library_is_an_error_of_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(pieces, "check_character_maps", lambda normalizer: None)
     with pytest.raises(ValueError, match="Cannot parse precompiled_charsmap") as caught:
         library_tokenizer(tokenizer("AAAA"))
@@ -71,7 +73,7 @@ def test_a_panic_of_the_library_is_one_line(monkeypatch: pytest.MonkeyPatch, cap
     assert capfd.readouterr().err == ""
 
 
-def test_what_others_say_meanwhile_is_not_lost(capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_messages_on_stderr_are_printed(capfd: pytest.CaptureFixture[str]) -> None:
     with library_errors():
         os.write(2, b"a warning\n")
     with pytest.raises(KeyboardInterrupt), library_errors():
@@ -79,7 +81,7 @@ def test_what_others_say_meanwhile_is_not_lost(capfd: pytest.CaptureFixture[str]
     assert capfd.readouterr().err == "a warning\n"
 
 
-def test_other_normalizers_are_the_library_s_own() -> None:
+def test_other_normalizers_are_checked_by_the_library() -> None:
     for normalizer in (None, {"type": "Lowercase"}, {"type": "Sequence", "normalizers": []}, [], "x"):
         check_character_maps(normalizer)
     with pytest.raises(ValueError, match=r"."):

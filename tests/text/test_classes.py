@@ -1,4 +1,4 @@
-"""Labels of classifiers: from probabilities, into targets, their shares; saved and read back."""
+"""Labels of classifiers: choices by probabilities, targets, shares, saving and loading."""
 
 import json
 from fractions import Fraction
@@ -19,7 +19,7 @@ def probabilities(*numbers: float) -> np.ndarray[Any, Any]:
     return np.array(numbers, np.float32)
 
 
-def test_the_most_probable_label() -> None:
+def test_the_most_probable_label_is_chosen() -> None:
     classes = Classes(NAMES)
     assert classes.choose(probabilities(0.2, 0.5, 0.3)) == ("dog",)
     assert classes.choose(probabilities(0.4, 0.2, 0.4)) == ("cat",)
@@ -33,21 +33,23 @@ def test_the_most_probable_label() -> None:
         (0.0, ("owl", "dog", "cat")),
     ],
 )  # fmt: skip
-def test_all_labels_from_the_threshold_on_the_most_probable_first(threshold: float, expected: tuple[str, ...]) -> None:
+def test_labels_above_the_threshold_are_chosen_in_order_of_probability(
+    threshold: float, expected: tuple[str, ...]
+) -> None:
     classes = Classes(NAMES, multiple=True, threshold=threshold)
     assert classes.choose(probabilities(0.25, 0.5, 0.75)) == expected
 
 
-def test_a_threshold_that_is_one_of_the_probabilities_survives_being_saved() -> None:
-    """Probabilities are float32, JSON has decimal numbers."""
+def test_a_saved_threshold_still_selects_a_probability_equal_to_it() -> None:
+    """Probabilities are float32, and JSON has decimal numbers."""
     for probability in probabilities(0.1, 1 / 3, 0.7, np.nextafter(np.float32(0.5), np.float32(1))):
         classes = Classes(["x"], multiple=True, threshold=float(probability))
-        again = Classes.from_json(json.loads(json.dumps(classes.to_json())))
-        assert again.choose(probabilities(probability)) == ("x",)
-        assert again.choose(probabilities(np.nextafter(probability, np.float32(0)))) == ()
+        loaded = Classes.from_json(json.loads(json.dumps(classes.to_json())))
+        assert loaded.choose(probabilities(probability)) == ("x",)
+        assert loaded.choose(probabilities(np.nextafter(probability, np.float32(0)))) == ()
 
 
-def test_targets() -> None:
+def test_targets_are_ids_or_indicators() -> None:
     single = Classes(NAMES)
     assert single.targets(single.matrix([["owl"], ["cat"], ["owl"]])).tolist() == [2, 0, 2]
     assert single.targets(single.matrix([["owl"]])).dtype == np.int64
@@ -62,13 +64,13 @@ labelings = st.lists(st.lists(st.sampled_from([*NAMES, "ant"]), unique=True), ma
 
 
 @given(labels=labelings)
-def test_the_matrix_says_who_has_what(labels: list[list[str]]) -> None:
+def test_the_matrix_has_the_labels_of_each_row(labels: list[list[str]]) -> None:
     matrix = Classes(NAMES, multiple=True).matrix(labels)
     assert matrix.tolist() == [[name in names for name in NAMES] for names in labels]
 
 
 @given(labels=labelings)
-def test_shares_of_several_labels_are_counted_with_one_more_of_both_answers(labels: list[list[str]]) -> None:
+def test_shares_of_several_labels_are_smoothed_with_one_text_of_each_answer(labels: list[list[str]]) -> None:
     several = Classes(NAMES, multiple=True)
     shares = several.frequencies(several.matrix(labels))
     expected = [Fraction(sum(name in names for names in labels) + 1, len(labels) + 2) for name in NAMES]
@@ -77,7 +79,7 @@ def test_shares_of_several_labels_are_counted_with_one_more_of_both_answers(labe
 
 
 @given(labels=st.lists(st.sampled_from(NAMES), max_size=20))
-def test_shares_of_single_labels_are_counted_with_one_more_of_each(labels: list[str]) -> None:
+def test_shares_of_single_labels_are_smoothed_with_one_text_each(labels: list[str]) -> None:
     single = Classes(NAMES)
     shares = single.frequencies(single.matrix([(label,) for label in labels]))
     expected = [Fraction(labels.count(name) + 1, len(labels) + 3) for name in NAMES]
@@ -86,21 +88,21 @@ def test_shares_of_single_labels_are_counted_with_one_more_of_each(labels: list[
 
 
 @given(labels=st.lists(st.sampled_from(NAMES), min_size=1, max_size=20))
-def test_labels_in_a_column_are_those_of_a_list(labels: list[str]) -> None:
+def test_labels_of_a_column_equal_those_of_a_list(labels: list[str]) -> None:
     column, single, matrix = Texts(), Classes(NAMES), Classes(NAMES).matrix([[label] for label in labels])
     for label in labels:
         column.append([label])
-    places = single.label_ids(column)
-    assert places.tolist() == single.label_ids([[label] for label in labels]).tolist() == matrix.argmax(1).tolist()
-    assert single.frequencies(places).tolist() == single.frequencies(matrix).tolist()
+    label_ids = single.label_ids(column)
+    assert label_ids.tolist() == single.label_ids([[label] for label in labels]).tolist() == matrix.argmax(1).tolist()
+    assert single.frequencies(label_ids).tolist() == single.frequencies(matrix).tolist()
 
 
 @pytest.mark.parametrize("multiple", [False, True])
-def test_saved_and_read_back_it_is_the_same(multiple: bool) -> None:
+def test_saved_classes_are_equal_after_loading(multiple: bool) -> None:
     classes = Classes(["b", "a", "ä \u2028", ""], multiple=multiple, threshold=0.1)
-    again = Classes.from_json(json.loads(json.dumps(classes.to_json())))
-    assert (again.names, again.multiple, again.threshold) == (("b", "a", "ä \u2028", ""), multiple, 0.1)
-    assert again.to_json() == classes.to_json()
+    loaded = Classes.from_json(json.loads(json.dumps(classes.to_json())))
+    assert (loaded.names, loaded.multiple, loaded.threshold) == (("b", "a", "ä \u2028", ""), multiple, 0.1)
+    assert loaded.to_json() == classes.to_json()
 
 
 @pytest.mark.parametrize(
@@ -111,10 +113,10 @@ def test_saved_and_read_back_it_is_the_same(multiple: bool) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
+def test_invalid_content_is_refused(damage: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^.+$"):
         Classes.from_json(Classes(NAMES).to_json() | damage)
 
 
-def test_equally_probable_labels_come_in_their_order() -> None:
+def test_equally_probable_labels_keep_their_order() -> None:
     assert Classes(NAMES, multiple=True).choose(probabilities(0.6, 0.9, 0.6)) == ("dog", "cat", "owl")

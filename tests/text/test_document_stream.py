@@ -1,4 +1,4 @@
-"""Documents in one stream: separators, and cuts at boundaries."""
+"""Documents in a stream: separators, and cuts at boundaries."""
 
 import pytest
 from hypothesis import given
@@ -31,5 +31,5 @@ def test_a_boundary_changes_no_id(kind: str, sentences: bool, text: str) -> None
     stream = DocumentStream(CODERS[kind], documents="blank-lines", sentences=sentences)
     cut = last_boundary(text)
     if cut is not None:
-        parts = [*stream.encode(text[:cut]), *stream.encode(text[cut:])]
-        assert parts == stream.encode(text).tolist()
+        ids = [*stream.encode(text[:cut]), *stream.encode(text[cut:])]
+        assert ids == stream.encode(text).tolist()

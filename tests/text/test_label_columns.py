@@ -21,18 +21,18 @@ ROWS = [("NOUN", "Number=Plur", "dog"), ("VERB", "Mood=Ind|Tense=Pres|VerbForm=F
 
 def columns() -> LabelColumns:
     result: dict[str, list[LabelHead]] = {}
-    for place, name in enumerate(["upos", "feats", "lemma"]):
-        counts = count_head_values(HEAD_KINDS.get(name, "label"), [(WORDS, [row[place] for row in ROWS])])
-        parts = [
+    for position, name in enumerate(["upos", "feats", "lemma"]):
+        counts = count_head_values(HEAD_KINDS.get(name, "label"), [(WORDS, [row[position] for row in ROWS])])
+        heads = [
             LabelHead(kind, key, Labels(sorted(values), scheme=None, tag_scheme=None))
             for (kind, key), values in counts.items()
         ]
-        result[name] = parts
+        result[name] = heads
     return LabelColumns(result)
 
 
 @given(st.text(max_size=12), st.text(min_size=1, max_size=12))
-def test_a_script_makes_its_result_of_its_form(form: str, result: str) -> None:
+def test_a_script_changes_its_form_into_its_result(form: str, result: str) -> None:
     assert apply_script(edit_script(form, result), form) == result
 
 
@@ -44,12 +44,12 @@ def test_a_script_makes_its_result_of_its_form(form: str, result: str) -> None:
         ("IBM's", "IBM", "keep-0+-2+"),
     ],
 )  # fmt: skip
-def test_scripts_by_hand(form: str, lemma: str, script: str) -> None:
+def test_scripts_of_simple_cases_are_correct(form: str, lemma: str, script: str) -> None:
     assert edit_script(form, lemma) == script
 
 
-def test_what_is_long_is_written_out_in_little_time() -> None:
-    """The shared part of two texts takes time with the product of their lengths."""
+def test_long_results_are_stored_as_text() -> None:
+    """Their longest common part would take quadratic time."""
     start = time.process_time()
     for form, result, script in (
         ("a" * 10**6, "a" * 10**6 + "b", "=" + "a" * 10**6 + "b"),
@@ -61,31 +61,31 @@ def test_what_is_long_is_written_out_in_little_time() -> None:
     assert time.process_time() - start < 5
 
 
-def test_a_script_that_does_not_apply_leaves_the_form_in_lowercase() -> None:
+def test_a_script_that_does_not_apply_gives_the_form_in_lowercase() -> None:
     for script in ("lower-2+-3+", "=", "", "nonsense", "lower-x+-1+", "keep-1+-2+"):
         assert apply_script(script, "The") == "the"
 
 
-def test_each_attribute_is_learned_by_itself_and_comes_back() -> None:
+def test_attributes_are_separate_heads_and_come_back() -> None:
     labels = columns()
-    assert [(part.kind, part.key) for part in labels.learned] == [
+    assert [(head.kind, head.key) for head in labels.learned] == [
         ("label", ""), ("attribute", "Mood"), ("attribute", "Number"), ("attribute", "Tense"),
         ("attribute", "VerbForm"), ("script", ""),
     ]  # fmt: skip
     ids = labels.encode(ROWS, WORDS)
     assert labels.decode(ids, WORDS) == ROWS
-    again = LabelColumns.from_json(labels.to_json())
-    assert again.encode(ROWS, WORDS) == ids
+    loaded = LabelColumns.from_json(labels.to_json())
+    assert loaded.encode(ROWS, WORDS) == ids
     assert labels.encode([("X", "Number=Dual", "went")], ["gone"])[0] == [-1, 1, -1, 1, 1, -1]
     assert (labels.encode([], []), labels.decode([], [])) == ([], [])
 
 
-def test_the_probability_of_a_value_is_the_sum_over_all_tags_that_say_it() -> None:
-    """All combinations of tags of a word, with the product of their shares, added up by what they decode to."""
+def test_the_probability_of_a_value_is_the_sum_over_its_tags() -> None:
+    """The reference enumerates the tags of a word, and sums products of shares by the decoded value."""
     labels, chance = columns(), np.random.default_rng(0)
-    shares = [chance.dirichlet(np.ones(len(part.labels))) for part in labels.learned]
+    shares = [chance.dirichlet(np.ones(len(head.labels))) for head in labels.learned]
     expected: dict[tuple[str, str], float] = {}
-    for tags in itertools.product(*(range(len(part.labels)) for part in labels.learned)):
+    for tags in itertools.product(*(range(len(head.labels)) for head in labels.learned)):
         share = prod(of[tag] for of, tag in zip(shares, tags, strict=True))
         (row,) = labels.decode([tags], ["barks"])
         for name, value in zip(labels.names, row, strict=True):
@@ -98,10 +98,10 @@ def test_the_probability_of_a_value_is_the_sum_over_all_tags_that_say_it() -> No
 
 @st.composite
 def overlapping_sentences(draw: st.DrawFn) -> tuple[list[schemes.Span], int]:
-    """Any spans of a sentence, and its length."""
+    """Draw any spans of a sentence, and its length."""
     length = draw(st.integers(1, 7))
-    place, names = st.integers(0, length), st.sampled_from(["NP", "A-B", ""])
-    result = draw(st.lists(st.tuples(names, place, place), max_size=6))
+    position, names = st.integers(0, length), st.sampled_from(["NP", "A-B", ""])
+    result = draw(st.lists(st.tuples(names, position, position), max_size=6))
     return [schemes.Span(name, *sorted(ends)) for name, *ends in result if ends[0] != ends[1]], length
 
 
@@ -118,7 +118,7 @@ def test_spans_that_overlap_are_read_as_written(
         assert schemes.overlapping_spans(labels) == schemes.spans(labels)
 
 
-def test_layers_have_one_sign_for_a_gap() -> None:
+def test_layers_have_one_label_for_a_gap() -> None:
     assert schemes.layers(["O", "O", "B-A", "I-A|B-B", "O", "O", "O", "B-A"]) == {
         "A": {0: "O", 2: "B-A", 3: "I-A", 4: "O", 7: "B-A"},
         "B": {0: "O", 3: "B-B", 4: "O"},
@@ -126,9 +126,9 @@ def test_layers_have_one_sign_for_a_gap() -> None:
 
 
 @pytest.mark.slow
-def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
+def test_many_classes_in_a_sentence_take_linear_time_in_their_spans() -> None:
     start, count = time.process_time(), 50_000
-    result = [schemes.Span(f"c{place}", place, place + 1) for place in range(count)]
+    result = [schemes.Span(f"c{position}", position, position + 1) for position in range(count)]
     labels = schemes.encode_overlapping(result, count, "bio")
     assert labels[-1] == f"B-c{count - 1}"
     assert schemes.overlapping_spans(labels) == result
@@ -136,16 +136,16 @@ def test_many_classes_in_a_sentence_take_time_with_their_spans_alone() -> None:
 
 
 @pytest.mark.slow
-def test_a_word_with_too_many_spans_is_refused_at_once() -> None:
-    most = [schemes.Span("NP", 0, end) for end in range(2, schemes.MAX_SPANS_OF_WORD + 2)]
+def test_a_word_with_too_many_spans_is_refused_immediately() -> None:
+    max_spans = [schemes.Span("NP", 0, end) for end in range(2, schemes.MAX_SPANS_OF_WORD + 2)]
     assert (
-        len(schemes.overlapping_spans(schemes.encode_overlapping(most, schemes.MAX_SPANS_OF_WORD + 1, "bio")))
+        len(schemes.overlapping_spans(schemes.encode_overlapping(max_spans, schemes.MAX_SPANS_OF_WORD + 1, "bio")))
         == schemes.MAX_SPANS_OF_WORD
     )
     for name in ("NP", "{}"):
-        start, many = time.process_time(), [schemes.Span(name.format(n), n, 100_000) for n in range(50_000)]
+        start, many_spans = time.process_time(), [schemes.Span(name.format(n), n, 100_000) for n in range(50_000)]
         with pytest.raises(ValueError, match="a word has more than 256 spans"):
-            schemes.encode_overlapping(many, 100_000, "bio")
+            schemes.encode_overlapping(many_spans, 100_000, "bio")
         assert time.process_time() - start < 5
 
 
@@ -159,24 +159,24 @@ def nested_labels(*sentences: Sequence[str]) -> NestedLabels:
     )
 
 
-def test_each_class_and_each_layer_is_learned_by_itself() -> None:
+def test_classes_and_layers_are_separate_heads() -> None:
     result = [schemes.Span("NP", 0, 4), schemes.Span("NP", 2, 4), schemes.Span("PER", 0, 1)]
     output = schemes.encode_overlapping(result, 5, "bio")
     assert output == ["B-NP|B-PER", "I-NP", "I-NP|B-NP+", "I-NP|I-NP+", "O"]
     labels = nested_labels(output, ["O"])
-    assert [part.key for part in labels.learned] == ["NP", "NP+", "PER"]
-    again = NestedLabels.from_json(labels.to_json())
-    tags = again.encode(output)
-    assert [[part.labels.symbols[tag] for part, tag in zip(again.learned, row, strict=True)] for row in tags[:3]] == [
+    assert [head.key for head in labels.learned] == ["NP", "NP+", "PER"]
+    loaded = NestedLabels.from_json(labels.to_json())
+    tags = loaded.encode(output)
+    assert [[head.labels.symbols[tag] for head, tag in zip(loaded.learned, row, strict=True)] for row in tags[:3]] == [
         ["B-NP", "O", "S-PER"], ["I-NP", "O", "O"], ["I-NP", "B-NP+", "O"],
     ]  # fmt: skip
-    assert again.decode(tags) == output
-    assert again.spans(output) == [result[0], result[2], result[1]]
+    assert loaded.decode(tags) == output
+    assert loaded.spans(output) == [result[0], result[2], result[1]]
     certain = np.concatenate(
-        [np.eye(len(part.labels))[[row[n] for row in tags]] for n, part in enumerate(again.learned)], 1
+        [np.eye(len(head.labels))[[row[n] for row in tags]] for n, head in enumerate(loaded.learned)], 1
     )
-    assert again.confidence(output, certain) == [1.0] * 5
-    assert again.confidence(["O"] * 5, certain) == [0.0] * 4 + [1.0]
+    assert loaded.confidence(output, certain) == [1.0] * 5
+    assert loaded.confidence(["O"] * 5, certain) == [0.0] * 4 + [1.0]
 
 
 @pytest.mark.parametrize("name", ["A|B", "NP+"])

@@ -23,10 +23,10 @@ PLAIN = ["ADJ", "NOUN", "O", "VERB"]
 
 @st.composite
 def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
-    """Spans, often without a gap, and the length of their sentence."""
+    """Draw spans, often without a gap, and the length of their sentence."""
     result, end = [], 0
-    parts = st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from(CLASSES))
-    for gap, length, name in draw(st.lists(parts, max_size=5)):
+    pieces = st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from(CLASSES))
+    for gap, length, name in draw(st.lists(pieces, max_size=5)):
         result.append(Span(name, end + gap, end + gap + length))
         end = result[-1].end
     return result, end + draw(st.integers(0, 2))
@@ -37,19 +37,19 @@ def labels_of(scheme: Scheme, tag_scheme: Scheme) -> Labels:
 
 
 @given(pair=st.sampled_from(PAIRS), sentence=sentences())
-def test_spans_are_learned_in_one_scheme_and_answered_in_another(
+def test_spans_are_learned_in_one_scheme_and_predicted_in_another(
     pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]
 ) -> None:
     scheme, tag_scheme = pair
     labels, (spans, length) = labels_of(scheme, tag_scheme), sentence
-    written = encode(spans, length, scheme)
-    tags = labels.encode(written)
+    labels_of_spans = encode(spans, length, scheme)
+    tags = labels.encode(labels_of_spans)
     assert [labels.tags.symbols[tag] for tag in tags] == encode(spans, length, tag_scheme)
-    assert labels.decode(tags) == written
+    assert labels.decode(tags) == labels_of_spans
     assert labels.has_spans
 
 
-def test_by_hand() -> None:
+def test_tags_and_labels_of_a_simple_case_are_correct() -> None:
     labels = Labels(["B-LOC", "B-PER", "I-PER", "O"], scheme="bio", tag_scheme="iobes")
     assert labels.tags.symbols == ("O", "B-LOC", "B-PER", "E-LOC", "E-PER", "I-LOC", "I-PER", "S-LOC", "S-PER")
     assert labels.encode(["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]) == [2, 4, 0, 7, 7]
@@ -68,45 +68,55 @@ def test_labels_that_break_the_scheme_are_spans_as_the_scorer_reads_them(scheme:
 
 
 @pytest.mark.parametrize(("scheme", "tag_scheme"), BY_DEFAULT)
-def test_a_class_that_training_did_not_have(scheme: Scheme, tag_scheme: Scheme) -> None:
+def test_a_class_missing_in_training_is_not_learned(scheme: Scheme, tag_scheme: Scheme) -> None:
     labels = labels_of(scheme, tag_scheme)
     tags = labels.encode(encode([Span("NEW", 0, 3), Span("PER", 4, 6)], 7, scheme))
     assert tags[:3] == [-1] * 3
     assert [labels.tags.symbols[tag] for tag in tags[3:]] == encode([Span("PER", 1, 3)], 4, tag_scheme)
 
 
-TOLD: dict[Scheme, list[str]] = {"iob1": ["BIES"], "bio": ["BS", "IE"], "ioe1": ["BIES"], "ioe2": ["BI", "ES"]}
-"""Which places in a span a scheme tells apart."""
+DISTINGUISHED: dict[Scheme, list[str]] = {"iob1": ["BIES"], "bio": ["BS", "IE"], "ioe1": ["BIES"], "ioe2": ["BI", "ES"]}
+"""Positions in a span that a scheme distinguishes."""
 
 
-def place(label: str, *schemes: Scheme) -> tuple[str, str]:
-    """The place in a span, as far as all these schemes tell it, and of what."""
+def position_in_span(label: str, *schemes: Scheme) -> tuple[str, str]:
+    """Return the position in a span, as far as all schemes distinguish it, and the class."""
     prefix, _, name = label.partition("-")
     kind = {"M": "I", "L": "E", "U": "S", "W": "S"}.get(prefix, prefix)
     for scheme in schemes:
         kind = (
-            "".join(sorted({other for group in TOLD.get(scheme, "BIES") for other in group if set(kind) & set(group)}))
+            "".join(
+                sorted(
+                    {
+                        position
+                        for group in DISTINGUISHED.get(scheme, "BIES")
+                        for position in group
+                        if set(kind) & set(group)
+                    }
+                )
+            )
             or "O"
         )
     return kind, name
 
 
 @pytest.mark.parametrize(("scheme", "tag_scheme"), BY_DEFAULT)
-def test_the_confidence_of_a_label_is_that_of_all_tags_that_may_be_written_as_it(
-    scheme: Scheme, tag_scheme: Scheme
-) -> None:
+def test_the_confidence_of_a_label_is_the_sum_over_its_tags(scheme: Scheme, tag_scheme: Scheme) -> None:
     labels = labels_of(scheme, tag_scheme)
     marginals = np.random.default_rng(0).dirichlet(np.ones(len(labels)), len(labels.names))
     expected = []
     for label, row in zip(labels.names, marginals, strict=True):
-        alike = [place(tag, scheme, tag_scheme) == place(label, scheme, tag_scheme) for tag in labels.tags.symbols]
+        alike = [
+            position_in_span(tag, scheme, tag_scheme) == position_in_span(label, scheme, tag_scheme)
+            for tag in labels.tags.symbols
+        ]
         expected.append(row[alike].sum())
     assert labels.confidence(labels.names, marginals) == pytest.approx(expected)
     assert labels.confidence([], marginals[:0]) == []
 
 
 @given(pair=st.sampled_from(PAIRS), sentence=sentences())
-def test_a_label_is_at_least_as_probable_as_the_tag_that_it_was_made_of(
+def test_a_label_is_at_least_as_probable_as_its_tag(
     pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]
 ) -> None:
     scheme, tag_scheme = pair
@@ -116,7 +126,7 @@ def test_a_label_is_at_least_as_probable_as_the_tag_that_it_was_made_of(
     assert labels.confidence(labels.decode(tags), certain) == [1.0] * len(tags)
 
 
-def test_plain_labels_are_their_own_tags() -> None:
+def test_plain_labels_equal_their_tags() -> None:
     labels = Labels(PLAIN, scheme=None, tag_scheme=None)
     assert labels.tags.symbols == tuple(PLAIN)
     assert labels.encode(["VERB", "X", "noun", "ADJ"]) == [3, -1, -1, 0]
@@ -130,7 +140,7 @@ def test_plain_labels_are_their_own_tags() -> None:
 
 
 @given(pair=st.sampled_from(PAIRS), sentence=sentences())
-def test_what_is_learned_is_legal(pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]) -> None:
+def test_learned_tags_are_legal(pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]) -> None:
     scheme, tag_scheme = pair
     labels = labels_of(scheme, tag_scheme)
     legal = labels.legal_transitions()
@@ -145,13 +155,13 @@ def test_what_is_learned_is_legal(pair: tuple[Scheme, Scheme], sentence: tuple[l
 
 
 @pytest.mark.parametrize(("scheme", "tag_scheme"), [*BY_DEFAULT, (None, None)])
-def test_saved_and_read_back_it_is_the_same(scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
+def test_saved_labels_are_equal_after_loading(scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
     names = ["O", "B-PER", "I-PER", "ä \u2028 b", ""]
     labels = Labels(names, scheme=scheme, tag_scheme=tag_scheme)
-    again = Labels.from_json(json.loads(json.dumps(labels.to_json())))
-    assert again.to_json() == labels.to_json()
-    assert again.names == tuple(names)
-    assert again.tags.symbols == labels.tags.symbols
+    loaded = Labels.from_json(json.loads(json.dumps(labels.to_json())))
+    assert loaded.to_json() == labels.to_json()
+    assert loaded.names == tuple(names)
+    assert loaded.tags.symbols == labels.tags.symbols
 
 
 @pytest.mark.parametrize(
@@ -163,7 +173,7 @@ def test_saved_and_read_back_it_is_the_same(scheme: Scheme | None, tag_scheme: S
     ],
     ids=str,
 )  # fmt: skip
-def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
+def test_invalid_content_is_refused(damage: dict[str, Any]) -> None:
     content = Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes").to_json()
     with pytest.raises(ValueError, match=r"^.+$"):
         Labels.from_json(content | damage)

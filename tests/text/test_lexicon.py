@@ -1,4 +1,4 @@
-"""Lexicons: features of words compared with plain Python, unknown words, saving."""
+"""Lexicons: features of words equal those of plain Python; unknown words, saving."""
 
 import json
 from typing import Any
@@ -33,50 +33,50 @@ def folded(form: str, *, lowercase: bool, fold_digits: bool) -> str:
     return "".join("0" if fold_digits and letter.isdecimal() else letter for letter in form)
 
 
-def same(result: WordForms, expected: WordForms) -> None:
-    for name, one, other in zip(WordForms._fields, result, expected, strict=True):
-        np.testing.assert_array_equal(one, other, err_msg=name)
-        assert one.dtype == other.dtype == np.int64
+def assert_equal(result: WordForms, expected: WordForms) -> None:
+    for name, value, expected_value in zip(WordForms._fields, result, expected, strict=True):
+        np.testing.assert_array_equal(value, expected_value, err_msg=name)
+        assert value.dtype == expected_value.dtype == np.int64
 
 
 @given(train=forms, asked=forms, lowercase=st.booleans(), fold_digits=st.booleans(), min_count=st.integers(1, 3))
-def test_a_word_has_the_number_of_what_it_is_folded_to(
-    train: list[str], asked: list[str], lowercase: bool, fold_digits: bool, min_count: int
+def test_a_word_has_the_number_of_its_folded_form(
+    train: list[str], queried: list[str], lowercase: bool, fold_digits: bool, min_count: int
 ) -> None:
     counts = {form: train.count(form) for form in train}
     lexicon = Lexicon.train(counts, min_count=min_count, lowercase=lowercase, fold_digits=fold_digits)
     texts = [folded(form, lowercase=lowercase, fold_digits=fold_digits) for form in train]
     known = {text for text in texts if texts.count(text) >= min_count} - {"<unk>"}
     assert set(lexicon.words.symbols) == {"<unk>", *known}
-    asked = [*asked, *train, *asked]
-    ids = lexicon.encode(asked).words
-    for form, id in zip(asked, ids.tolist(), strict=True):
+    queried = [*queried, *train, *queried]
+    ids = lexicon.encode(queried).words
+    for form, id in zip(queried, ids.tolist(), strict=True):
         text = folded(form, lowercase=lowercase, fold_digits=fold_digits)
         assert lexicon.words.symbols[id] == (text if text in known else "<unk>")
 
 
 @given(train=forms, asked=forms, lowercase=st.booleans(), fold_digits=st.booleans())
-def test_equal_words_have_equal_keys_be_they_known_or_not(
-    train: list[str], asked: list[str], lowercase: bool, fold_digits: bool
+def test_equal_words_have_equal_keys_if_known_or_not(
+    train: list[str], queried: list[str], lowercase: bool, fold_digits: bool
 ) -> None:
     lexicon = Lexicon.train(dict.fromkeys(train, 2), lowercase=lowercase, fold_digits=fold_digits)
-    asked = [*asked, *train, *asked]
-    encoded = lexicon.encode(asked)
+    queried = [*queried, *train, *queried]
+    encoded = lexicon.encode(queried)
     assert encoded.words.tolist() == [max(key, 0) for key in encoded.keys.tolist()]
     assert encoded.keys.all()
-    texts = [folded(form, lowercase=lowercase, fold_digits=fold_digits) for form in asked]
+    texts = [folded(form, lowercase=lowercase, fold_digits=fold_digits) for form in queried]
     assert len(set(zip(texts, encoded.keys.tolist(), strict=True))) == len(set(texts)) == len(set(encoded.keys))
 
 
 @example(forms=["ΑΣ", "Σ", "ΑΣ.", "1\n2", "", "İ٣"], lowercase=True)
 @given(forms=st.lists(st.text()), lowercase=st.booleans())
-def test_forms_are_folded_together_as_one_by_one(forms: list[str], lowercase: bool) -> None:
+def test_folding_many_forms_equals_folding_each(forms: list[str], lowercase: bool) -> None:
     lexicon = Lexicon.train({"a": 2}, lowercase=lowercase)
     assert [*lexicon.normalize_all(forms)] == [lexicon.normalize(form) for form in forms]
 
 
 def test_the_key_of_an_unknown_word_is_the_same_on_every_machine() -> None:
-    """CRC-32 of its UTF-8, as zip files have it."""
+    """The key is the CRC-32 of its UTF-8, as in zip files."""
     assert Lexicon.train({"a": 2}, fold_digits=False).encode(["123456789", "a", "\ud800"]).keys.tolist()[:2] == [
         ~0xCBF43926,
         1,
@@ -94,13 +94,13 @@ def test_the_most_frequent_words_are_kept() -> None:
 
 
 @given(train=forms, asked=forms)
-def test_characters_are_the_letters_of_both_ends(train: list[str], asked: list[str]) -> None:
+def test_characters_are_the_first_and_last_letters(train: list[str], queried: list[str]) -> None:
     lexicon = Lexicon.train(dict.fromkeys(train, 1), characters=True)
     assert lexicon.characters is not None
     known = {letter for form in train for letter in form}
-    encoded = lexicon.encode(asked)
-    assert encoded.characters.shape == (len(asked), encoded.lengths.max(initial=0))
-    for form, row, length in zip(asked, encoded.characters, encoded.lengths, strict=True):
+    encoded = lexicon.encode(queried)
+    assert encoded.characters.shape == (len(queried), encoded.lengths.max(initial=0))
+    for form, row, length in zip(queried, encoded.characters, encoded.lengths, strict=True):
         read = form if len(form) <= 32 else form[:16] + form[-16:]
         assert length == len(read)
         assert not row[length:].any()
@@ -108,7 +108,7 @@ def test_characters_are_the_letters_of_both_ends(train: list[str], asked: list[s
         assert symbols == [letter if letter in known else "<unk>" for letter in read]
 
 
-def test_of_a_very_long_word_both_ends_are_read() -> None:
+def test_both_ends_of_a_very_long_word_are_read() -> None:
     word = "".join(chr(0x4E00 + n) for n in range(1000))
     lexicon = Lexicon.train({word: 1}, characters=True, longest_affix=2, shapes=True)
     encoded = lexicon.encode([word * 1000, word[:32], ""])
@@ -126,8 +126,8 @@ def test_of_a_very_long_word_both_ends_are_read() -> None:
         ("é", "é- é- é- -é -é -é"), ("", "- - - - - -"),
     ],
 )  # fmt: skip
-def test_affixes(form: str, affixes: str) -> None:
-    """A word that is shorter than an affix is one whole."""
+def test_affixes_of_a_form_are_both_ends(form: str, affixes: str) -> None:
+    """A form shorter than an affix is the affix."""
     lexicon = Lexicon.train({}, longest_affix=3)
     assert lexicon.affixes_of(form) == affixes.split()
 
@@ -150,7 +150,7 @@ def test_affixes_of_five_words_are_known() -> None:
         ("👨‍👩‍👧", "👨‍👩‍👧"), ("dd", "xx"), ("x" * 32 + "9", "xxx"), ("a" * 10**6, "xxx"),
     ],
 )  # fmt: skip
-def test_shapes(form: str, expected: str) -> None:
+def test_shapes_of_forms_are_correct(form: str, expected: str) -> None:
     assert shape(form) == expected
 
 
@@ -161,7 +161,7 @@ def test_shapes_that_were_seen_once_are_unknown() -> None:
     assert lexicon.encode(["Boris", "x9", "Q?"]).shapes.tolist() == [1, 0, 0]
 
 
-def test_columns_have_numbers_of_their_own() -> None:
+def test_each_column_has_its_numbers() -> None:
     lexicon = Lexicon.train({"a": 1}, columns={"pos": ["VERB", "NOUN", "VERB"], "2": ["<unk>", "VERB"]})
     assert lexicon.columns["pos"].symbols == ("<unk>", "NOUN", "VERB")
     assert lexicon.encode_column("pos", ["VERB", "noun", "NOUN", "<unk>", ""]).tolist() == [2, 0, 1, 0, 0]
@@ -171,8 +171,8 @@ def test_columns_have_numbers_of_their_own() -> None:
 
 def test_a_vector_of_the_form_itself_comes_before_that_of_its_lowered_form() -> None:
     lexicon = Lexicon.train({"a": 1}, vectors=["The", "the", "Back", "1984"])
-    asked = ["The", "the", "THE", "Back", "back", "1984", "2001", "<unk>", "<UNK>", ""]
-    assert lexicon.encode(asked).vectors.tolist() == [1, 2, 2, 3, 0, 4, 0, 0, 0, 0]
+    queried = ["The", "the", "THE", "Back", "back", "1984", "2001", "<unk>", "<UNK>", ""]
+    assert lexicon.encode(queried).vectors.tolist() == [1, 2, 2, 3, 0, 4, 0, 0, 0, 0]
 
 
 def test_the_unknown_words_name_as_a_word_is_unknown() -> None:
@@ -187,7 +187,7 @@ def test_the_unknown_words_name_as_a_word_is_unknown() -> None:
     assert 0 not in encoded.characters[0]
 
 
-def test_what_is_not_in_use_is_zero() -> None:
+def test_unused_features_are_zero() -> None:
     encoded = Lexicon.train(COUNTS).encode(["Janet", "", "Janet"])
     assert encoded.words.tolist() == [4, 0, 4]  # after the, back and 0000
     assert encoded.characters.shape == encoded.affixes.shape == (3, 0)
@@ -195,25 +195,27 @@ def test_what_is_not_in_use_is_zero() -> None:
 
 
 @given(asked=forms.filter(len), data=st.data())
-def test_some_of_the_forms_are_those_forms(asked: list[str], data: st.DataObject) -> None:
-    lexicon = Lexicon.train(dict.fromkeys([*asked[::2], *COUNTS], 2), **EVERYTHING)
-    rows = data.draw(st.lists(st.integers(0, len(asked) - 1), max_size=8))
-    same(lexicon.encode(asked).select(np.array(rows, np.int64)), lexicon.encode([asked[row] for row in rows]))
+def test_selected_forms_equal_new_ones(queried: list[str], data: st.DataObject) -> None:
+    lexicon = Lexicon.train(dict.fromkeys([*queried[::2], *COUNTS], 2), **EVERYTHING)
+    rows = data.draw(st.lists(st.integers(0, len(queried) - 1), max_size=8))
+    assert_equal(
+        lexicon.encode(queried).select(np.array(rows, np.int64)), lexicon.encode([queried[row] for row in rows])
+    )
 
 
 @given(train=forms, asked=forms, options=options)
-def test_saved_and_read_back_it_is_the_same(train: list[str], asked: list[str], options: dict[str, Any]) -> None:
+def test_a_saved_lexicon_is_equal_after_loading(train: list[str], queried: list[str], options: dict[str, Any]) -> None:
     lexicon = Lexicon.train({form: 1 + train.count(form) for form in train}, **options)
     content = json.loads(json.dumps(lexicon.to_json()))
-    again = Lexicon.from_json(content)
-    assert again.to_json() == content
-    same(again.encode([*train, *asked]), lexicon.encode([*train, *asked]))
-    assert list(again.columns) == list(options["columns"])
+    loaded = Lexicon.from_json(content)
+    assert loaded.to_json() == content
+    assert_equal(loaded.encode([*train, *queried]), lexicon.encode([*train, *queried]))
+    assert list(loaded.columns) == list(options["columns"])
     for name, values in options["columns"].items():
-        assert again.encode_column(name, values).tolist() == lexicon.encode_column(name, values).tolist()
+        assert loaded.encode_column(name, values).tolist() == lexicon.encode_column(name, values).tolist()
 
 
-def test_content_of_earlier_runs_keeps_no_further_vectors() -> None:
+def test_kept_vectors_are_fewer_than_vectors_and_0_in_earlier_runs() -> None:
     content = Lexicon.train({"a": 1}, vectors=["a", "b"], kept_vectors=1).to_json()
     assert Lexicon.from_json(content).kept_vectors == 1
     assert Lexicon.from_json(content | {"kept_vectors": 2}).kept_vectors == 2
@@ -242,17 +244,17 @@ def test_content_without_a_key_is_refused(key: str) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
+def test_invalid_content_is_refused(damage: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^.+$"):
         Lexicon.from_json(Lexicon.train(COUNTS, **EVERYTHING).to_json() | damage)
 
 
-@pytest.mark.parametrize("parts", [{}, EVERYTHING], ids=["words", "everything"])
-def test_no_forms_at_all(parts: dict[str, Any]) -> None:
-    lexicon = Lexicon.train(COUNTS, **parts)
+@pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["words", "everything"])
+def test_no_forms_give_empty_features(options: dict[str, Any]) -> None:
+    lexicon = Lexicon.train(COUNTS, **options)
     encoded = lexicon.encode([])
-    assert [len(part) for part in encoded] == [0] * 7
+    assert [len(feature) for feature in encoded] == [0] * 7
     assert encoded.affixes.shape == (0, 2 * lexicon.longest_affix)
-    same(encoded.select(np.zeros(0, np.int64)), encoded)
-    nothing = Lexicon.train({}, **parts)
+    assert_equal(encoded.select(np.zeros(0, np.int64)), encoded)
+    nothing = Lexicon.train({}, **options)
     assert not nothing.encode(["Janet", ""]).words.any()

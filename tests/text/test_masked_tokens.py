@@ -14,7 +14,7 @@ CODERS = {kind: MaskedTokenizer(train_tokenizer(kind, [TEXT], max_size=300)) for
 TRAINED = CODERS["bpe"].tokenizer
 assert isinstance(TRAINED, SubwordTokenizer)
 PUBLISHED = MaskedTokenizer(SubwordTokenizer(TRAINED.library, special={"[START]": "Ċ"}))
-"""Subwords that read a text without a blank before it, as RoBERTa's do."""
+"""Subwords of a text without a blank before it, like RoBERTa's."""
 
 
 def ids_of(coder: MaskedTokenizer, word: str) -> int:
@@ -36,7 +36,7 @@ def test_no_text_has_a_special_token(kind: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CODERS)
-def test_a_frame_around_one_text_or_two(kind: str) -> None:
+def test_a_frame_surrounds_one_text_or_two(kind: str) -> None:
     coder = CODERS[kind]
     a, b = coder.encode("the cat"), coder.encode("dog")
     begin, end = [coder.begin_id], [coder.separator_id]
@@ -45,14 +45,14 @@ def test_a_frame_around_one_text_or_two(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CODERS)
-def test_masks_stand_for_tokens_and_are_filled(kind: str) -> None:
+def test_masks_replace_tokens_and_are_filled(kind: str) -> None:
     coder = CODERS[kind]
     text = "the [MASK] saw [MASK]."
-    ids, parts = coder.encode_masked(text)
-    places = np.flatnonzero(ids == coder.mask_id)
+    ids, pieces = coder.encode_masked(text)
+    mask_positions = np.flatnonzero(ids == coder.mask_id)
     fills = [ids_of(coder, "cat"), ids_of(coder, "dog")]
-    assert coder.fill(parts, fills) == "the cat saw dog."
-    ids[places] = fills
+    assert coder.fill(pieces, fills) == "the cat saw dog."
+    ids[mask_positions] = fills
     assert ids.tolist() == coder.encode("the cat saw dog.").tolist()
     assert coder.fill(*(("", " saw"), [ids_of(coder, "the")])) == "the saw"
     inside = coder.encode("cats")[-1]
@@ -61,7 +61,7 @@ def test_masks_stand_for_tokens_and_are_filled(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CODERS)
-def test_words_begin_where_they_are_written(kind: str) -> None:
+def test_the_first_tokens_of_words_are_marked(kind: str) -> None:
     coder = CODERS[kind]
     ids, offsets = coder.encode_with_offsets("the dogs, cats")
     begins = [int(start) for (start, _), begin in zip(offsets, coder.begins_word[ids], strict=True) if begin]

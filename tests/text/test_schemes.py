@@ -1,4 +1,4 @@
-"""Label schemes against seqeval's reading, hand-worked cases, and enumeration of every short label sequence."""
+"""Label schemes equal seqeval's reading, hand-worked cases, and an enumeration of every short label sequence."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
@@ -30,7 +30,7 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
 
 @st.composite
 def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
-    """Spans that do not overlap, often without a gap and of the same class, and the length of their sentence."""
+    """Draw spans without overlap, often without a gap and of one class, and the length of their sentence."""
     result, end = [], 0
     names = st.sampled_from(["X", "Y", "A-B", "", "x y"])
     for gap, length, name in draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), names), max_size=6)):
@@ -60,29 +60,29 @@ def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
         pytest.param("", "", id="nothing"),
     ],
 )
-def test_hand_worked(labels: str, expected: str) -> None:
+def test_spans_of_hand_worked_labels_are_correct(labels: str, expected: str) -> None:
     assert " ".join(f"{span.label}:{span.start}-{span.end}" for span in spans(labels.split())) == expected
 
 
-def test_every_short_sequence_as_seqeval_reads_it() -> None:
+def test_spans_of_every_short_sequence_equal_those_of_seqeval() -> None:
     for length in range(4):
         for labels in product(EVERY_TAG, repeat=length):
             assert spans(labels) == from_seqeval(list(labels))
 
 
 @given(st.lists(st.sampled_from([*EVERY_TAG, "B-A-B", "I-A-B", "E-A-B"]), max_size=30))
-def test_long_sequences_as_seqeval_reads_them(labels: list[str]) -> None:
+def test_spans_of_long_sequences_equal_those_of_seqeval(labels: list[str]) -> None:
     assert spans(labels) == from_seqeval(labels)
 
 
 @given(st.lists(st.sampled_from(EVERY_TAG), max_size=12))
-def test_labels_that_violate_schemes_are_converted_as_their_spans(labels: list[str]) -> None:
+def test_illegal_labels_are_converted_by_their_spans(labels: list[str]) -> None:
     for scheme in SCHEMES:
         assert convert(labels, scheme) == encode(spans(labels), len(labels), scheme)
 
 
 @given(st.lists(st.sampled_from(EVERY_TAG), max_size=12))
-def test_other_letters_mean_the_same(labels: list[str]) -> None:
+def test_other_letters_are_read_as_their_synonyms(labels: list[str]) -> None:
     bilou = [label.replace("E-", "L-").replace("S-", "U-") for label in labels]
     bmes = [label.replace("I-", "M-") for label in labels]
     bmewo = [label.replace("S-", "W-") for label in bmes]
@@ -98,17 +98,17 @@ def test_other_letters_mean_the_same(labels: list[str]) -> None:
         ("ioe1", "I-X I-X E-X I-X I-Y O E-Y I-Y I-Y"), ("ioe2", "I-X I-X E-X E-X E-Y O E-Y I-Y E-Y"),
     ],
 )  # fmt: skip
-def test_written(scheme: Scheme, expected: str) -> None:
+def test_labels_of_spans_are_correct_in_every_scheme(scheme: Scheme, expected: str) -> None:
     result = [Span("X", 0, 3), Span("X", 3, 4), Span("Y", 4, 5), Span("Y", 6, 7), Span("Y", 7, 9)]
     assert " ".join(encode(reversed(result), 9, scheme)) == expected
     assert encode([], 2, scheme) == ["O", "O"]
 
 
-def test_the_empty_class_is_written_as_a_prefix_alone() -> None:
+def test_the_empty_class_is_a_prefix_alone() -> None:
     assert encode([Span("", 0, 1), Span("", 1, 3)], 3, "iob1") == ["I", "B", "I"]
 
 
-def test_spans_that_overlap_are_not_written() -> None:
+def test_overlapping_spans_are_refused() -> None:
     with pytest.raises(AssertionError):
         encode([Span("X", 0, 2), Span("Y", 1, 3)], 3, "bio")
     with pytest.raises(AssertionError):
@@ -116,7 +116,7 @@ def test_spans_that_overlap_are_not_written() -> None:
 
 
 @given(sentences(), st.sampled_from(SCHEMES), st.sampled_from(SCHEMES))
-def test_spans_survive_every_scheme(sentence: tuple[list[Span], int], first: Scheme, second: Scheme) -> None:
+def test_spans_come_back_from_every_scheme(sentence: tuple[list[Span], int], first: Scheme, second: Scheme) -> None:
     result, length = sentence
     labels = encode(result, length, first)
     assert spans(labels) == result
@@ -124,7 +124,7 @@ def test_spans_survive_every_scheme(sentence: tuple[list[Span], int], first: Sch
     assert convert(convert(labels, second), first) == labels
 
 
-def test_tag_sets() -> None:
+def test_tag_sets_have_the_tags_of_their_scheme() -> None:
     assert tag_set(["PER", "LOC", "PER"], "bio") == ["O", "B-LOC", "B-PER", "I-LOC", "I-PER"]
     assert tag_set(["X"], "iobes") == ["O", "B-X", "E-X", "I-X", "S-X"]
     assert tag_set(["X"], "bmes") == ["O", "B-X", "E-X", "M-X", "S-X"]
@@ -132,15 +132,15 @@ def test_tag_sets() -> None:
 
 
 @given(sentences(), st.sampled_from(SCHEMES))
-def test_a_tag_set_has_every_label_that_is_written(sentence: tuple[list[Span], int], scheme: Scheme) -> None:
+def test_a_tag_set_has_every_encoded_label(sentence: tuple[list[Span], int], scheme: Scheme) -> None:
     result, length = sentence
     assert set(encode(result, length, scheme)) <= set(tag_set((span.label for span in result), scheme))
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_legal_paths_are_those_that_stay_as_they_are(scheme: Scheme) -> None:
-    """Every sequence of up to four tags."""
+def test_legal_paths_are_those_that_come_back_unchanged(scheme: Scheme) -> None:
+    """The test enumerates every sequence of up to four tags."""
     tags = tag_set("XY", scheme)
     start, pairs, end = legal_transitions(tags, scheme)
     for length in range(1, 5):
@@ -150,7 +150,7 @@ def test_legal_paths_are_those_that_stay_as_they_are(scheme: Scheme) -> None:
             assert legal == (convert(labels, scheme) == labels), labels
 
 
-def test_legal_transitions_by_hand() -> None:
+def test_legal_transitions_of_simple_schemes_are_correct() -> None:
     start, pairs, end = legal_transitions(["O", "B-X", "I-X", "I-Y"], "bio")
     assert start.tolist() == [True, True, False, False]
     assert pairs.tolist() == [
@@ -193,13 +193,13 @@ def test_legal_transitions_by_hand() -> None:
         pytest.param("per O loc", None, id="classes without prefixes"),
     ],
 )
-def test_detected(text: str, expected: Scheme | None) -> None:
+def test_the_scheme_of_labels_is_detected(text: str, expected: Scheme | None) -> None:
     assert detect_scheme(sentence.split() for sentence in text.split("|")) == expected
 
 
 @given(st.lists(sentences(), max_size=5), st.sampled_from(SCHEMES))
-def test_what_is_written_is_detected(result: list[tuple[list[Span], int]], scheme: Scheme) -> None:
-    """The scheme is told, or another that writes these very labels."""
+def test_the_scheme_of_encoded_labels_is_detected(result: list[tuple[list[Span], int]], scheme: Scheme) -> None:
+    """The result is the scheme, or another with equal labels."""
     named = [([span._replace(label=span.label or "Z") for span in sentence], length) for sentence, length in result]
     labels = [encode(sentence, length, scheme) for sentence, length in named]
     detected = detect_scheme(labels)
@@ -213,7 +213,7 @@ def test_what_is_written_is_detected(result: list[tuple[list[Span], int]], schem
 
 
 def failure(text: str) -> str:
-    """The message for sentences that begin at lines 1, 11, 21, ..."""
+    """Return the message for sentences that begin at lines 1, 11, 21, ..."""
     detector = SchemeDetector()
     for index, sentence in enumerate(text.split("|")):
         detector.feed(sentence.split(), line=10 * index + 1)
@@ -223,7 +223,7 @@ def failure(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "start", "parts"),
+    ("text", "start", "fragments"),
     [
         pytest.param(
             "B-X I-X | O | B-X M-X E-X",
@@ -246,22 +246,22 @@ def failure(text: str) -> str:
         ),
     ],
 )
-def test_no_scheme_is_reported_with_its_line(text: str, start: str, parts: list[str]) -> None:
+def test_labels_of_no_scheme_are_reported_with_their_line(text: str, start: str, fragments: list[str]) -> None:
     message = failure(text)
     assert message.startswith(start)
     assert "\n" not in message
-    for part in parts:
-        assert part in message
+    for fragment in fragments:
+        assert fragment in message
 
 
-def test_without_lines_sentences_are_named() -> None:
+def test_without_lines_the_error_names_sentences() -> None:
     with pytest.raises(DataError, match=r"^mixed schemes: B- \(first in sentence 1\), M- \(first in sentence 2\), I- "):
         detect_scheme([["B-X"], ["O", "M-X", "I-X"]])
     with pytest.raises(DataError, match=r'^the label "X" \(sentence 2\) has no prefix'):
         detect_scheme([["B-X"], ["O", "X", "I-X"]])
 
 
-def test_slips_can_be_reported() -> None:
+def test_violations_can_be_reported() -> None:
     detector = SchemeDetector()
     for line in range(1, 42, 2):
         detector.feed(["O", "I-X", "I-X"] if line in (5, 9) else ["B-X", "I-X"], line)

@@ -43,11 +43,11 @@ def test_a_word_has_the_same_subwords_at_the_beginning() -> None:
 
 
 @pytest.mark.parametrize("kind", CODERS)
-def test_what_is_saved_is_what_is_loaded(kind: str) -> None:
+def test_a_saved_tokenizer_with_specials_is_equal_after_loading(kind: str) -> None:
     coder = CODERS[kind]
-    again = TokenizerWithSpecials.from_json(coder.to_json())
-    assert again.to_json() == coder.to_json()
-    np.testing.assert_array_equal(again.encode(TEXT), coder.encode(TEXT))
+    loaded = TokenizerWithSpecials.from_json(coder.to_json())
+    assert loaded.to_json() == coder.to_json()
+    np.testing.assert_array_equal(loaded.encode(TEXT), coder.encode(TEXT))
     with pytest.raises(ValueError, match="occurs twice"):
         TokenizerWithSpecials.from_json({**coder.to_json(), "names": ["PL", "PL"]})
 

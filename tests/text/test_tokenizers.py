@@ -60,13 +60,13 @@ def load_again(tokenizer: Tokenizer) -> Tokenizer:
 
 @given(text=any_text)
 @pytest.mark.parametrize("kind", ["bytes", "bpe"])
-def test_bytes_and_subwords_bring_every_text_back(kind: str, text: str) -> None:
+def test_every_text_comes_back_from_bytes_and_subwords(kind: str, text: str) -> None:
     tokenizer = TOKENIZERS[kind]
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @given(text=st.text(LETTERS))
-def test_characters_bring_known_text_back(text: str) -> None:
+def test_known_text_comes_back_from_characters(text: str) -> None:
     tokenizer = TOKENIZERS["characters"]
     ids = tokenizer.encode(text)
     assert ids.shape == (len(text),)
@@ -74,7 +74,7 @@ def test_characters_bring_known_text_back(text: str) -> None:
 
 
 @given(lines=st.lists(st.lists(st.sampled_from([word for word in CORPUS.replace("\n", " ").split(" ") if word]))))
-def test_words_bring_lines_of_known_words_back(lines: list[list[str]]) -> None:
+def test_lines_of_known_words_come_back(lines: list[list[str]]) -> None:
     text = "\n".join(map(" ".join, lines))
     tokenizer = TOKENIZERS["words"]
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -92,24 +92,24 @@ def test_any_string_has_ids_even_with_lone_surrogates(tokenizer: Tokenizer, text
 
 
 @given(ids=st.lists(st.integers(0, 255), max_size=30))
-def test_bytes_decode_as_python_decodes(ids: list[int]) -> None:
+def test_bytes_decode_like_python(ids: list[int]) -> None:
     assert TOKENIZERS["bytes"].decode(ids) == bytes(ids).decode("utf-8", "replace")
 
 
 @given(ids=st.lists(st.integers(0, 299), max_size=30))
-def test_subwords_decode_as_their_library_does(ids: list[int]) -> None:
+def test_subwords_decode_like_their_library(ids: list[int]) -> None:
     tokenizer = TOKENIZERS["bpe"]
     assert tokenizer.decode(ids) == tokenizer.library.decode(ids, skip_special_tokens=False)
 
 
 @given(text=any_text)
-def test_subwords_encode_as_their_library_does(text: str) -> None:
+def test_subwords_encode_like_their_library(text: str) -> None:
     tokenizer = TOKENIZERS["bpe"]
     assert tokenizer.encode(text).tolist() == tokenizer.library.encode(text).ids
 
 
 @given(text=any_string)
-def test_wordpiece_encodes_as_its_library_does(text: str) -> None:
+def test_wordpiece_encodes_like_its_library(text: str) -> None:
     tokenizer = TOKENIZERS["wordpiece"]
     ids, _ = tokenizer.encode_with_offsets(text)
     assert tokenizer.encode(text).tolist() == ids.tolist()
@@ -117,17 +117,17 @@ def test_wordpiece_encodes_as_its_library_does(text: str) -> None:
 
 @given(text=any_string | st.sampled_from(["İstanbul ΑΣ x", "a\u0300b CAFÉ", "\ufb01 ﷺ"]))
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
-def test_offsets_are_places_in_the_text_as_it_was(kind: str, text: str) -> None:
+def test_offsets_are_positions_in_the_original_text(kind: str, text: str) -> None:
     tokenizer = LOWERED[kind]
     ids, offsets = tokenizer.encode_with_offsets(text)
     assert ids.tolist() == tokenizer.encode(text).tolist()
     assert (np.diff(offsets[:, 0]) >= 0).all()
     assert all(0 <= start < stop <= len(text) for start, stop in offsets.tolist())
-    if kind == "bpe" and len(text):  # no character is left out
+    if kind == "bpe" and len(text):  # every character is covered
         assert (offsets[0, 0], offsets[-1, 1]) == (0, len(text))
 
 
-def test_wordpiece_takes_the_longest_pieces_and_knows_no_special_token_in_a_text() -> None:
+def test_wordpiece_takes_the_longest_pieces_and_ignores_special_tokens_in_a_text() -> None:
     symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc[]", "ab", "##c", "##cab", "##b"]
     tokenizer = WordPieceTokenizer(symbols)
     shown = [tokenizer.symbol(id) for id in tokenizer.encode("abcab abcb\n[PAD] \x00 x A\x0cb")]
@@ -136,22 +136,22 @@ def test_wordpiece_takes_the_longest_pieces_and_knows_no_special_token_in_a_text
     assert set(tokenizer.special_ids) == {"[PAD]", "[CLS]", "[SEP]", "[MASK]"}
 
 
-def test_the_size_of_wordpiece_is_kept_and_rare_characters_are_unknown() -> None:
-    assert TOKENIZERS["wordpiece"].vocabulary_size < 300  # all that the text gives
+def test_the_size_of_wordpiece_is_bounded_and_rare_characters_are_unknown() -> None:
+    assert TOKENIZERS["wordpiece"].vocabulary_size < 300  # all pieces of the text
     small = train_tokenizer("wordpiece", [CORPUS], max_size=31)
     assert small.vocabulary_size == 31
     assert small.encode("猫").tolist() == [small.unknown_id]
     assert small.unknown_id not in small.encode("a at")
 
 
-def test_a_character_of_several_bytes_comes_out_once_it_is_whole() -> None:
+def test_a_character_of_several_bytes_is_decoded_at_its_last_byte() -> None:
     decoder = TOKENIZERS["bytes"].decoder()
     assert [decoder.feed(byte) for byte in "a猫".encode()] == ["a", "", "", "猫"]
     assert decoder.feed(0xE9) == ""
     assert decoder.flush() == "\ufffd"
 
 
-def test_pieces_of_words_carry_their_blank() -> None:
+def test_pieces_of_words_have_their_blank() -> None:
     tokenizer = TOKENIZERS["words"]
     decoder = tokenizer.decoder()
     assert [decoder.feed(int(id)) for id in tokenizer.encode("the cat\nthe dog\n")] == [
@@ -169,17 +169,17 @@ def test_a_boundary_does_not_change_ids(tokenizer: Tokenizer, left: str, blank: 
         assert not re.search(r"\S[ \t\n\r]", text)
     else:
         assert cut == max(match.end() for match in re.finditer(r"\S(?=[ \t\n\r])", text))
-        parts = [tokenizer.encode(text[:cut]), tokenizer.encode(text[cut:])]
-        assert np.concatenate(parts).tolist() == tokenizer.encode(text).tolist()
+        pieces = [tokenizer.encode(text[:cut]), tokenizer.encode(text[cut:])]
+        assert np.concatenate(pieces).tolist() == tokenizer.encode(text).tolist()
 
 
-def test_a_boundary_is_found_far_from_the_end() -> None:
+def test_a_boundary_far_from_the_end_is_found() -> None:
     assert last_boundary("ab cd" + "e" * 100_000) == 2
     assert last_boundary("ab" + " " * 100_000) == 2
     assert last_boundary("e" * 100_000) is None
 
 
-def test_only_what_is_in_the_text_becomes_a_line_end() -> None:
+def test_only_line_ends_of_the_text_are_encoded_as_line_ends() -> None:
     tokenizer = TOKENIZERS["words"]
     assert tokenizer.encode("the").tolist() == tokenizer.encode("the\n").tolist()[:-1]
     assert tokenizer.encode("\n\n").tolist() == [1, 1]
@@ -194,7 +194,7 @@ def test_the_simple_splitter_separates_punctuation_but_not_inside_words_and_numb
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_vocabulary_of_words_is_by_count_then_string() -> None:
+def test_the_vocabulary_of_words_is_sorted_by_count_then_string() -> None:
     chunks = ["b a c\nc", " d c b <unk> <unk> <eos>"]
     symbols = train_tokenizer("words", chunks).to_json()["symbols"]
     assert symbols == ["<unk>", "<eos>", "c", "b", "a", "d"]
@@ -202,20 +202,20 @@ def test_vocabulary_of_words_is_by_count_then_string() -> None:
     assert train_tokenizer("words", chunks, max_size=5).to_json()["symbols"] == symbols[:5]
 
 
-def test_vocabulary_of_characters_is_by_code_point() -> None:
+def test_the_vocabulary_of_characters_is_sorted_by_code_point() -> None:
     chunks = ["ccb", "cab\n\ud800\U0001f431"]
     assert train_tokenizer("characters", chunks).to_json()["symbols"] == ["<unk>", "\n", "a", "b", "c", "\U0001f431"]
     assert train_tokenizer("characters", chunks, min_count=2).to_json()["symbols"] == ["<unk>", "b", "c"]
     assert train_tokenizer("characters", chunks, max_size=2).to_json()["symbols"] == ["<unk>", "c"]
 
 
-def test_the_size_of_subwords_is_kept() -> None:
+def test_the_size_of_subwords_is_bounded() -> None:
     assert TOKENIZERS["bpe"].vocabulary_size == 300
     assert train_tokenizer("bpe", [CORPUS], max_size=10).vocabulary_size == 256
     assert train_tokenizer("bpe", [CORPUS], min_count=1000).vocabulary_size == 256
 
 
-def test_subwords_of_a_long_text_are_those_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subwords_of_a_long_text_equal_those_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subwords, "MAX_CHUNK_CHARACTERS", 20)
     assert train_tokenizer("bpe", [CORPUS], max_size=300).to_json() == TOKENIZERS["bpe"].to_json()
 
@@ -232,7 +232,7 @@ def test_lowercase_holds_in_training_and_use(kind: str) -> None:
     assert tokenizer.decode(tokenizer.encode("ONE two\n")).rstrip("\n") == "one two"
 
 
-def test_symbols_are_the_tokens_own_text() -> None:
+def test_symbols_are_the_text_of_tokens() -> None:
     words = TOKENIZERS["words"]
     assert words.symbol(int(words.encode("cat")[0])) == "cat"
     assert TOKENIZERS["bytes"].symbol(10) == "\n"
@@ -241,7 +241,7 @@ def test_symbols_are_the_tokens_own_text() -> None:
 
 
 @pytest.mark.parametrize("tokenizer", ALL, ids=repr)
-def test_a_saved_tokenizer_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_is_equal_after_loading(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     save_tokenizer(tokenizer, path)
     loaded = load_tokenizer(path)
@@ -268,7 +268,7 @@ def _words(**changes: object) -> str:
         (_words(kind="bpe", tokenizer={"version": "1.0"}), "not a tokenizer"),
     ],
 )  # fmt: skip
-def test_a_damaged_tokenizer_is_one_line(content: str | None, output: str, tmp_path: Path) -> None:
+def test_a_damaged_tokenizer_is_an_error_of_one_line(content: str | None, output: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     if content is not None:
         path.write_text(content)
@@ -278,14 +278,14 @@ def test_a_damaged_tokenizer_is_one_line(content: str | None, output: str, tmp_p
     assert "\n" not in str(caught.value)
 
 
-def test_unknown_settings_name_the_nearest() -> None:
+def test_an_error_of_an_unknown_setting_names_the_nearest() -> None:
     with pytest.raises(RecipeError, match='did you mean "characters"'):
         train_tokenizer("character", ["a"])
     with pytest.raises(RecipeError, match='did you mean "simple"'):
         train_tokenizer("words", ["a"], splitter="simpel")
 
 
-def test_subwords_are_deterministic_and_a_later_fork_is_silent() -> None:
+def test_subwords_are_deterministic_and_a_fork_gives_no_warning() -> None:
     program = (
         "import os, json; from ensue.text.tokenizers import train_tokenizer\n"
         f"made = [train_tokenizer(kind, [{CORPUS!r}], max_size=300) for kind in ('bpe', 'wordpiece')]\n"
@@ -293,9 +293,9 @@ def test_subwords_are_deterministic_and_a_later_fork_is_silent() -> None:
         "if os.fork() == 0:\n    made[0].encode('c d'); os._exit(0)\n"
         "os.wait(); print(json.dumps([tokenizer.to_json() for tokenizer in made]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert json.loads(done.stdout) == [TOKENIZERS[kind].to_json() for kind in ("bpe", "wordpiece")]
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert json.loads(result.stdout) == [TOKENIZERS[kind].to_json() for kind in ("bpe", "wordpiece")]
 
 
 def test_text_imports_neither_torch_nor_tokenizers() -> None:

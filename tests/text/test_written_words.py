@@ -1,4 +1,4 @@
-"""Joining of words to text, and splitting into the same words."""
+"""Words are joined to a text, and the text is split into the same words."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ MARKS = "".join(sorted(CLOSING | OPENING | QUOTES)) + "()[]{}'’‘-–/$%«»�
 TEXTS = st.text(st.sampled_from(MARKS + "ab1 \n") | st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
-def written(words: list[str], *, joins_marks: bool = True) -> str:
+def joined(words: list[str], *, joins_marks: bool = True) -> str:
     line = WordJoiner(joins_marks=joins_marks)
     return "".join(map(line.feed, words))
 
@@ -24,18 +24,18 @@ def written(words: list[str], *, joins_marks: bool = True) -> str:
         "He (who [sic] wrote) 1,000.5 well-known lines: all!",
     ],
 )
-def test_people_write_so(text: str) -> None:
-    assert written(WordTokenizer.train([text], splitter="simple").words(text)) == text
+def test_words_are_joined_as_people_write(text: str) -> None:
+    assert joined(WordTokenizer.train([text], splitter="simple").words(text)) == text
 
 
 @given(text=TEXTS)
-def test_the_same_words_are_found_again(text: str) -> None:
+def test_joined_words_are_split_into_the_same_words(text: str) -> None:
     tokenizer = WordTokenizer.train([text], splitter="simple")
     words = tokenizer.words(text)
-    assert tokenizer.words(written(words)) == words
-    assert tokenizer.decode(tokenizer.encode(text)) == written(words)
+    assert tokenizer.words(joined(words)) == words
+    assert tokenizer.decode(tokenizer.encode(text)) == joined(words)
 
 
-def test_words_that_are_split_at_blanks_keep_their_blanks() -> None:
+def test_words_that_are_split_at_blanks_are_joined_with_blanks() -> None:
     tokenizer = WordTokenizer.train(["a ( b ) ."])
-    assert tokenizer.decode(tokenizer.encode("a ( b ) .")) == "a ( b ) ." == written([*"a(b)."], joins_marks=False)
+    assert tokenizer.decode(tokenizer.encode("a ( b ) .")) == "a ( b ) ." == joined([*"a(b)."], joins_marks=False)
