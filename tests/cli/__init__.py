@@ -1,1 +1,1 @@
-"""The command line: what people type, what they get wrong, what they see."""
+"""The command line: arguments, errors and output."""

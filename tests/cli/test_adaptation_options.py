@@ -11,14 +11,16 @@ from command_fixtures import Ensue
 
 
 @pytest.mark.slow
-def test_the_command_line_has_the_options(ensue: Ensue, refused: Callable[..., str], trained: Path, text: Path) -> None:
+def test_neural_caches_and_dynamic_evaluation_have_options(
+    ensue: Ensue, refused: Callable[..., str], trained: Path, text: Path
+) -> None:
     plain = json.loads(ensue("evaluate", trained / "lstm", text, "--json").out)
-    found = json.loads(ensue("evaluate", trained / "lstm", text, "--cache", 200, "--dynamic", 0.5, "--json").out)
-    assert found["tokens"] == plain["tokens"]
-    assert found["nats_per_token"] < plain["nats_per_token"]
+    scores = json.loads(ensue("evaluate", trained / "lstm", text, "--cache", 200, "--dynamic", 0.5, "--json").out)
+    assert scores["tokens"] == plain["tokens"]
+    assert scores["nats_per_token"] < plain["nats_per_token"]
     lines = ensue("score", trained / "lstm", text, "--cache", 200, "--dynamic", 0.5, "--json").out.splitlines()
     mean = math.fsum(json.loads(line)["nats"] for line in lines) / len(lines)
-    assert mean == pytest.approx(found["nats_per_token"], abs=1e-4)
+    assert mean == pytest.approx(scores["nats_per_token"], abs=1e-4)
     assert ensue("generate", trained / "lstm", "--prompt", "The", "--max-tokens", 5, "--cache", 9).out.startswith("The")
     assert "need a recurrent language model" in refused("evaluate", trained / "transformer", text, "--cache", 9)
     assert "cache is -1; expected" in refused("score", trained / "lstm", text, "--cache", -1)

@@ -1,4 +1,4 @@
-"""docs/adding-a-task.md does as it says: its folder is written, trained, killed, resumed and used."""
+"""The task of docs/adding-a-task.md works: its folder is written, trained, killed, resumed and used."""
 
 import json
 import random
@@ -17,12 +17,12 @@ from training.resuming import At, Killed, die
 from training.tiny import reproducible_state, run_tiny
 
 PAGE = (REPOSITORY / "docs" / "adding-a-task.md").read_text()
-MOST_LINES = 150
+MAX_LINES = 150
 
 
 @pytest.fixture
 def parity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the page's files are, with its line in `TASKS`."""
+    """The folder of the page's files, with its line in `TASKS`."""
     for name, content in re.findall(r"```\w+ file=(\S+)\n(.*?)```", PAGE, re.DOTALL):
         path = tmp_path / (name if name.endswith(".toml") else f"tasks/parity/{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,8 +43,8 @@ def parity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.usefixtures("pictures")
 def test_a_task_is_one_folder_and_one_line(parity: Path, ensue: Ensue, refused: Callable[..., str]) -> None:
     train = ["train", "parity.toml", "--train", "bits.txt", "--out", "run", "--threads", "1", "--device", "cpu"]
-    said = ensue(*train, "--set", "train.precision=float32").succeeded()
-    assert "ensue predict run" in said.err
+    result = ensue(*train, "--set", "train.precision=float32").succeeded()
+    assert "ensue predict run" in result.err
     assert ensue("predict", "run", stdin=b"10110\n0\n1\n").out == "10110\todd\n0\teven\n1\todd\n"
     assert json.loads(ensue("evaluate", "run", "bits.txt", "--json").out)["accuracy"] == 1.0
     assert "parity model (lstm 1×16" in Path("run/README.md").read_text()
@@ -56,7 +56,7 @@ def test_a_task_is_one_folder_and_one_line(parity: Path, ensue: Ensue, refused: 
 
 
 @pytest.mark.slow
-def test_it_is_taken_up_again_after_a_kill(parity: Path) -> None:
+def test_the_run_is_resumed_after_a_kill(parity: Path) -> None:
     recipe = read_recipe(
         "parity.toml",
         {"train.steps": 40, "train.precision": "float32", "train.checkpoint_every": 10, "data.train": "bits.txt"},
@@ -68,6 +68,6 @@ def test_it_is_taken_up_again_after_a_kill(parity: Path) -> None:
     assert reproducible_state(parity / "killed") == reproducible_state(parity / "undisturbed")
 
 
-def test_the_folder_is_small() -> None:
+def test_the_folder_has_few_lines() -> None:
     files = re.findall(r"```python file=\S+\n(.*?)```", PAGE, re.DOTALL)
-    assert sum(file.count("\n") for file in files) <= MOST_LINES
+    assert sum(file.count("\n") for file in files) <= MAX_LINES

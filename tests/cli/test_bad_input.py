@@ -1,4 +1,4 @@
-"""What people get wrong: one line on stderr, exit status 2, nothing made and nothing lost."""
+"""Wrong input is one line on stderr with exit status 2, and changes no file."""
 
 import os
 import sys
@@ -17,17 +17,17 @@ Refused = Callable[..., str]
 def train(path: object, out: object = "out", *more: object) -> list[object]:
     key = {str(value).partition("=")[0] for value in more}
     pairs = [
-        pair for pair in batched_two(SMALL) if pair[1].partition("=")[0] not in key and pair[0] not in key - {"--set"}
+        pair for pair in pairs_of(SMALL) if pair[1].partition("=")[0] not in key and pair[0] not in key - {"--set"}
     ]
-    return ["train", "char-lstm", "--train", path, "--out", out, *(part for pair in pairs for part in pair), *more]
+    return ["train", "char-lstm", "--train", path, "--out", out, *(word for pair in pairs for word in pair), *more]
 
 
-def batched_two(arguments: list[str]) -> list[tuple[str, str]]:
+def pairs_of(arguments: list[str]) -> list[tuple[str, str]]:
     return list(zip(arguments[::2], arguments[1::2], strict=True))
 
 
 @pytest.mark.slow
-def test_paths_that_are_not_there(refused: Refused, text: Path) -> None:
+def test_paths_that_do_not_exist_are_refused(refused: Refused, text: Path) -> None:
     assert refused(*train(text.with_name("txet.txt"))).endswith('no such file or folder; did you mean "text.txt"?')
     assert "no file matches" in refused(*train("*.txt"))
     assert "other.txt: no such file" in refused(*train(text, "out", "--valid", "other.txt"))
@@ -49,12 +49,12 @@ def test_paths_that_are_not_there(refused: Refused, text: Path) -> None:
         ("about.x=1", '"about" in "about.x" is a value, not a table'),
     ],
 )
-def test_settings_that_make_no_sense(setting: str, expected: str, refused: Refused, text: Path) -> None:
+def test_invalid_settings_are_refused(setting: str, expected: str, refused: Refused, text: Path) -> None:
     assert expected in refused(*train(text, "out", "--set", setting))
     assert os.listdir() == []
 
 
-def test_sizes_that_do_not_go_together(refused: Refused, text: Path) -> None:
+def test_sizes_that_do_not_fit_each_other_are_refused(refused: Refused, text: Path) -> None:
     line = refused(
         "train", "char-transformer", "--train", text, "--out", "out", "--set", "encoder.d_model=10",
         "--set", "encoder.num_heads=3", "--set", "encoder.context=12", "--set", "tokens.d_embedding=10",
@@ -63,7 +63,7 @@ def test_sizes_that_do_not_go_together(refused: Refused, text: Path) -> None:
     assert os.listdir() == []
 
 
-def test_recipes_that_are_not_there_or_not_toml(refused: Refused, text: Path) -> None:
+def test_missing_recipes_and_wrong_toml_are_refused(refused: Refused, text: Path) -> None:
     assert 'no recipe named "char-lst"; did you mean "char-lstm"?' in refused(
         "train", "char-lst", "--train", text, "--out", "out"
     )
@@ -80,7 +80,7 @@ def test_recipes_that_are_not_there_or_not_toml(refused: Refused, text: Path) ->
     assert os.listdir() == ["mine.toml"]
 
 
-def test_a_run_that_is_there_is_not_touched(refused: Refused, ensue: Ensue, run: Path, text: Path) -> None:
+def test_an_existing_run_is_not_changed(refused: Refused, ensue: Ensue, run: Path, text: Path) -> None:
     before = contents(run)
     assert "there is a run already; --resume continues it, --overwrite removes it" in refused(*train(text, run))
     assert "choose one" in refused(*train(text, run, "--resume", "--overwrite"))
@@ -94,14 +94,14 @@ def test_a_run_that_is_there_is_not_touched(refused: Refused, ensue: Ensue, run:
     assert contents(run) != before
 
 
-def test_resuming_with_a_changed_key_names_it(refused: Refused, run: Path) -> None:
+def test_resuming_with_a_changed_key_is_refused_with_its_name(refused: Refused, run: Path) -> None:
     before = contents(run)
     line = refused("train", "--resume", "--out", run, "--set", "train.learning_rate=0.5")
     assert line.endswith("cannot continue with another train.learning_rate: the run has 0.01, found 0.5")
     assert contents(run) == before
 
 
-def test_places_where_no_run_can_be(refused: Refused, text: Path) -> None:
+def test_paths_that_cannot_hold_a_run_are_refused(refused: Refused, text: Path) -> None:
     Path("file").write_text("precious")
     Path("folder").mkdir()
     Path("folder/photo.jpg").write_text("precious")
@@ -114,18 +114,18 @@ def test_places_where_no_run_can_be(refused: Refused, text: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["generate", "score", "evaluate"])
-def test_each_command_reads_the_manifest(command: str, refused: Refused, run: Path, text: Path) -> None:
+def test_every_command_checks_the_manifest(command: str, refused: Refused, run: Path, text: Path) -> None:
     (run / "model.safetensors").write_bytes(b"")
     assert "model.safetensors: damaged" in refused(command, run, *([] if command == "generate" else [text]))
 
 
-def test_no_run_at_all(refused: Refused, text: Path) -> None:
+def test_a_folder_without_a_run_is_refused(refused: Refused, text: Path) -> None:
     assert refused("generate", "nowhere") == "nowhere: no such run directory"
     assert "not a run directory" in refused("evaluate", ".", text)
     assert os.listdir() == []
 
 
-def test_a_prompt_longer_than_the_context(refused: Refused, ensue: Ensue, trained: Path) -> None:
+def test_a_prompt_longer_than_the_context_is_refused(refused: Refused, ensue: Ensue, trained: Path) -> None:
     line = refused("generate", trained / "transformer", "--prompt", "the cat sat on")
     assert line == "the prompt has 14 tokens; this model's context has 12"
     assert ensue("generate", trained / "transformer", "--prompt", "the cat sat ", "--max-tokens", 20).status == 0
@@ -145,18 +145,18 @@ def test_a_prompt_longer_than_the_context(refused: Refused, ensue: Ensue, traine
         (["--n-best", "2"], "--n-best needs --beams"), (["--beams", "2", "--n-best", "3"], "n_best is 3"),
     ],
 )  # fmt: skip
-def test_sampling_values_that_make_no_sense(options: list[str], word: str, refused: Refused, trained: Path) -> None:
+def test_invalid_values_of_sampling_are_refused(options: list[str], word: str, refused: Refused, trained: Path) -> None:
     assert word in refused("generate", trained / "lstm", *options)
 
 
-def test_devices_that_are_not_there(refused: Refused, trained: Path, text: Path) -> None:
+def test_missing_devices_are_refused(refused: Refused, trained: Path, text: Path) -> None:
     for name in ("gpu", "cuda:99", "meta", "mps"):
         assert name in refused("generate", trained / "lstm", "--device", name)
         assert name in refused(*train(text, "out", "--device", name))
     assert os.listdir() == []
 
 
-def test_commands_and_options_that_are_not_there(refused: Refused) -> None:
+def test_unknown_commands_and_options_are_refused(refused: Refused) -> None:
     assert refused("trian") == "No such command 'trian'. Did you mean 'train'?"
     assert "No such option: --prompts" in refused("generate", "run", "--prompts", "x")
     assert "Missing option '--out'" in refused("train", "char-lstm")
@@ -165,7 +165,7 @@ def test_commands_and_options_that_are_not_there(refused: Refused) -> None:
     assert 'no recipe named "word-lst"' in refused("recipes", "word-lst")
 
 
-def test_evaluate_takes_one_thing(refused: Refused, trained: Path, text: Path) -> None:
+def test_evaluate_takes_one_kind_of_data(refused: Refused, trained: Path, text: Path) -> None:
     both = [text, "--minimal-pairs", text]
     for inputs in ([], both):
         assert "takes a PATH, or a file with one of" in refused("evaluate", trained / "lstm", *inputs)
@@ -178,27 +178,27 @@ def test_evaluate_takes_one_thing(refused: Refused, trained: Path, text: Path) -
     assert "no such file" in refused("evaluate", trained / "lstm", "--minimal-pairs", "none.jsonl")
 
 
-def test_score_of_what_is_not_text(ensue: Ensue, refused: Refused, trained: Path) -> None:
+def test_input_of_score_that_is_not_text_is_refused(ensue: Ensue, refused: Refused, trained: Path) -> None:
     run = trained / "lstm"
     assert "no such file" in refused("score", run, "none.txt")
     Path("empty.txt").touch()
     assert "empty" in refused("score", run, "empty.txt")
     assert "encoding" in refused("score", run, "-", "--encoding", "nope", stdin=b"the")
-    said = ensue("score", run, stdin=b"the\ncat \xff\n")
-    assert said.status == 2
-    assert said.err == (
+    result = ensue("score", run, stdin=b"the\ncat \xff\n")
+    assert result.status == 2
+    assert result.err == (
         "ensue: stdin:2: not UTF-8 (byte 0xff in column 5); for Windows' Western European try --encoding cp1252\n"
     )
     assert ensue("score", run, "--encoding", "cp1252", stdin=b"cat \xff\n").status == 0
     assert "not UTF-8" in refused("generate", run, "--prompt", "-", stdin=b"\xff\xff")
 
 
-def test_a_closed_stdin(refused: Refused, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_stdin_is_refused(refused: Refused, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert refused("score", trained / "lstm") == "stdin: closed"
 
 
-def test_quickstart_does_not_write_over_anything(refused: Refused, text: Path) -> None:
+def test_quickstart_overwrites_no_file(refused: Refused, text: Path) -> None:
     Path("mine").mkdir()
     assert "mine: exists" in refused("quickstart", text, "--out", "mine", "--seconds", 1)
     assert "--seconds" in refused("quickstart", text, "--seconds", 0)

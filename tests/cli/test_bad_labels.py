@@ -1,4 +1,4 @@
-"""What people get wrong with labeled data: one line on stderr, exit status 2, nothing made and nothing lost."""
+"""Wrong labeled data are one line on stderr with exit status 2, and change no file."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def train(recipe: str, path: object, *more: object, out: object = "out") -> list
     return ["train", recipe, "--train", path, "--out", out, *SMALL, *more]
 
 
-def test_paths_that_are_not_there(refused: Refused, runs: Path) -> None:
+def test_paths_that_do_not_exist_are_refused(refused: Refused, runs: Path) -> None:
     assert refused(*train("tag-lstm", runs / "nmaes.txt")).endswith('no such file or folder; did you mean "names.txt"?')
     assert "other.txt: no such file" in refused(*train("tag-lstm", runs / "names.txt", "--valid", "other.txt"))
     assert "other.tsv: no such file" in refused(*train("classify-lstm", runs / "topics.tsv", "--test", "other.tsv"))
@@ -36,31 +36,33 @@ def test_paths_that_are_not_there(refused: Refused, runs: Path) -> None:
     assert os.listdir() == []
 
 
-def test_recipes_and_data_of_another_task(refused: Refused, runs: Path) -> None:
+def test_recipes_and_data_of_another_task_are_refused(refused: Refused, runs: Path) -> None:
     assert "upos.conllu" in refused(*train("classify-lstm", runs / "upos.conllu"))
     assert "several.txt" in refused(*train("tag-lstm", runs / "several.txt"))
     assert os.listdir() == []
 
 
-def test_commands_for_models_of_another_kind(refused: Refused, runs: Path, trained: Path) -> None:
+def test_commands_for_another_kind_of_model_are_refused(refused: Refused, runs: Path, trained: Path) -> None:
     for command in ("generate", "score"):
         for name, what in (("names", "tagger"), ("topics", "classifier")):
             assert refused(command, runs / name).startswith(f"{runs / name}: the model is a {what}")
-    said = refused("predict", trained / "lstm", stdin=b"a")
-    assert said.startswith(f"{trained / 'lstm'}: the model is a language model")
+    message = refused("predict", trained / "lstm", stdin=b"a")
+    assert message.startswith(f"{trained / 'lstm'}: the model is a language model")
     assert "the model is a tagger" in refused("evaluate", runs / "names", "--minimal-pairs", "x.jsonl")
     with pytest.raises(EnsueError, match="a language model has no pretrained vectors"):
         load(trained / "lstm", vectors=runs / "names.txt")
     assert "trained without pretrained vectors" in refused("predict", runs / "names", "--vectors", runs / "names.txt")
 
 
-def test_a_model_with_one_command(refused: Refused, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_names_the_only_command_of_a_model(
+    refused: Refused, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = replace(task_entry("labeling"), commands=("evaluate",))
     monkeypatch.setattr("ensue.tasks.labeling.TASK", entry)
     assert refused("predict", runs / "names") == f"{runs / 'names'}: the model is a tagger, for evaluate"
 
 
-def test_pipes_that_cannot_be_labeled(refused: Refused, runs: Path) -> None:
+def test_pipes_that_cannot_be_labeled_are_refused(refused: Refused, runs: Path) -> None:
     for run in ("names", "topics"):
         assert "stdin:2: not UTF-8" in refused("predict", runs / run, stdin=b"the\ncaf\xe9\n")
         assert 'unknown encoding "nope"' in refused("predict", runs / run, "--encoding", "nope", stdin=b"a")
@@ -77,11 +79,11 @@ def test_pipes_that_cannot_be_labeled(refused: Refused, runs: Path) -> None:
     assert "the model reads pairs of texts; found 1" in refused("predict", runs / "pairs", stdin=b"salt and oven\n")
 
 
-def test_one_line_files(ensue: Ensue, runs: Path) -> None:
+def test_files_of_one_line_are_labeled(ensue: Ensue, runs: Path) -> None:
     for content in ("Anna PROPN B-PER", "Anna PROPN B-PER\n"):
         Path("one.conll").write_text(content)
-        said = ensue("predict", runs / "names", "one.conll")
-        assert (said.status, said.out.rpartition(" ")[0]) == (0, "Anna PROPN")
+        result = ensue("predict", runs / "names", "one.conll")
+        assert (result.status, result.out.rpartition(" ")[0]) == (0, "Anna PROPN")
         assert json.loads(ensue("evaluate", runs / "names", "one.conll", "--json").out)["tokens"] == 1
     Path("one.tsv").write_text("label\ttext\nmusic\ta choir")
     assert ensue("predict", runs / "topics", "one.tsv").out.startswith("label\ttext\tprobability\n")
@@ -89,7 +91,7 @@ def test_one_line_files(ensue: Ensue, runs: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--out", "--page"])
-def test_doubts_that_could_not_be_written_are_refused_before_a_model_is_trained(
+def test_doubt_refuses_an_output_that_cannot_be_written_before_training(
     refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     monkeypatch.setattr("ensue.extensions.annotating.doubts.doubt", None)

@@ -1,4 +1,4 @@
-"""The law that a model reads data with other columns than its training data, with the results of its own columns."""
+"""Law: a model reads data in other columns than its training data with equal results."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ NAMES = {"words": "Inhalt", "labels": "Klasse", "sources": "Quelle", "targets": 
 
 
 def objects(path: Path, keys: dict[str, str]) -> str:
-    """JSON lines with other keys, and another text and label under the keys of training."""
+    """Return JSON lines with other keys, and another text and label under the keys of training."""
     lines = []
     for line in path.read_text().splitlines():
         values = json.loads(line)
@@ -40,7 +40,7 @@ def spans(folder: Path) -> str:
 
 
 def columns(folder: Path) -> str:
-    """The columns of words and labels behind others."""
+    """Return rows with other columns before those of words and labels."""
     rows = (line.split() for line in (folder / "names.txt").read_text().splitlines())
     return "\n".join(" ".join(["_", "O", row[2], "O", row[0], "O"]) if row else "" for row in rows) + "\n"
 
@@ -52,7 +52,7 @@ def pairs(folder: Path) -> str:
 
 
 def inflections(folder: Path) -> str:
-    """The second source column and the target in the other order."""
+    """Return rows with the second source column and the target exchanged."""
     rows = [line.split("\t") for line in (folder / "inflected.tsv").read_text().splitlines()]
     return table([(NAMES["sources"], "Merkmal", NAMES["targets"]), *((a, c, b) for a, b, c in rows)])
 
@@ -85,37 +85,37 @@ CASES: dict[str, tuple[str, str, Callable[[Path], str], dict[str, str]]] = {
     "captions": ("captions.csv", "other.csv", captions, {}),
     "tag-frames": ("sensors.csv", "other.csv", frames, {}),
 }
-"""Kept runs with their own data, a file with the same data in other columns, and columns without a name of `NAMES`."""
+"""Runs of `kept_runs` with their data, a function that writes the data in other columns, and columns without a name."""
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in {"captions", "translate-lstm"})) for name in CASES]
 )
-def test_data_in_other_columns_have_the_same_scores(name: str, tmp_path: Path, in_tmp_path: None, ensue: Ensue) -> None:
-    training_data, other, write, chosen = CASES[name]
+def test_data_in_other_columns_have_equal_scores(name: str, tmp_path: Path, in_tmp_path: None, ensue: Ensue) -> None:
+    training_data, task_data, write, chosen = CASES[name]
     unpacked(name, tmp_path)
-    Path(other).write_text(write(tmp_path), encoding="utf-8")
+    Path(task_data).write_text(write(tmp_path), encoding="utf-8")
     pipeline: Any = load(name, device="cpu")
     chosen = chosen or {option: NAMES[option] for option in pipeline.column_options}
     expected = pipeline.evaluate(training_data).as_json()
     changed = pipeline.with_columns(**chosen)
-    assert changed.evaluate(other).as_json() == expected
-    assert changed.scored_items(other).compute() == pipeline.scored_items(training_data).compute()
+    assert changed.evaluate(task_data).as_json() == expected
+    assert changed.scored_items(task_data).compute() == pipeline.scored_items(training_data).compute()
     with suppress(EnsueError):  # the options are needed
-        assert pipeline.evaluate(other).as_json() != expected
-    options = [part for option, column in chosen.items() for part in (f"--{option}", column)]
-    answer = ensue("evaluate", name, other, *options, "--json")
+        assert pipeline.evaluate(task_data).as_json() != expected
+    options = [word for option, column in chosen.items() for word in (f"--{option}", column)]
+    answer = ensue("evaluate", name, task_data, *options, "--json")
     assert json.loads(answer.out) == expected, answer.err
 
 
 def others() -> Iterator[tuple[type[Pipeline], str]]:
-    """Each pipeline with the options of columns that it does not have."""
+    """Yield each pipeline with the options of columns that it lacks."""
     for entry in task_entries():
         pipeline = entry.pipeline_class
         yield from ((pipeline, name) for name in NAMES if name not in pipeline.column_options)
 
 
-def test_a_model_without_such_columns_refuses_the_option() -> None:
+def test_a_model_without_columns_refuses_their_option() -> None:
     assert {*NAMES} < {*DATA_OPTIONS}
     assert {name for entry in task_entries() for name in entry.pipeline_class.column_options} == {*NAMES}
     for pipeline, name in others():
@@ -136,14 +136,14 @@ def test_a_table_needs_all_source_columns(tmp_path: Path) -> None:
             assert len([*pipeline.source(tmp_path / "a.csv", is_labeled=False)]) == expected
 
 
-def test_plain_text_has_no_column_of_words(tmp_path: Path) -> None:
+def test_plain_text_refuses_a_column_of_words(tmp_path: Path) -> None:
     unpacked("tag-lstm-crf", tmp_path)
     pipeline: Any = load(tmp_path / "tag-lstm-crf", device="cpu").with_columns(words="Inhalt")
     with pytest.raises(EnsueError, match=r"plain.txt: plain text has no columns; found the column of words Inhalt"):
         pipeline.source(tmp_path / "plain.txt")
 
 
-def test_a_tagger_of_several_columns_has_no_other_columns_of_labels(tmp_path: Path) -> None:
+def test_a_tagger_of_several_columns_refuses_another_column_of_labels(tmp_path: Path) -> None:
     unpacked("tag-columns", tmp_path)
     pipeline: Any = load(tmp_path / "tag-columns", device="cpu").with_columns(labels="xpos")
     with pytest.raises(EnsueError, match="the labels are in upos, feats, lemma; expected no other columns"):

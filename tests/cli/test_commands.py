@@ -1,4 +1,4 @@
-"""What the commands print, and what of it other programs can rely on."""
+"""Output of the commands, and the part of it for other programs."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("in_tmp_path")
 ENTRY = "import ensue.cli; ensue.cli.main()"
 
 
-def test_help_lists_and_a_run_that_is_not_there_need_no_torch() -> None:
+def test_help_lists_and_errors_of_missing_runs_need_no_torch() -> None:
     code = """
 import sys, ensue.cli
 good = ["--help"], ["train", "--help"], [], ["cache"], ["--version"], ["recipes"], ["recipes", "char-lstm"]
@@ -42,13 +42,13 @@ for arguments in *good, ["predict", "nosuch"]:
         assert (end.code or 0) == (0 if arguments in good else 2)
     print("imported:", *sorted({"torch", "numpy"} & sys.modules.keys()))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert [line for line in done.stdout.splitlines() if line.startswith("imported:")] == ["imported:"] * 8
-    assert done.stderr == "ensue: nosuch: no such run directory\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [line for line in result.stdout.splitlines() if line.startswith("imported:")] == ["imported:"] * 8
+    assert result.stderr == "ensue: nosuch: no such run directory\n"
 
 
-def test_help_answers_at_once() -> None:
-    """Processor time, since other work on this machine is not its fault; once in several times."""
+def test_help_takes_little_time() -> None:
+    """The time is that of the processor, and the least of several, since the machine has other work."""
 
     def seconds() -> float:
         before = os.times()
@@ -60,22 +60,22 @@ def test_help_answers_at_once() -> None:
 
 
 def test_help_names_every_command(ensue: Ensue) -> None:
-    said = ensue("--help").succeeded()
+    result = ensue("--help").succeeded()
     for command in ("quickstart", "train", "evaluate", "score", "generate", "recipes"):
-        assert f"  {command} " in said.out
-    assert ensue().out == said.out
+        assert f"  {command} " in result.out
+    assert ensue().out == result.out
     assert ensue("--version").out == f"ensue {package.__version__}\n"
-    assert "..." not in said.out.partition("Commands:")[2], "a command whose first sentence is too long for the list"
+    assert "..." not in result.out.partition("Commands:")[2], "a command whose first sentence is too long for the list"
 
 
-def test_train_says_what_it_does_and_what_to_try(ensue: Ensue, text: Path) -> None:
-    said = ensue("train", "char-lstm", "--train", text, "--out", "my run", *SMALL)
-    assert (said.status, said.out) == (0, "")
-    assert "cpu, 1 thread, float32" in said.err
-    assert "validation: read once from beginning to end, state carried" in said.err
-    assert "step 3  validation" in said.err
-    assert said.err.endswith("try\n  ensue generate 'my run'\n")
-    assert "Traceback" not in said.err
+def test_train_shows_its_progress_and_the_next_commands(ensue: Ensue, text: Path) -> None:
+    result = ensue("train", "char-lstm", "--train", text, "--out", "my run", *SMALL)
+    assert (result.status, result.out) == (0, "")
+    assert "cpu, 1 thread, float32" in result.err
+    assert "validation: read once from beginning to end, state carried" in result.err
+    assert "step 3  validation" in result.err
+    assert result.err.endswith("try\n  ensue generate 'my run'\n")
+    assert "Traceback" not in result.err
 
 
 def test_every_recipe_takes_a_budget_in_minutes(
@@ -99,44 +99,49 @@ def test_every_recipe_takes_a_budget_in_minutes(
     assert "exactly one of steps" in ensue("train", "own.toml", "--train", str(text), "--out", "run").err
 
 
-def test_evaluate_json_is_one_object_and_nothing_else(ensue: Ensue, trained: Path, text: Path) -> None:
+def test_evaluate_json_is_one_object(ensue: Ensue, trained: Path, text: Path) -> None:
     for model in ("lstm", "transformer"):
-        said = ensue("evaluate", trained / model, text, "--json")
-        scores = json.loads(said.out)
-        assert said.out.count("\n") == 1
+        result = ensue("evaluate", trained / model, text, "--json")
+        scores = json.loads(result.out)
+        assert result.out.count("\n") == 1
         assert {"nats_per_token", "perplexity", "bits_per_character", "tokens", "characters"} <= scores.keys()
         assert scores["tokens"] == scores["characters"] == len(text.read_text())
         assert scores["perplexity"] == pytest.approx(math.exp(scores["nats_per_token"]))
-        assert "read once from beginning to end" in said.err
+        assert "read once from beginning to end" in result.err
     table = ensue("evaluate", trained / "lstm", text)
     assert "perplexity" in table.out
 
 
-def test_scores_of_several_runs_are_a_table(
+def test_scores_of_several_runs_are_shown_as_a_table(
     ensue: Ensue, refused: Callable[..., str], trained: Path, tmp_path: Path
 ) -> None:
-    lstm, other = trained / "lstm", trained / "transformer"
+    lstm, other_run = trained / "lstm", trained / "transformer"
     text = written(tmp_path / "text.txt", 'the "cat"\nsat, ')
     tables = [
         list(csv.DictReader(io.StringIO(ensue("score", lstm, text, "--csv", *more).out)))
-        for more in ((), ("--beside", other))
+        for more in ((), ("--beside", other_run))
     ]
-    scored = [list(map(json.loads, ensue("score", run, text, "--json").out.splitlines())) for run in (lstm, other)]
+    scored = [list(map(json.loads, ensue("score", run, text, "--json").out.splitlines())) for run in (lstm, other_run)]
     assert tables[0] == [
-        {"position": str(place), "token": found["token"], "nats": str(found["nats"])}
-        for place, found in enumerate(scored[0], 1)
+        {"position": str(number), "token": scores["token"], "nats": str(scores["nats"])}
+        for number, scores in enumerate(scored[0], 1)
     ]
     assert tables[1] == [
-        {"position": str(place), "token": a["token"], f"nats {lstm}": str(a["nats"]), f"nats {other}": str(b["nats"])}
-        for place, (a, b) in enumerate(zip(*scored, strict=True), 1)
+        {
+            "position": str(number),
+            "token": a["token"],
+            f"nats {lstm}": str(a["nats"]),
+            f"nats {other_run}": str(b["nats"]),
+        }
+        for number, (a, b) in enumerate(zip(*scored, strict=True), 1)
     ]
     assert "expected one" in refused("score", lstm, text, "--csv", "--json")
-    assert "--beside RUN needs --csv" in refused("score", lstm, text, "--beside", other)
+    assert "--beside RUN needs --csv" in refused("score", lstm, text, "--beside", other_run)
     assert "occurs twice" in refused("score", lstm, text, "--csv", "--beside", lstm)
-    assert "found stdin" in refused("score", lstm, "--csv", "--beside", other, stdin=b"the")
+    assert "found stdin" in refused("score", lstm, "--csv", "--beside", other_run, stdin=b"the")
 
 
-def test_runs_of_other_tokens_are_no_table() -> None:
+def test_runs_with_different_tokens_have_no_table() -> None:
     lines = ['{"token": "a", "nats": 1}', '{"token": "b", "nats": 2}']
     with pytest.raises(EnsueError, match=r'position 2: ."token": "b". and nothing'):
         list(csv_lines({"x": lines, "y": lines[:1]}))
@@ -147,10 +152,10 @@ def test_runs_of_other_tokens_are_no_table() -> None:
 
 
 @pytest.mark.parametrize("model", some_slow(["lstm", "transformer"], "lstm"))
-def test_generate_streams_the_same_text_for_the_same_seed(model: str, ensue: Ensue, trained: Path) -> None:
+def test_generate_writes_the_same_text_for_the_same_seed(model: str, ensue: Ensue, trained: Path) -> None:
     options = ["--prompt", "the ", "--max-tokens", 40, "--temperature", 0.8, "--top-p", 0.95]
-    first, again, other = (ensue("generate", trained / model, *options, "--seed", s).out for s in (1, 1, 2))
-    assert first == again != other
+    first, same, other = (ensue("generate", trained / model, *options, "--seed", s).out for s in (1, 1, 2))
+    assert first == same != other
     assert first.startswith("the ")
     assert len(first) == 4 + 40 + 1
     lm = package.load(trained / model, device="cpu")
@@ -158,7 +163,7 @@ def test_generate_streams_the_same_text_for_the_same_seed(model: str, ensue: Ens
     assert ensue("generate", trained / model, *options[2:], "--seed", 1, "--prompt", "-", stdin=b"the ").out == first
 
 
-def test_generate_searches(ensue: Ensue, trained: Path) -> None:
+def test_generate_can_use_beam_search(ensue: Ensue, trained: Path) -> None:
     run, options = trained / "lstm", ["--prompt", "the ", "--max-tokens", 12]
     first, second = package.load(run, device="cpu").search("the ", beams=4, n_best=2, max_tokens=12)
     assert ensue("generate", run, *options, "--beams", 4).out == f"the {first.text}\n"
@@ -181,40 +186,40 @@ def test_recipes_are_listed_and_shown(ensue: Ensue) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("pictures")
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_quickstart_ends_with_samples_and_three_commands_that_work(encoding: str, ensue: Ensue, text: Path) -> None:
+def test_quickstart_ends_with_samples_and_three_working_commands(encoding: str, ensue: Ensue, text: Path) -> None:
     Path("own.txt").write_text(text.read_text(encoding="utf-8"), encoding=encoding)
-    said = ensue("quickstart", "own.txt", "--seconds", 1, "--threads", 1, "--encoding", encoding).succeeded()
-    assert "--- sample 1\n" in said.out
-    assert "--- sample 2\n" in said.out
-    assert "quickstart/curve.png" in said.err
+    result = ensue("quickstart", "own.txt", "--seconds", 1, "--threads", 1, "--encoding", encoding).succeeded()
+    assert "--- sample 1\n" in result.out
+    assert "--- sample 2\n" in result.out
+    assert "quickstart/curve.png" in result.err
     assert Path("quickstart/curve.png").is_file()
-    commands = [shlex.split(line) for line in said.err.splitlines() if line.startswith("  ensue ")][-3:]
+    commands = [shlex.split(line) for line in result.err.splitlines() if line.startswith("  ensue ")][-3:]
     assert [command[1] for command in commands] == ["generate", "score", "train"]
     for command in (*commands[:2], [*commands[2], *SMALL]):
         assert ensue(*command[1:]).status == 0
 
 
 @pytest.mark.slow
-def test_ctrl_c_before_the_first_validation_of_quickstart(
+def test_ctrl_c_before_the_first_validation_ends_quickstart_with_one_line(
     ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(ConsoleReporter, "stepped", lambda self, report: signal.raise_signal(signal.SIGINT))
-        said = ensue("quickstart", text, "--seconds", 60, "--threads", 1)
-    assert said.status == 130
-    assert "resume with\n  ensue train --resume --out quickstart\nor decay the learning rate to zero in " in said.err
-    assert said.out == ""
-    program, *command = said.err.splitlines()[-1].split()
+        result = ensue("quickstart", text, "--seconds", 60, "--threads", 1)
+    assert result.status == 130
+    assert "resume with\n  ensue train --resume --out quickstart\nor decay the learning rate to zero in " in result.err
+    assert result.out == ""
+    program, *command = result.err.splitlines()[-1].split()
     assert program == "ensue"
     assert "finished at step 2 " in ensue(*command).err
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_what_is_worked_out_first_is_shown(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_before_training_is_shown(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.console.reporter.SECONDS_BETWEEN_LINES", 0)
     shown = io.StringIO()
     with ConsoleReporter(Console(file=shown, force_terminal=is_terminal, width=80)) as reporter:
-        for share in (0.25, 1.0, 0.5):  # of a second data set
+        for share in (0.25, 1.0, 0.5):  # the second data set begins
             reporter.working("layers of [a] run", share)
     assert "layers of [a] run" in shown.getvalue()
     assert ("25%" in shown.getvalue()) == (not is_terminal)

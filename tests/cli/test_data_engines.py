@@ -1,4 +1,4 @@
-"""The programs of docs/many-runs.md for Ray Data and Spark, run where these are installed."""
+"""The programs of docs/many-runs.md for Ray Data and Spark work, if these are installed."""
 
 import json
 import os
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("engine", ["ray", "pyspark"])
-def test_the_program_labels_as_predict_does(engine: str, tmp_path: Path) -> None:
+def test_the_program_gives_the_labels_of_predict(engine: str, tmp_path: Path) -> None:
     if find_spec(engine) is None:
         pytest.skip(f"{engine} is not installed")
     texts = [f"a {'calm' if number % 3 else 'loud'} film, number {number}" for number in range(60)]
@@ -32,8 +32,8 @@ def test_the_program_labels_as_predict_does(engine: str, tmp_path: Path) -> None
     model = ensue.train("classify-bag", train=tmp_path / "labeled.tsv", out=tmp_path / "run", settings=settings)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     subprocess.run([sys.executable, "-c", PROGRAMS[engine]], cwd=tmp_path, env=environment, check=True, timeout=540)
-    lines = [line for part in (tmp_path / "predictions").rglob("*.json") for line in part.read_text().splitlines()]
-    found = [json.loads(json.loads(line)["prediction"]) for line in lines]
-    assert sorted((*one["texts"], *one["labels"]) for one in found) == sorted(
+    lines = [line for path in (tmp_path / "predictions").rglob("*.json") for line in path.read_text().splitlines()]
+    predictions = [json.loads(json.loads(line)["prediction"]) for line in lines]
+    assert sorted((*prediction["texts"], *prediction["labels"]) for prediction in predictions) == sorted(
         (text, *answer.labels) for text, answer in zip(texts, model.predict(texts), strict=True)
     )

@@ -1,7 +1,6 @@
-"""Devices without float64, as Apple's GPUs: everything works in float32 there, or brings its numbers to the CPU first.
+"""Models work on devices without float64, such as Apple's GPUs: in float32, or with numbers moved to the CPU.
 
-No such device is here, so the CPU plays it: a float64 tensor may come from `ensue.types.exact`, and from others that
-come from there. Anything else is an error, as it is on "mps".
+The CPU simulates such a device: a float64 tensor may only come from `ensue.types.exact`, or from tensors of it.
 """
 
 import sys
@@ -22,20 +21,20 @@ from page_data import tiny, write_data
 from training.tiny import some_slow
 
 
-class Refusing:
-    """Beside the class of the mode, in which torch would wrap the method: the wrapper imports torch's compiler."""
+class DispatchRefusal:
+    """The method in a class of its own: in the mode, torch would wrap it, and the wrapper imports torch's compiler."""
 
     def __torch_dispatch__(self, operation: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = operation(*args, **kwargs)
-        given = [part for part in tree_leaves((args, kwargs)) if isinstance(part, torch.Tensor)]
-        is_made = any(map(is_wide, tree_leaves(result))) and not any(map(is_wide, given))
+        tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        is_made = any(map(is_wide, tree_leaves(result))) and not any(map(is_wide, tensors))
         assert not is_made or called_by_exact(), f"{operation} makes float64 on the device"
         return result
 
 
-class WithoutFloat64(Refusing, TorchDispatchMode):
-    """Refuses float64 that is made on the device."""
+class WithoutFloat64(DispatchRefusal, TorchDispatchMode):
+    """A mode that refuses float64 tensors created on the device."""
 
 
 def is_wide(value: object) -> bool:
@@ -77,7 +76,7 @@ USES: dict[str, tuple[str, list[str]]] = {
     "tag-lstm-crf": ("names.txt", NAMES), "tag-transformer-crf": ("names.txt", NAMES),
     "classify-lstm": ("reviews.tsv", MOODS), "classify-bag": ("topics.jsonl", ["evaluate RUN topics.jsonl"]),
 }  # fmt: skip
-"""Recipe, data, and what is done with the model."""
+"""The data of recipes, and the commands for their models."""
 
 
 @pytest.mark.slow
@@ -101,11 +100,11 @@ def test_a_run_and_its_use_need_no_float64(recipe: str, tmp_path: Path, ensue: E
         lambda x: torch.ones(2, dtype=torch.float64).to(x.device),
     ],
 )
-def test_what_fails_there_is_noticed(wrong: Callable[[torch.Tensor], Any], without_float64: None) -> None:
+def test_operations_that_need_float64_are_detected(wrong: Callable[[torch.Tensor], Any], without_float64: None) -> None:
     with pytest.raises(AssertionError, match="float64"):
         wrong(torch.ones(2))
 
 
-def test_sums_where_there_is_more() -> None:
+def test_sums_use_the_widest_float_of_the_device() -> None:
     assert types.widest_float(torch.device("cpu")) == types.to_float64(torch.ones(1)).dtype == torch.float64
     assert types.widest_float(torch.device("mps")) == torch.float32

@@ -1,4 +1,4 @@
-"""ensue distill: a student learns the probabilities of labels or of tags that its teachers give."""
+"""`ensue distill` trains a student on the probabilities of labels or tags that its teachers predict."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def drawn(count: int, seed: int, size: int = 3) -> NDArray[np.float64]:
 
 
 def test_the_loss_is_the_expected_surprisal_of_the_labels() -> None:
-    """By NumPy: -sum p log q, for texts with answers, twice with different ones, and without."""
+    """The reference is -Σ p log q in NumPy, for texts with predictions, with two predictions, and without."""
     Path("data.tsv").write_text("label\ttext\nx\tone day\ny\ttwo days\nx\tthree\nz\tfour\n")
     shares = drawn(4, 0)
     write_answers("told.jsonl", ["one day", "two days", "three", "two days"], "xyz", shares)
@@ -65,15 +65,15 @@ def test_the_loss_is_the_expected_surprisal_of_the_labels() -> None:
     model = job.build_model().eval()
     batch = job.task.batch_of(np.arange(4), torch.device("cpu"))
     with torch.no_grad():
-        found = model.loss(batch.texts, batch.targets)
+        loss = model.loss(batch.texts, batch.targets)
         logits = model(batch.texts).double().numpy()
     surprisal = np.log(np.exp(logits).sum(1, keepdims=True)) - logits
     p = np.stack([shares[0], (shares[1] + shares[3]) / 2, shares[2], [0, 0, 1]])
-    assert found.total.item() == pytest.approx((p * surprisal).sum(), rel=1e-5)
+    assert loss.total.item() == pytest.approx((p * surprisal).sum(), rel=1e-5)
 
 
-def test_certain_answers_train_the_same_weights_as_labels() -> None:
-    """Bit for bit."""
+def test_certain_predictions_train_the_same_weights_as_labels() -> None:
+    """The weights are equal bit for bit."""
     texts = documents(40)
     Path("data.tsv").write_text(tsv(texts))
     names = sorted({text.labels[0] for text in texts})
@@ -86,8 +86,8 @@ def test_certain_answers_train_the_same_weights_as_labels() -> None:
     assert Path("gold/model.safetensors").read_bytes() == Path("distilled/model.safetensors").read_bytes()
 
 
-def test_what_is_learned_is_the_mean_of_the_teachers_and_the_label() -> None:
-    """By NumPy from logits: two teachers, a temperature, labels of texts, and texts of a pool that have none."""
+def test_targets_are_the_mean_of_the_teachers_and_the_label() -> None:
+    """The reference is in NumPy: two teachers, a temperature, texts with labels, and texts of a pool without them."""
     Path("data.tsv").write_text("label\ttext\nx\tone day\ny\ttwo days\n")
     Path("pool.txt").write_text("three of them\nand four\n")
     texts, logits = (
@@ -112,7 +112,7 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_label() -> None:
 
 @pytest.mark.parametrize("task", ["classification", "labeling"])
 def test_validation_has_gold_labels(task: str) -> None:
-    """Where there are some, beside a pool. They are not learned, and equal texts are all in one part."""
+    """Validation texts beside a pool are not learned, and equal texts are in one part."""
     texts = [f"number {n // 2}" for n in range(20)]
     if task == "classification":
         Path("gold").write_text("label\ttext\n" + "".join(f"x\t{text}\n" for text in texts))
@@ -138,7 +138,7 @@ def test_validation_has_gold_labels(task: str) -> None:
     assert "with gold labels" in "".join(begin_job(student, None).data_lines())
 
 
-def test_validation_beside_a_pool_has_each_class() -> None:
+def test_validation_data_beside_a_pool_have_each_class() -> None:
     labels = "x" * 60 + "y" * 30 + "z" * 10
     Path("gold").write_text("label\ttext\n" + "".join(f"{label}\tnumber {n}\n" for n, label in enumerate(labels)))
     Path("pool.txt").write_text("a pool\n")
@@ -150,28 +150,28 @@ def test_validation_beside_a_pool_has_each_class() -> None:
     assert Counter(row["label"] for row in lines(student.data.valid)) == {"x": 6, "y": 3, "z": 1}
 
 
-def test_a_pool_may_be_a_file_of_answers_and_repeat_training_texts() -> None:
-    """The file is read as one, whatever the data of the recipe are, and a label counts as much as without the pool."""
+def test_a_pool_may_be_a_file_of_predictions_and_repeat_training_texts() -> None:
+    """The file has any format, and a label weighs as much as without the pool."""
     Path("data.tsv").write_text("kind\treview\nx\tein Tag\ny\tzwei M\xe4rkte\n", encoding="latin-1")
     write_answers("told.jsonl", ["ein Tag", "zwei M\xe4rkte", "drei"], "xy", drawn(3, 4, 2))
-    own = {"texts": ["review"], "labels": "kind", "encoding": "latin-1"}
-    recipe = classifying(Path("data.tsv"), data=own)
+    settings_of_run = {"texts": ["review"], "labels": "kind", "encoding": "latin-1"}
+    recipe = classifying(Path("data.tsv"), data=settings_of_run)
     student = write_student_data(["told.jsonl"], recipe, Path("new/folder/out"), pool="told.jsonl", gold=1.0)
     rows = lines(student.data.train)
     assert [row["text"] for row in rows] == ["ein Tag", "zwei M\xe4rkte", "drei"]
     assert [row["probabilities"] for row in rows[:2]] == [{"x": 1, "y": 0}, {"x": 0, "y": 1}]
 
 
-def test_softened_zeros_and_many_labels() -> None:
+def test_softened_probabilities_are_positive_and_sum_to_1() -> None:
     shares = np.full((1, 2_001), 1 / 2_000)
     shares[0, 0] = 0
-    found = soften(shares, 0.01)
-    assert found[0, 0] == 0
-    assert found[0, 1:] == pytest.approx(1 / 2_000)
+    softened = soften(shares, 0.01)
+    assert softened[0, 0] == 0
+    assert softened[0, 1:] == pytest.approx(1 / 2_000)
 
 
-def goes_on_without_its_teacher(ensue: Ensue, refused: Refused) -> None:
-    """As long as its data are what they were."""
+def assert_continues_without_its_teacher(ensue: Ensue, refused: Refused) -> None:
+    """Assert that a student continues without its teachers, unless its data have changed."""
     shutil.rmtree("teacher")
     more = ["train", "--resume", "--out", "out", "--set", "train.steps=4"]
     assert ensue(*more).status == 0
@@ -182,8 +182,8 @@ def goes_on_without_its_teacher(ensue: Ensue, refused: Refused) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [pytest.param(tsv, marks=pytest.mark.slow), first_word])
-def test_a_student_of_a_run_goes_on_without_it(write: Any, ensue: Ensue, refused: Refused, runs: Path) -> None:
-    """Validation and test data have the format of the training data, a pool is plain text."""
+def test_a_student_of_a_run_continues_without_it(write: Any, ensue: Ensue, refused: Refused, runs: Path) -> None:
+    """Validation and test data have the format of the training data, and a pool is plain text."""
     shutil.copytree(runs / "topics", "teacher")
     for name, seed in (("train", 1), ("valid", 2), ("test", 3)):
         Path(name).write_text(write(documents(40, seed=seed)))
@@ -197,10 +197,10 @@ def test_a_student_of_a_run_goes_on_without_it(write: Any, ensue: Ensue, refused
     assert rows[-1]["probabilities"] == pytest.approx(answer.probabilities, abs=1e-5)
     assert rows[-1]["label"] == answer.label
     assert load("out", kind=ClassificationPipeline).predict(["a text"])[0].label in pipeline.labels.names
-    goes_on_without_its_teacher(ensue, refused)
+    assert_continues_without_its_teacher(ensue, refused)
 
 
-def test_a_student_of_pairs(ensue: Ensue, runs: Path) -> None:
+def test_a_student_learns_pairs_of_texts(ensue: Ensue, runs: Path) -> None:
     Path("pairs.tsv").write_text(pairs(30, seed=5))
     ensue("distill", runs / "pairs", "classify-pairs", "--train", "pairs.tsv", "--out", "out", *SMALL[:6]).succeeded()
     assert load("out", kind=ClassificationPipeline).num_texts == 2
@@ -216,12 +216,12 @@ def test_a_label_that_is_never_the_best_is_learned(ensue: Ensue) -> None:
     assert load("out", kind=ClassificationPipeline).labels.names == ("x", "y", "z")
 
 
-def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
+def test_wrong_distillations_are_refused(refused: Refused, runs: Path) -> None:
     Path("data.tsv").write_text(tsv(documents(20)))
     names = {text.labels[0] for text in documents(20)}
     Path("told.jsonl").write_text(json.dumps({"text": "a", "probabilities": {name: 1 / len(names) for name in names}}))
     Path("wrong.tsv").write_text("label\ttext\nnone\ta b\nnone\tc d\n")
-    own = shutil.copytree(runs / "topics", "own")
+    copied_run = shutil.copytree(runs / "topics", "own")
     Path("texts").mkdir()
     cases: list[tuple[list[object], str]] = [
         (["classify-bag", "--train", "data.tsv"], "Missing argument"),
@@ -234,7 +234,7 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
             ["told.jsonl", "classify-bag", "--train", "data.tsv"],
             "data.tsv:2: told.jsonl has no prediction for this text",
         ),
-        ([own, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"], "own: is the same as own"),
+        ([copied_run, "classify-bag", "--train", "data.tsv", "--out", "own", "--overwrite"], "own: is the same as own"),
         (["out.taught-train.jsonl", "classify-bag", "--train", "data.tsv"], "train.jsonl: no such run"),
         ([runs / "topics", "classify-bag", "--train", "data.tsv", "--out", "own"], "own: exists"),
         (["none", "classify-bag", "--train", "data.tsv"], "none"),
@@ -252,7 +252,7 @@ def test_distillations_that_are_refused(refused: Refused, runs: Path) -> None:
         assert sorted(path.name for path in Path().iterdir()) == before
 
 
-def test_answers_that_do_not_fit_the_training_data(refused: Refused) -> None:
+def test_predictions_that_do_not_fit_the_training_data_are_refused(refused: Refused) -> None:
     Path("data.tsv").write_text(tsv(documents(20)))
     Path("several.jsonl").write_text('{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": ["y"]}\n')
     Path("told.jsonl").write_text('{"text": "nobody wrote this", "probabilities": {"x": 1}}\n')
@@ -281,25 +281,27 @@ OBJECTS = (
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(OBJECTS.map(json.dumps) | st.text(max_size=9), min_size=1, max_size=3), st.booleans())
-def test_a_line_is_an_answer_or_a_mistake_with_its_place(tmp_path: Path, found: list[str], by_word: bool) -> None:
+def test_a_line_is_read_as_a_prediction_or_refused_with_its_line(
+    tmp_path: Path, found: list[str], by_word: bool
+) -> None:
     path = tmp_path / "told.jsonl"
     path.write_text("\n".join(found), encoding="utf-8", errors="replace")
     try:
         answers = list(read_teacher_answers(path, by_word=by_word))
     except DataError as error:
-        where = str(error)
+        location = str(error)
     else:
-        where, whole = f"{path}:", json.dumps(answers, ensure_ascii=False)
-        assert whole.encode().decode() == whole
+        location, serialized = f"{path}:", json.dumps(answers, ensure_ascii=False)
+        assert serialized.encode().decode() == serialized
         for answer in answers:
             assert by_word or 1 <= len(answer.texts) <= 2
             assert len(answer.probabilities) == (len(answer.texts) if by_word else 1)
             assert all(sum(shares.values()) == pytest.approx(1) for shares in answer.probabilities)
-    assert where.startswith(f"{path}:")
+    assert location.startswith(f"{path}:")
 
 
 def test_begin_trains_a_classifier_on_propagated_labels(ensue: Ensue, refused: Refused) -> None:
-    """The examples stay what they are, and the texts of the pool get the labels that their vectors say."""
+    """Labels of examples stay, and texts of the pool get the labels of their vectors."""
     unpacked("vectors-skipgram", Path())
     words = [word for word in load("vectors-skipgram", kind=WordVectorsPipeline).words if word.isalpha()]
     Path("few.tsv").write_text(f"label\ttext\nx\t{words[0]} {words[1]}\n7\t{words[2]} {words[3]}\nx\t{words[4]}\n")
@@ -318,8 +320,8 @@ def test_begin_trains_a_classifier_on_propagated_labels(ensue: Ensue, refused: R
     assert load("out", kind=ClassificationPipeline).labels.names == ("7", "x")
     Path("again.txt").write_text(f"{words[4]}\n{words[5]}\n{words[0]} {words[1]}\n")
     recipe = classifying(Path("few.tsv"))
-    again = [json.loads(line) for line in propagate_labels("vectors-skipgram", recipe, "again.txt")]
-    assert [row["text"] for row in again[3:]] == [words[5]]  # what is an example stays one
+    propagated = [json.loads(line) for line in propagate_labels("vectors-skipgram", recipe, "again.txt")]
+    assert [row["text"] for row in propagated[3:]] == [words[5]]  # an example is not in the pool
     Path("again.txt").write_text(f"{words[4]}\n")
     with pytest.raises(DataError, match=r"again\.txt: all texts of the pool are empty or examples"):
         list(propagate_labels("vectors-skipgram", recipe, "again.txt"))
@@ -332,23 +334,23 @@ def test_begin_trains_a_classifier_on_propagated_labels(ensue: Ensue, refused: R
     assert "found the recipe of a tagger" in refused(*begin[:7], "--overwrite", "--recipe", "tag-lstm")
 
 
-def test_principal_components_by_a_decomposition_into_singular_values() -> None:
-    """Also of fewer vectors than they have numbers."""
+def test_principal_components_equal_singular_vectors() -> None:
+    """There may be fewer vectors than dimensions."""
     for count in (40, 5):
         vectors = np.random.default_rng(0).normal(3, 1, (count, 9)).astype(np.float32) * np.arange(9)
-        found, share = principal_components(vectors, 4)
+        components, share = principal_components(vectors, 4)
         scores, sizes, directions = np.linalg.svd(vectors - vectors.mean(0, dtype=np.float64), full_matrices=False)
-        assert np.allclose(np.abs(found), np.abs(scores * sizes)[:, :4], atol=1e-9)
+        assert np.allclose(np.abs(components), np.abs(scores * sizes)[:, :4], atol=1e-9)
         assert share == pytest.approx((sizes[:4] ** 2).sum() / (sizes**2).sum())
-        signs = np.sign((found * (scores * sizes)[:, :4]).sum(0))[:, None] * directions[:4]
+        signs = np.sign((components * (scores * sizes)[:, :4]).sum(0))[:, None] * directions[:4]
         assert (signs.max(1) == np.abs(signs).max(1)).all()
     assert weights_by_frequency(np.array([1, 3, 0]), 0.5).tolist() == [0.5 / 0.75, 0.5 / 1.25, 1]
     assert weights_by_frequency(np.array([1, 3]), 0).tolist() == [1, 1]
 
 
 @pytest.mark.slow
-def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: Refused) -> None:
-    """Each word read by itself, its components by NumPy, weighted by how often it occurs; a text has their mean."""
+def test_a_static_student_has_vectors_of_single_words(ensue: Ensue, refused: Refused) -> None:
+    """The reference reads single words, and computes weighted components in NumPy. A text has the mean vector."""
     unpacked("vectors-skipgram", Path())
     teacher = load("vectors-skipgram", kind=WordVectorsPipeline)
     chosen = [word for word in teacher.words if word.isalpha()]
@@ -357,8 +359,8 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
         "distill", "vectors-skipgram", "vectors-static", "--pool", "pool.txt", "--out", "out", "--set",
         "vectors.d_words=3",
     ]  # fmt: skip
-    said = ensue(*make).succeeded()
-    assert f"3 principal components of {len(chosen) + 1} word vectors" in said.err + said.out
+    result = ensue(*make).succeeded()
+    assert f"3 principal components of {len(chosen) + 1} word vectors" in result.err + result.out
     counts = Counter(Path("pool.txt").read_text().lower().split())
     student = load("out", kind=WordVectorsPipeline)
     assert sorted(student.words) == sorted(counts)
@@ -366,24 +368,24 @@ def test_a_static_student_of_a_model_that_gives_vectors(ensue: Ensue, refused: R
     scores, sizes, _ = np.linalg.svd(read - read.mean(0), full_matrices=False)
     shares = np.array([counts[word] for word in student.words]) / counts.total()
     expected = (scores * sizes)[:, :3] * (1e-4 / (1e-4 + shares))[:, None]
-    found = np.stack([student.vector(word) for word in student.words])
-    signs = np.sign((found * expected).sum(0))
-    assert np.allclose(found, expected * signs, atol=1e-6 * np.abs(expected).max())
+    vectors_of_student = np.stack([student.vector(word) for word in student.words])
+    signs = np.sign((vectors_of_student * expected).sum(0))
+    assert np.allclose(vectors_of_student, expected * signs, atol=1e-6 * np.abs(expected).max())
     mean = student.vector(chosen[0]) + student.vector(".")
     assert np.allclose(student.embed([f"{chosen[0].title()}, unheard, ."])[0], mean / np.linalg.norm(mean), atol=1e-6)
-    again = package.distill("vectors-skipgram", "vectors-static", train="pool.txt", out="again", settings=make[-1:])
-    assert isinstance(again, WordVectorsPipeline)
-    assert np.array_equal(again.table.vectors, student.table.vectors)
+    repeated = package.distill("vectors-skipgram", "vectors-static", train="pool.txt", out="again", settings=make[-1:])
+    assert isinstance(repeated, WordVectorsPipeline)
+    assert np.array_equal(repeated.table.vectors, student.table.vectors)
     assert "out: exists; --overwrite replaces it" in refused(*make)
-    other = [*make[:6], "other", *make[7:]]
-    assert "need exactly one teacher and one text" in refused(*other, "--train", "pool.txt")
-    assert "need exactly one teacher and one text" in refused(*other[:2], "out", *other[2:])
-    assert "are for students with labels" in refused(*other, "--gold", "0.1")
-    assert "vectors.d_words is 300" in refused(*other[:-1], "vectors.d_words=300")
+    other_command = [*make[:6], "other", *make[7:]]
+    assert "need exactly one teacher and one text" in refused(*other_command, "--train", "pool.txt")
+    assert "need exactly one teacher and one text" in refused(*other_command[:2], "out", *other_command[2:])
+    assert "are for students with labels" in refused(*other_command, "--gold", "0.1")
+    assert "vectors.d_words is 300" in refused(*other_command[:-1], "vectors.d_words=300")
     assert 'vectors.kind = "distilled"' in refused(
-        *other[:2], "vectors-skipgram", *other[3:], "--set", "train.epochs=1"
+        *other_command[:2], "vectors-skipgram", *other_command[3:], "--set", "train.epochs=1"
     )
-    assert "no word occurs tokenizer.min_count times" in refused(*other, "--set", "tokenizer.min_count=999")
+    assert "no word occurs tokenizer.min_count times" in refused(*other_command, "--set", "tokenizer.min_count=999")
     assert "vectors-skipgram: is the same as" in refused(*make[:6], "vectors-skipgram", *make[7:], "--overwrite")
     assert 'vectors.kind "distilled" cannot be trained' in refused(
         "train", "vectors-static", "--train", "pool.txt", "--out", "other"
@@ -402,9 +404,10 @@ def write_tags(path: str, texts: Sequence[Sequence[str]], shares: Sequence[NDArr
     Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
-    """By NumPy: two teachers, a temperature, tags of labels in another scheme, documents, and a pool without labels.
-    The labels of the pool are the best legal ones of all paths.
+def test_targets_are_the_mean_of_the_teachers_and_the_tag() -> None:
+    """The reference is in NumPy: two teachers, a temperature, labels in another scheme, documents, and a pool.
+
+    Labels of the pool are those of the best legal path of all.
     """
     Path("data.txt").write_text("-DOCSTART- O\n\nAl B-PER\nKim I-PER\nran O\n\nyes O\n\n-DOCSTART- O\n\nBo B-PER\n")
     Path("pool.txt").write_text("".join(" ".join(words) + "\n" for words in POOL))
@@ -429,8 +432,8 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
             mean = 0.75 * mean + 0.25 * (np.array(gold[number])[:, None] == TAGS)
         else:
             paths = [(a, b, c) for a in range(5) for b in range(5) for c in range(5)]
-            written = {path: ["<", *(TAGS[tag][0] for tag in path), ">"] for path in paths}
-            fits = [path for path, of in written.items() if all(b in legal[a] for a, b in pairwise(of))]
+            framed_paths = {path: ["<", *(TAGS[tag][0] for tag in path), ">"] for path in paths}
+            fits = [path for path, of in framed_paths.items() if all(b in legal[a] for a, b in pairwise(of))]
             best = max(fits, key=lambda path: float(np.prod(mean[np.arange(3), list(path)])))
             tags = [TAGS[tag] for tag in best]
             assert row["labels"] == [{"E": "I-PER", "S": "B-PER"}.get(tag[0], tag) for tag in tags]
@@ -444,20 +447,20 @@ def test_what_is_learned_is_the_mean_of_the_teachers_and_the_tag() -> None:
 
 
 @pytest.mark.slow
-def test_a_student_of_runs_goes_on_without_them(ensue: Ensue, refused: Refused, runs: Path) -> None:
-    """It writes labels in the scheme of the training data, learns from plain text, too, and is the same from Python."""
+def test_a_student_of_runs_continues_without_them(ensue: Ensue, refused: Refused, runs: Path) -> None:
+    """It predicts labels in the scheme of the training data, learns from plain text, too, and is equal from Python."""
     shutil.copytree(runs / "names", "teacher")
     for name, seed in (("train", 1), ("valid", 2), ("test", 3)):
         Path(name).write_text(columns(sentences(20, seed=seed), "iob1"))
-    Path("pool.txt").write_text("".join(" ".join(one.words) + "\n" for one in sentences(10, seed=4)))
+    Path("pool.txt").write_text("".join(" ".join(sentence.words) + "\n" for sentence in sentences(10, seed=4)))
     ensue(
         *("distill", "teacher", "tag-lstm-crf", "--train", "train", "--pool", "pool.txt", "--valid", "valid"),
         *("--test", "test", "--out", "out", *SMALL[:6], *SMALL[-4:]),
     ).succeeded()
     rows, teacher = lines("out.taught-train.jsonl"), load("teacher", kind=LabelingPipeline)
-    assert [row["tokens"] for row in rows[:20]] == [one.words for one in sentences(20, seed=1)]
+    assert [row["tokens"] for row in rows[:20]] == [sentence.words for sentence in sentences(20, seed=1)]
     assert [row["labels"] for row in lines("out.taught-valid.jsonl")] == [
-        one.labels("iob1") for one in sentences(20, seed=2)
+        sentence.labels("iob1") for sentence in sentences(20, seed=2)
     ]
     (answer,) = teacher.label([teacher.sentence(rows[-1]["tokens"], teacher.format("text"))], confidence=True)
     assert answer.posterior is not None
@@ -466,16 +469,16 @@ def test_a_student_of_runs_goes_on_without_them(ensue: Ensue, refused: Refused, 
     assert np.allclose(probabilities, answer.posterior.marginals, atol=1e-3)
     student = load("out", kind=LabelingPipeline)
     assert (student.labels.scheme, student.labels.tag_scheme) == ("iob1", "iobes")  # type: ignore[union-attr]
-    again = package.distill(
+    repeated = package.distill(
         "teacher", "tag-lstm-crf", train="train", pool="pool.txt", valid="valid", test="test", out="again",
         settings=SMALL[1:6:2], threads=1, device="cpu",
     )  # fmt: skip
-    assert isinstance(again, LabelingPipeline)
+    assert isinstance(repeated, LabelingPipeline)
     assert Path("again/model.safetensors").read_bytes() == Path("out/model.safetensors").read_bytes()
-    goes_on_without_its_teacher(ensue, refused)
+    assert_continues_without_its_teacher(ensue, refused)
 
 
-def test_taggers_that_are_refused_as_students_or_teachers(refused: Refused, runs: Path) -> None:
+def test_unsuitable_taggers_are_refused_as_students_or_teachers(refused: Refused, runs: Path) -> None:
     Path("data.txt").write_text(columns(sentences(5)))
     Path("bio.jsonl").write_text(
         '{"tokens": ["Bo", "Li"], "probabilities": [{"B-PER": 1}, {"O": 0.2, "I-PER": 0.8}]}\n'

@@ -1,4 +1,4 @@
-"""The law that each value given is used or refused, for every option of every command, taken from the command line."""
+"""Law: each value of a repeated option is used or refused, for every option of every command."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -30,23 +30,23 @@ def options() -> list[tuple[str, Any]]:
     ]
 
 
-def dropped(parse: Callable[[Sequence[str]], dict[str, Any]], option: Any) -> str:
-    """What is wrong with the answer to an option that is given twice; "" if both values are used or refused."""
+def problem_of(parse: Callable[[Sequence[str]], dict[str, Any]], option: Any) -> str:
+    """Return a problem with a repeated option, or "" if both values are used or refused."""
     for first in (*option.opts, *option.secondary_opts):
         for second in (*option.opts, *option.secondary_opts):
             try:
-                found = parse([first, second] if option.is_flag else [first, "1", second, "2"])
+                values = parse([first, second] if option.is_flag else [first, "1", second, "2"])
             except USAGE_ERROR as error:
                 if "given 2 times" not in error.format_message():
                     return f"{first} {second}: {error.format_message()}"
             else:
-                if not option.multiple or list(map(str, found[option.name])) != ["1", "2"]:
-                    return f"{first} {second}: used as {found[option.name]!r}"
+                if not option.multiple or list(map(str, values[option.name])) != ["1", "2"]:
+                    return f"{first} {second}: used as {values[option.name]!r}"
     return ""
 
 
 def parser(command: Any) -> Callable[[Sequence[str]], dict[str, Any]]:
-    """The values of options, without those of arguments and of what is required."""
+    """Return a function that parses options, without arguments and required options."""
 
     def parse(arguments: Sequence[str]) -> dict[str, Any]:
         values, _, _ = command.make_parser(context := command.context_class(command)).parse_args(list(arguments))
@@ -63,16 +63,16 @@ def parser(command: Any) -> Callable[[Sequence[str]], dict[str, Any]]:
 @pytest.mark.parametrize("name", commands())
 def test_an_option_given_twice_is_used_or_refused(name: str) -> None:
     parse = parser(commands()[name])
-    assert [wrong for each, option in options() if each == name and (wrong := dropped(parse, option))] == []
+    assert [wrong for each, option in options() if each == name and (wrong := problem_of(parse, option))] == []
 
 
-def test_the_law_sees_a_command_that_drops_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_drops_a_value_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StrictCommand, "parse_args", TyperCommand.parse_args)
-    wrong = {option.name: dropped(parser(commands()[name]), option) for name, option in options() if name == "train"}
+    wrong = {option.name: problem_of(parser(commands()[name]), option) for name, option in options() if name == "train"}
     assert wrong["out"] == "--out --out: used as '2'"
 
 
-def test_a_repeated_option_is_refused_in_one_line(refused: Callable[..., str], tmp_path: Path) -> None:
+def test_a_repeated_option_is_refused_with_one_line(refused: Callable[..., str], tmp_path: Path) -> None:
     assert refused("train", "char-lstm", "--out", tmp_path, "--out", "b") == "--out is given 2 times; expected once"
 
 
@@ -86,11 +86,11 @@ def test_a_repeated_option_is_refused_in_one_line(refused: Callable[..., str], t
         ({"data.train": "a"}, "data.train"),
     ],
 )
-def test_a_key_set_twice_is_refused(settings: Any, key: str) -> None:
+def test_a_key_that_is_set_twice_is_refused(settings: Any, key: str) -> None:
     with pytest.raises(RecipeError, match=f'^"{key}" is set twice; expected one value$'):
         read_recipe("char-lstm", settings, train="b")
 
 
-def test_two_budgets_are_refused() -> None:
+def test_two_budgets_of_steps_are_refused() -> None:
     with pytest.raises(RecipeError, match="found steps and seconds"):
         read_recipe("char-lstm", ["train.steps=3", "train.seconds=4"])

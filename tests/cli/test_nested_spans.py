@@ -1,4 +1,4 @@
-"""Every command with spans that overlap: the command works, or one line names the command or recipe that does."""
+"""Every command works with overlapping spans, or one line names the command or recipe that does."""
 
 import json
 import re
@@ -21,9 +21,9 @@ ROWS: list[dict[str, Any]] = [
     {"text": "The Bank of France fell .", "spans": [[4, 18, "ORG"], [12, 18, "LOC"]]},
 ]
 SMALL = [
-    part
+    word
     for setting in ("encoder.d_model=4", "features.d_words=4", "train.validations=1", "train.epochs=1")
-    for part in ("--set", setting)
+    for word in ("--set", setting)
 ]
 WORKS = ""
 OVERLAP = "the recipe tag-nested learns overlapping spans"
@@ -79,9 +79,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     "neighbors": {"neighbors {nested} Bank": OF_TAGGERS},
     "push": {"push {nested} owner/name": "--license"},
 }
-"""For each command: its lines, and what the line of a refusal names."""
-ELSEWHERE = {"models", "quickstart", "cache", "recipes", "machine", "gradients", "import", "serve"}
-"""Commands that read no data and no tagger, and `serve`, whose tests have such a tagger."""
+"""Command lines of each command, and the text of the refusal."""
+WITHOUT_SPANS = {"models", "quickstart", "cache", "recipes", "machine", "gradients", "import", "serve"}
+"""Commands that read neither data nor a tagger, and `serve`, whose tests have such a tagger."""
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +110,14 @@ def write_spans(folder: Path) -> None:
     (folder / "columns.txt").write_text("The B-NP\nBank I-NP|B-ORG\nrose O\n\nAnn B-PER\n\nBob B-PER\n\nIt O\n")
 
 
-def test_the_table_has_every_command() -> None:
-    assert {*click_command(command_line("")).commands} == {*COMMANDS} | ELSEWHERE
+def test_the_table_lists_every_command() -> None:
+    assert {*click_command(command_line("")).commands} == {*COMMANDS} | WITHOUT_SPANS
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data", ["spans.jsonl", "brat"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_works_or_names_what_does(
+def test_each_command_works_or_names_one_that_does(
     command: str, data: str, folder: Path, tmp_path: Path, ensue: Ensue
 ) -> None:
     (tmp_path / "space.toml").write_text('"train.learning_rate" = [0.01, 0.02]\n')

@@ -1,4 +1,4 @@
-"""What the library says without being asked, as lines on stderr."""
+"""Notices of the library are lines on stderr."""
 
 import time
 import warnings
@@ -15,30 +15,30 @@ from ensue.notices import warn_once
 
 
 def recipes(ensue: Ensue, monkeypatch: pytest.MonkeyPatch, listed: Callable[[], list[str]]) -> CommandResult:
-    """What the command says where this function lists the recipes."""
+    """Return the result of `ensue recipes` with this function as the list of recipes."""
     monkeypatch.setattr("ensue.recipe.recipe_names", listed)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         return ensue("recipes")
 
 
-def test_a_notice_is_one_line_and_said_once(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notice_is_one_line_and_shown_once(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     def noticing() -> list[str]:
         for _ in range(2):
             warn_once("topic", "the compiler\n  fails (why)")
         return []
 
-    said = recipes(ensue, monkeypatch, noticing).succeeded()
-    assert said.err == "ensue: the compiler fails (why)\n"
+    result = recipes(ensue, monkeypatch, noticing).succeeded()
+    assert result.err == "ensue: the compiler fails (why)\n"
 
 
-def test_a_mistake_takes_the_place_of_a_notice(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_replaces_a_notice(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     def mistaken() -> list[str]:
         warn_once("rows", "are these rows?")
         raise EnsueError("line 3 is not text")
 
-    said = recipes(ensue, monkeypatch, mistaken)
-    assert (said.status, said.err) == (2, "ensue: line 3 is not text\n")
+    result = recipes(ensue, monkeypatch, mistaken)
+    assert (result.status, result.err) == (2, "ensue: line 3 is not text\n")
 
 
 def test_a_notice_does_not_wait_for_a_command_that_writes_nothing(
@@ -55,12 +55,12 @@ def test_a_notice_does_not_wait_for_a_command_that_writes_nothing(
         return []
 
     monkeypatch.setattr(output, "MAX_DELAY_SECONDS", 0.01)
-    said = recipes(ensue, monkeypatch, working)
+    result = recipes(ensue, monkeypatch, working)
     assert shown == [True]
-    assert said.err == "ensue: this will take long\n"
+    assert result.err == "ensue: this will take long\n"
 
 
-def test_another_warning_is_shown_as_python_does() -> None:
+def test_other_warnings_are_shown_like_pythons() -> None:
     shown = []
     with warnings.catch_warnings():
         warnings.simplefilter("default")
@@ -71,12 +71,12 @@ def test_another_warning_is_shown_as_python_does() -> None:
 
 
 def called(topic: str, message: str) -> None:
-    """Calls what notices: the notice is of the line that calls this."""
+    """Give a notice. Its line is that of the caller."""
     warn_once(topic, message)
 
 
-def test_a_notice_is_of_the_place_that_called_and_filters_find_it() -> None:
-    with warnings.catch_warnings(record=True) as said:
+def test_a_notice_has_the_line_of_its_caller_for_filters() -> None:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", module=__name__.replace(".", r"\."))
         called("place", "a text is empty")
         warnings.filterwarnings("ignore", message="a text is long")
@@ -84,13 +84,13 @@ def test_a_notice_is_of_the_place_that_called_and_filters_find_it() -> None:
         warnings.filterwarnings("error", category=notices.Notice)
         with pytest.raises(notices.Notice, match="a text is short"):
             called("an error", "a text is short")
-    assert [(shown.filename, shown.category, str(shown.message)) for shown in said] == [
+    assert [(shown.filename, shown.category, str(shown.message)) for shown in caught] == [
         (__file__, notices.Notice, "a text is empty")
     ]
 
 
-def test_any_number_of_topics_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither here, nor in what Python keeps for each module."""
+def test_notices_of_many_topics_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the package nor Python's registry of warnings stores them."""
     monkeypatch.setattr(notices, "MAX_TOPICS", 3)
     shown = []
     with warnings.catch_warnings():
@@ -100,10 +100,10 @@ def test_any_number_of_topics_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -
             called(f"kept {number}", f"text {number} is empty")
     assert len(shown) == 20
     assert not [key for key in globals().get("__warningregistry__", {}) if "is empty" in str(key)]
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for number in range(20):
             for _ in range(2):
                 warn_once(f"file {number}", "a text is empty")
             assert len(notices._topics) <= 3
-    assert len(said) == 20
+    assert len(caught) == 20

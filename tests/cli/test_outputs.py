@@ -1,4 +1,4 @@
-"""Law: no output of a command is one of its inputs. Commands and options are taken from the command line itself."""
+"""Law: an output of a command is never one of its inputs, for every command and option."""
 
 import inspect
 import os
@@ -28,13 +28,13 @@ PLAIN = {
     "license", "name", "off", "offsets", "older_than", "output_encoding", "pooling", "precision", "require", "shard",
     "sources", "splitter", "target", "targets", "text", "to", "token", "track", "trusted_host", "words",
 }  # fmt: skip
-"""Parameters that are texts and name no place."""
+"""Parameters that are texts and not paths."""
 OUTPUTS = (Access.OUT_FILE, Access.OUT_FOLDER)
 WRITERS = [command for command in commands().values() if set(accesses(command).values()) & {*OUTPUTS}]
 
 
 def kinds_of(annotation: Any) -> set[Any]:
-    """The classes in an annotation."""
+    """Return the classes in an annotation."""
     parts = (
         get_args(annotation)[:1] if get_origin(annotation) is None and get_args(annotation) else get_args(annotation)
     )
@@ -42,26 +42,26 @@ def kinds_of(annotation: Any) -> set[Any]:
 
 
 def unclassified(command: Callable[..., Any]) -> set[str]:
-    """The parameters of a command that could name a place, and do not say what is done with it."""
+    """Return the parameters of a command that could be paths and have no access."""
     parameters = inspect.signature(command, eval_str=True).parameters
     texts = {name for name, each in parameters.items() if kinds_of(each.annotation) & {str, Path}}
     paths = {name for name, each in parameters.items() if Path in kinds_of(each.annotation)}
     return (texts - PLAIN | paths) - accesses(command).keys()
 
 
-def test_each_place_says_what_is_done_with_it() -> None:
-    assert {command.__name__: found for command in commands().values() if (found := unclassified(command))} == {}
+def test_each_parameter_of_a_path_has_an_access() -> None:
+    assert {command.__name__: names for command in commands().values() if (names := unclassified(command))} == {}
     assert len(WRITERS) >= 13
 
 
-def test_a_place_without_a_class_is_noticed() -> None:
+def test_a_parameter_without_an_access_is_detected() -> None:
     def new(scores: Path | None = None, chart: list[str] | None = None, count: int = 1) -> None: ...
 
     assert unclassified(new) == {"scores", "chart"}
 
 
 def meetings(folder: Path, output: Access, access: Access) -> Iterator[tuple[str, str]]:
-    """An output, and an input that is the same file, has it in it, or is in it; all of them are there."""
+    """Yield an output and an input that is the same path, contains it, or is in it. All paths exist."""
     data, run = folder / "data", folder / "run"
     (data / "below").mkdir(parents=True)
     run.mkdir()
@@ -93,41 +93,41 @@ def meetings(folder: Path, output: Access, access: Access) -> Iterator[tuple[str
         yield f"{folder}/linked/{name}", f"{data}/[mn]*"
 
 
-def line(command: Callable[..., Any], given: dict[str, str]) -> list[str]:
-    """A command line with these values, and with values of no meaning for what else is needed."""
-    name, found = command.__name__.rstrip("_"), list[str]()
+def line(command: Callable[..., Any], values: dict[str, str]) -> list[str]:
+    """Return a command line with these values, and with arbitrary values of other required parameters."""
+    name, words = command.__name__.rstrip("_"), list[str]()
     signature = inspect.signature(command, eval_str=True).parameters
     parsed: Any = typer.main.get_command(command_line()).commands[name]  # type: ignore[attr-defined]
     for parameter in parsed.params:
-        value = given.get(parameter.name)
+        value = values.get(parameter.name)
         if value is None and parameter.required:
             value = "1" if int in kinds_of(signature[parameter.name].annotation) else "nothing"
         if value is not None:
-            found += [value] if parameter.param_type_name == "argument" else [parameter.opts[0], value]
+            words += [value] if parameter.param_type_name == "argument" else [parameter.opts[0], value]
         elif parameter.name == "overwrite":
-            found.append("--overwrite")
-    return [name, *found]
+            words.append("--overwrite")
+    return [name, *words]
 
 
 def check_pair(command: Callable[..., Any], output: str, read: str, folder: Path, refused: Callable[..., str]) -> None:
-    """The first meeting is tried on the command line, the others in a call of the command."""
+    """Assert that each pair is refused: the first on the command line, the others in a call of the command."""
     known = accesses(command)
-    for number, (place, location) in enumerate([*meetings(folder, known[output], known[read])]):
+    for number, (path, location) in enumerate([*meetings(folder, known[output], known[read])]):
         before = contents(folder)
         value: Any = f"features.vectors={location}" if known[read] is Access.SETTINGS else location
         if number == 0:
-            message = refused(*line(command, {output: place, read: value}))
+            message = refused(*line(command, {output: path, read: value}))
         else:
-            given = {
+            values = {
                 **dict.fromkeys(known),
-                output: Path(place),
+                output: Path(path),
                 read: value if known[read] is Access.RECIPE else [value],
                 "overwrite": True,
             }
             with pytest.raises(EnsueError) as caught:
-                add_checks(command)(**given)
+                add_checks(command)(**values)
             message = str(caught.value)
-        assert message.startswith(f"{place}: "), (place, location)
+        assert message.startswith(f"{path}: "), (path, location)
         assert "which is read" in message
         assert contents(folder) == before
 
@@ -154,17 +154,17 @@ def by_name(out: Path, name: str, *, is_folder: bool) -> str:
 @pytest.mark.parametrize(
     ("place", "planted"), [("ensue.cli.options._check_paths", lambda *_: None), ("ensue.outputs._conflict", by_name)]
 )
-def test_planted_bugs_are_noticed(
+def test_planted_bugs_are_detected(
     place: str, planted: object, refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command without the check; names that are compared in place of files."""
+    """The bugs are a command without the check, and a comparison of names in place of files."""
     monkeypatch.setattr(place, planted)
     with pytest.raises(AssertionError):
         check_pair(choose, "out", "pool", tmp_path, refused)
 
 
 @pytest.mark.parametrize("command", WRITERS, ids=lambda command: command.__name__)
-def test_a_file_of_others_is_replaced_only_if_that_is_asked_for(
+def test_a_file_that_ensue_did_not_write_is_replaced_only_with_overwrite(
     command: Callable[..., Any], refused: Callable[..., str], tmp_path: Path
 ) -> None:
     (tmp_path / "mine.tsv").write_text("mine")
@@ -188,7 +188,7 @@ def redirected(descriptor: int, path: Path, flags: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("command", [predict, embed, score, train, data], ids=lambda command: command.__name__)
-def test_results_are_not_written_to_what_is_read(command: Callable[..., Any], tmp_path: Path) -> None:
+def test_results_are_not_written_to_an_input(command: Callable[..., Any], tmp_path: Path) -> None:
     known = accesses(command)
     (tmp_path / "a.txt").write_text("text")
     read = next(name for name, access in known.items() if access in (Access.DATA, Access.TEXTS))

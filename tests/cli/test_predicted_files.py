@@ -1,4 +1,4 @@
-"""The law that files which predict writes from several are read again, whatever their format."""
+"""Law: a file that predict writes from several files can be read again, in every format."""
 
 import json
 from pathlib import Path
@@ -26,19 +26,19 @@ TAGGED = {
     ("run", "name", "text"),
     [*(("topics", *item) for item in LABELED.items()), *(("names", *item) for item in TAGGED.items())],
 )
-def test_predictions_of_two_files_are_one_file(
+def test_predictions_of_two_files_can_be_read_as_one_file(
     run: str, name: str, text: str, ensue: Ensue, runs: Path, in_tmp_path: None
 ) -> None:
     files = [Path(f"{place}{name}") for place in (1, 2)]
     for file in files:
         file.write_bytes(text.encode())
-    said = ensue("predict", runs / run, *files).succeeded()
-    assert said.out.startswith("\ufeff") == text.startswith("\ufeff")
-    assert said.out.count("\ufeff") == text.startswith("\ufeff")
+    result = ensue("predict", runs / run, *files).succeeded()
+    assert result.out.startswith("\ufeff") == text.startswith("\ufeff")
+    assert result.out.count("\ufeff") == text.startswith("\ufeff")
     if name.endswith(".json"):
-        assert len(json.loads(said.out.removeprefix("\ufeff"))) == 4
-    Path(f"new{name}").write_bytes(said.out.encode())
-    again = ensue("predict", runs / run, f"new{name}", "--json")
-    assert again.out.count("\n") == 4
+        assert len(json.loads(result.out.removeprefix("\ufeff"))) == 4
+    Path(f"new{name}").write_bytes(result.out.encode())
+    predicted_again = ensue("predict", runs / run, f"new{name}", "--json")
+    assert predicted_again.out.count("\n") == 4
     scores = json.loads(ensue("evaluate", runs / run, f"new{name}", "--json").out)
     assert scores["accuracy"] == 1.0

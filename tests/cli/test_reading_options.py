@@ -1,4 +1,4 @@
-"""The law that every command that reads data takes the options of reading, and that a run's own are the default."""
+"""Law: every command that reads data has the options of reading, and the settings of a run are the default."""
 
 import io
 import sys
@@ -29,9 +29,9 @@ ONE_FORM = {
     "embed": "a text on each line", "neighbors": "a text on each line", "quickstart": "running text",
     "inspect": "one text, or the file of one",
 }  # fmt: skip
-"""What commands read that have no format and no columns to choose."""
-OWN_FORMAT = {"choose": "--format is that of the output"}
-FEW = {"train.steps": 1, "head.ngram_buckets": 1000}
+"""The data of commands that have neither a format nor columns to choose."""
+OTHER_MEANING = {"choose": "--format is that of the output"}
+FEW_STEPS = {"train.steps": 1, "head.ngram_buckets": 1000}
 ROWS = [("Das Gerät läuft nicht", "Störung"), ("Müller zahlt für die Rechnung", "Rechnung")] * 6
 
 
@@ -51,10 +51,10 @@ def test_a_command_that_reads_data_takes_encoding_format_and_columns(name: str) 
     assert ({"--encoding"} if name in ONE_FORM else all_flags) <= flags(name)
 
 
-def test_the_law_knows_the_commands_of_today() -> None:
+def test_the_table_lists_the_commands_that_read_data() -> None:
     expected = "quickstart prepare train evaluate predict score inspect embed neighbors distill begin doubt choose"
     assert {*expected.split(), "search", "compare", "data"} <= set(readers())
-    assert OWN_FORMAT.keys() | ONE_FORM.keys() <= set(readers())
+    assert OTHER_MEANING.keys() | ONE_FORM.keys() <= set(readers())
     assert [name for name in readers() if not {"--encoding", "--format", "--labels", "--text"} <= flags(name)] == [
         name for name in readers() if name in ONE_FORM
     ]
@@ -68,10 +68,10 @@ def table(path: Path, encoding: str) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier of a table in cp1252."""
+    """A classifier trained on a table in cp1252."""
     folder = tmp_path_factory.mktemp("cp1252")
     data = {"data.train": str(table(folder / "t.csv", "cp1252")), "data.encoding": "cp1252"}
-    train_run(read_recipe("classify-bag", data | FEW), folder / "run", device="cpu", threads=1)
+    train_run(read_recipe("classify-bag", data | FEW_STEPS), folder / "run", device="cpu", threads=1)
     return folder / "run"
 
 
@@ -80,12 +80,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_the_encoding_of_a_run_is_the_default(arguments: str, run: Path, tmp_path: Path, ensue: Ensue) -> None:
     names = {"RUN": run, "FILE": table(tmp_path / "e.csv", "cp1252")}
-    said = ensue(*(names.get(each, each) for each in arguments.split()))
-    assert (said.status, "UTF-8" in said.err) == (0, False), said.err
+    result = ensue(*(names.get(each, each) for each in arguments.split()))
+    assert (result.status, "UTF-8" in result.err) == (0, False), result.err
     names["FILE"] = table(tmp_path / "e8.csv", "utf-8")
-    other = ensue(*(names.get(each, each) for each in arguments.split()))
-    assert other.out.replace("e8.csv", "e.csv") == said.out
-    assert "e8.csv: read as UTF-8; --encoding cp1252 reads it as in training\n" in other.err
+    other_result = ensue(*(names.get(each, each) for each in arguments.split()))
+    assert other_result.out.replace("e8.csv", "e.csv") == result.out
+    assert "e8.csv: read as UTF-8; --encoding cp1252 reads it as in training\n" in other_result.err
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_the_encoding_of_a_run_is_the_default(arguments: str, run: Path, tmp_pat
     ["evaluate RUN FILE", "choose RUN FILE --count 1", "compare RUN RUN --test FILE", "predict RUN FILE --json"],
 )
 def test_commands_read_data_with_other_columns(arguments: str, run: Path, tmp_path: Path, ensue: Ensue) -> None:
-    own, other = table(tmp_path / "e.csv", "utf-8"), tmp_path / "o.csv"
-    other.write_text(own.read_text().replace("Nr;Text;Kategorie", "Text;Inhalt;Klasse"))
-    expected = ensue(*({"RUN": run, "FILE": own}.get(each, each) for each in arguments.split()))
-    words = [{"RUN": run, "FILE": other}.get(each, each) for each in arguments.split()]
-    said = ensue(*words, "--text", "Inhalt", "--labels", "Klasse").succeeded()
-    assert said.out.replace("o.csv", "e.csv") == expected.out
+    table_of_run, other_table = table(tmp_path / "e.csv", "utf-8"), tmp_path / "o.csv"
+    other_table.write_text(table_of_run.read_text().replace("Nr;Text;Kategorie", "Text;Inhalt;Klasse"))
+    expected = ensue(*({"RUN": run, "FILE": table_of_run}.get(each, each) for each in arguments.split()))
+    words = [{"RUN": run, "FILE": other_table}.get(each, each) for each in arguments.split()]
+    result = ensue(*words, "--text", "Inhalt", "--labels", "Klasse").succeeded()
+    assert result.out.replace("o.csv", "e.csv") == expected.out
     assert "has no --sources" in ensue(*words, "--sources", "Text").err
     assert 'no "Nix"' in ensue(*words, "--text", "Nix").err
 
@@ -110,19 +110,19 @@ def test_messages_of_commands_without_settings_name_their_options(run: Path, tmp
         assert ensue(*arguments).err.endswith("; for UTF-16 try --encoding utf-16\n")
     file = tmp_path / "two.csv"
     file.write_text("body;article;Klasse\n" + "ein Satz von hier;noch ein Satz hier;Störung\n" * 4, encoding="utf-8")
-    said = ensue("evaluate", run, file, "--labels", "Klasse", "--text", "article,body")
-    assert said.err.endswith(": the model reads single texts; found 2: 'noch ein Satz hier | ein Satz von hier'\n")
+    result = ensue("evaluate", run, file, "--labels", "Klasse", "--text", "article,body")
+    assert result.err.endswith(": the model reads single texts; found 2: 'noch ein Satz hier | ein Satz von hier'\n")
     assert "--set" not in ensue("evaluate", run, file, "--labels", "Klasse,article").err
 
 
 def pipelines() -> list[type]:
-    """The pipelines of all tasks, with their bases."""
+    """Return the pipelines of all tasks, with their bases."""
     classes = {each for entry in task_entries() for each in entry.pipeline_class.__mro__}
     return sorted((each for each in classes if issubclass(each, Pipeline)), key=lambda each: each.__name__)
 
 
-def own_settings_unread(classes: Iterable[type]) -> list[str]:
-    """The methods that read data in an encoding and do not take that of training by default."""
+def methods_without_settings_of_run(classes: Iterable[type]) -> list[str]:
+    """Return methods that read data in an encoding whose default is not that of training."""
     return [
         f"{each.__name__}.{name}"
         for each in classes
@@ -134,18 +134,18 @@ def own_settings_unread(classes: Iterable[type]) -> list[str]:
     ]
 
 
-def test_every_pipeline_reads_as_in_training() -> None:
+def test_every_pipeline_reads_with_the_settings_of_training() -> None:
     assert len(pipelines()) > 10
-    assert own_settings_unread([*pipelines(), CutterAndTagger]) == []
+    assert methods_without_settings_of_run([*pipelines(), CutterAndTagger]) == []
 
     class Other:
         def evaluate(self, data: str, *, encoding: str = "utf-8") -> None: ...
 
-    assert own_settings_unread([Other]) == ["Other.evaluate"]
+    assert methods_without_settings_of_run([Other]) == ["Other.evaluate"]
 
 
-def test_the_settings_of_a_run_are_the_default_in_python(run: Path, tmp_path: Path) -> None:
-    """In a path, in several, and for rows of a program, which are UTF-8."""
+def test_the_settings_of_a_run_are_the_default_of_methods(run: Path, tmp_path: Path) -> None:
+    """The data are a path, several paths, and rows of a program, which are UTF-8."""
     pipeline = load(run, device="cpu")
     old, new = table(tmp_path / "e.csv", "cp1252"), table(tmp_path / "f.csv", "utf-8")
     expected = pipeline.evaluate(old, encoding="cp1252").as_json()  # type: ignore[attr-defined]
@@ -163,7 +163,7 @@ def test_the_settings_of_a_run_are_the_default_in_python(run: Path, tmp_path: Pa
     assert pipeline.scored_items(old) is not None
 
 
-def test_stdin_is_read_as_in_training_unless_it_is_utf_8(run: Path, ensue: Ensue) -> None:
+def test_stdin_is_utf_8_or_in_the_encoding_of_training(run: Path, ensue: Ensue) -> None:
     answers = [ensue("predict", run, stdin="Das Gerät läuft\n".encode(encoding)) for encoding in ("cp1252", "utf-8")]
     assert answers[0].out == answers[1].out != ""
     assert [answer.err.count("read as UTF-8") for answer in answers] == [0, 1]
@@ -174,9 +174,9 @@ def test_stdin_is_read_as_in_training_unless_it_is_utf_8(run: Path, ensue: Ensue
 )
 def test_doubt_reads_data_with_the_settings(option: list[str], tmp_path: Path, ensue: Ensue) -> None:
     file = table(tmp_path / "t.csv", "cp1252")
-    few = [part for key, value in FEW.items() for part in ("--set", f"{key}={value}")]
-    said = ensue("doubt", file, *option, "--folds", 2, *few, "--threads", 1)
-    assert (said.status, " in 12 texts" in said.err) == (0, True), said.err
+    settings = [word for key, value in FEW_STEPS.items() for word in ("--set", f"{key}={value}")]
+    result = ensue("doubt", file, *option, "--folds", 2, *settings, "--threads", 1)
+    assert (result.status, " in 12 texts" in result.err) == (0, True), result.err
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,9 @@ def test_doubt_reads_data_with_the_settings(option: list[str], tmp_path: Path, e
         "embed RUN FILE",
     ],
 )  # fmt: skip
-def test_an_unknown_encoding_is_one_line(command: str, run: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_an_unknown_encoding_is_an_error_of_one_line(
+    command: str, run: Path, tmp_path: Path, refused: Callable[..., str]
+) -> None:
     names = {"RUN": run, "FILE": table(tmp_path / "t.csv", "cp1252"), "OUT": tmp_path / "out"}
     arguments = [names.get(each, each) for each in command.split()]
     if command.startswith("embed"):
@@ -196,7 +198,7 @@ def test_an_unknown_encoding_is_one_line(command: str, run: Path, tmp_path: Path
         assert 'unknown encoding "nonsense"' in refused(*arguments, "--encoding", "nonsense")
 
 
-def test_the_proposal_reads_data_with_the_options(tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_a_proposed_recipe_reads_data_with_the_options(tmp_path: Path, refused: Callable[..., str]) -> None:
     file = table(tmp_path / "t.csv", "cp1252")
     line = refused("train", file, "--encoding", "cp1252", "--text", "Text", "--labels", "Kategorie")
     assert line.endswith("; recipe: classify-linear, since texts are few; --out RUN trains it")
@@ -210,7 +212,7 @@ def test_the_format_of_a_run_is_the_default_for_files_of_the_same_suffix(
     other = tmp_path / "other"
     files = [str(table(tmp_path / name, "utf-8")) for name in ("t.csv", "t.txt")]
     data = {"data.train": files, "data.format": "csv-semicolon"}
-    train_run(read_recipe("classify-bag", data | FEW), other, device="cpu", threads=1)
+    train_run(read_recipe("classify-bag", data | FEW_STEPS), other, device="cpu", threads=1)
     pipeline = load(other, device="cpu")
     assert pipeline.reading("e.txt") == {"encoding": "utf-8", "format": "csv-semicolon"}
     assert pipeline.reading("e.jsonl") == pipeline.reading("-") == {"encoding": "utf-8"}
@@ -241,18 +243,18 @@ def test_predictions_are_written_in_an_encoding(
 
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-8-sig", 1), ("utf-8", 0), ("cp1252", 0)])
 def test_a_byte_order_mark_is_written_once(encoding: str, mark: int, run: Path, tmp_path: Path, ensue: Ensue) -> None:
-    """The mark of the input is not that of the output, and an encoding without marks has none."""
+    """The mark of the input is not copied, and an encoding without marks has none."""
     out = tmp_path / "o.csv"
     for text in (b"\xef\xbb\xbfa b\n", b"a b\n"):
         ensue("predict", run, "--output-encoding", encoding, "--to", "csv", "--out", out, "--overwrite", stdin=text)
         assert out.read_text(encoding="utf-8").count("\ufeff") == mark
-        said = ensue("predict", run, "--output-encoding", encoding, stdin=text)
-        assert (said.status, said.out.count("\ufeff")) == (0, mark), said
+        result = ensue("predict", run, "--output-encoding", encoding, stdin=text)
+        assert (result.status, result.out.count("\ufeff")) == (0, mark), result
 
 
-def test_a_character_that_an_encoding_lacks_is_one_line(run: Path, ensue: Ensue) -> None:
-    said = ensue("predict", run, "--output-encoding", "latin-1", stdin="→\n".encode())
-    assert said.status == 2
+def test_a_character_missing_in_an_encoding_is_an_error_of_one_line(run: Path, ensue: Ensue) -> None:
+    result = ensue("predict", run, "--output-encoding", "latin-1", stdin="→\n".encode())
+    assert result.status == 2
     assert (
         ensue(
             "predict", run, "--to", "jsonl", "--out", "o", "--output-encoding", "latin-1", stdin="→\n".encode()
@@ -260,7 +262,7 @@ def test_a_character_that_an_encoding_lacks_is_one_line(run: Path, ensue: Ensue)
         == 2
     )
     assert not Path("o").exists()
-    assert 'the output: latin-1 lacks the character "→" (U+2192)' in said.err
+    assert 'the output: latin-1 lacks the character "→" (U+2192)' in result.err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The law that results are UTF-8 where stdout is not a terminal, and that stdin is read so, whatever the locale."""
+"""Law: results are UTF-8 unless stdout is a terminal, and stdin is read as UTF-8, in any locale."""
 
 import inspect
 import io
@@ -32,19 +32,21 @@ def test_stdout_is_utf8_unless_it_is_a_terminal(encoding: str, monkeypatch: pyte
 
 
 def test_every_command_prints_through_this_stream() -> None:
-    """No module that a command prints from goes around it: by an earlier name of stdout, its bytes, its descriptor."""
+    """Modules use neither an earlier name of stdout, nor its bytes, nor its descriptor."""
     package = Path(output.__file__).parents[1]
     for each in commands().values():
         file = Path(inspect.getfile(inspect.unwrap(each)))
         assert file.is_relative_to(package)
     for file in package.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
-        around = [way for way in ("stdout.buffer", "__stdout__", "import stdout", "os.write(1,") if way in text]
-        assert around == [], file
+        bypasses = [
+            access for access in ("stdout.buffer", "__stdout__", "import stdout", "os.write(1,") if access in text
+        ]
+        assert bypasses == [], file
 
 
 @pytest.mark.parametrize("name", ["predict", "score", "generate", "evaluate"])
-def test_a_locale_without_umlauts_changes_no_result(
+def test_an_ascii_locale_changes_no_result(
     name: str, ensue: Ensue, trained: Path, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a terminal of 80 columns shows: labels and numbers are whole, texts alone are cut or wrapped, between words."""
+"""A terminal of 80 columns shows full labels and numbers, and cuts or wraps texts between words."""
 
 import re
 from pathlib import Path
@@ -36,13 +36,15 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_the_table_of_doubts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_doubts_fits_the_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ensue.console.tables.MIN_TEXT_WIDTH", 12)
     show_rows([HEADER, *ROWS])
     assert capsys.readouterr().out == SCREEN
 
 
-def test_a_table_without_room_for_texts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_space_for_texts_is_wider(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([HEADER, (f"a_folder_with_a_long_name/exports/{ROWS[0][0]}", *ROWS[0][1:])])
     assert capsys.readouterr().out == WIDE
 
@@ -66,10 +68,10 @@ SCREENS = {
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_a_screen_is_the_kept_one(
+def test_a_screen_equals_its_stored_file(
     name: str, ensue: Ensue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Seen in a terminal, without colors."""
+    """The screen is that of a terminal without colors."""
     monkeypatch.chdir(tmp_path)
     Path("tickets.csv").write_text(f"Ticketnummer;Beschreibung;Kategorie\n{TICKETS}", encoding="utf-8")
     Path("names.conll").write_text("Ann B-PER\nleft O\nBad B-LOC\nKötzting I-LOC\n\nIt O\nrains O\n\n" * 30)
@@ -78,7 +80,7 @@ def test_a_screen_is_the_kept_one(
     monkeypatch.setattr("ensue.extensions.surveying.report.sys.stdout.isatty", lambda: True)
     lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", ensue(*SCREENS[name]).out).splitlines()]
     screen, path = "\n".join([*lines, ""]), Path(__file__).parent / "screens" / f"{name}.txt"
-    assert max(len(line) for line in lines if not line.startswith("next: ")) <= 80  # which is to be copied
+    assert max(len(line) for line in lines if not line.startswith("next: ")) <= 80  # a command to copy
     assert screen == path.read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""`--shard i/N`: what the parts say, one after the other, is what the whole says, byte for byte."""
+"""Outputs of `--shard i/N`, one after another, equal the full output byte for byte."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +13,12 @@ from training.tiny_texts import columns, documents, quoted_csv, sentences, tsv
 Refused = Callable[..., str]
 
 
-def assert_parts_are_the_whole(ensue: Ensue, *command: object) -> None:
-    whole = ensue(*command).succeeded()
+def assert_shards_join(ensue: Ensue, *command: object) -> None:
+    full_output = ensue(*command).succeeded()
     for count in (3, 9):
-        parts = [ensue(*command, "--shard", f"{number}/{count}").out for number in range(1, count + 1)]
-        assert "".join(parts) == whole.out
-        assert sum(map(bool, parts)) > 1
+        outputs = [ensue(*command, "--shard", f"{number}/{count}").out for number in range(1, count + 1)]
+        assert "".join(outputs) == full_output.out
+        assert sum(map(bool, outputs)) > 1
 
 
 @pytest.fixture
@@ -43,30 +43,32 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         ("upos", "some.txt", columns(sentences(40, seed=4))),
     ],
 )  # fmt: skip
-def test_parts_of_labeled_files(
+def test_parts_of_labeled_files_join_to_the_full_output(
     ensue: Ensue, runs: Path, tmp_path: Path, run: str, name: str, content: str, as_json: list[str]
 ) -> None:
     (tmp_path / name).write_text(content, newline="")
-    assert_parts_are_the_whole(ensue, "predict", runs / run, tmp_path / name, *as_json)
+    assert_shards_join(ensue, "predict", runs / run, tmp_path / name, *as_json)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("options", [["--n-best", 2], ["--json"]])
-def test_parts_of_sources(ensue: Ensue, translators: Path, tmp_path: Path, options: list[object]) -> None:
+def test_parts_of_sources_join_to_the_full_output(
+    ensue: Ensue, translators: Path, tmp_path: Path, options: list[object]
+) -> None:
     (tmp_path / "pairs.tsv").write_text(pairs(23, seed=3))
-    assert_parts_are_the_whole(ensue, "predict", translators / "one", tmp_path / "pairs.tsv", *options)
+    assert_shards_join(ensue, "predict", translators / "one", tmp_path / "pairs.tsv", *options)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
-def test_parts_of_vectors(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
+def test_parts_of_vectors_join_to_the_full_output(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("salt oven\npiano\n\nnowhere\n" * 6)
-    assert_parts_are_the_whole(ensue, "embed", vectors, tmp_path / "texts.txt")
-    assert_parts_are_the_whole(ensue, "embed", vectors, tmp_path / "texts.txt", "--json")
+    assert_shards_join(ensue, "embed", vectors, tmp_path / "texts.txt")
+    assert_shards_join(ensue, "embed", vectors, tmp_path / "texts.txt", "--json")
 
 
-def test_a_shard_that_is_none(refused: Refused, runs: Path, trained: Path) -> None:
+def test_invalid_shards_are_refused(refused: Refused, runs: Path, trained: Path) -> None:
     data = runs / "topics.tsv"
     for shard in ("0/3", "4/3", "3", "a/b", "-1/3", "1/0", "1/99999999"):
         expected = f'--shard takes i/N with i from 1 to N, such as 3/8; found "{shard}"'
@@ -76,8 +78,10 @@ def test_a_shard_that_is_none(refused: Refused, runs: Path, trained: Path) -> No
     )
 
 
-def test_windows_are_dealt_in_order() -> None:
+def test_windows_are_divided_in_order() -> None:
     for total in range(12):
         for count in (1, 2, 5, 13):
-            dealt = [list(Shard(number, count).items(lambda n=total: iter(range(n)))) for number in range(1, count + 1)]  # type: ignore[misc]
-            assert [window for part in dealt for window in part] == list(range(total))
+            shards = [
+                list(Shard(number, count).items(lambda n=total: iter(range(n)))) for number in range(1, count + 1)
+            ]  # type: ignore[misc]
+            assert [window for windows in shards for window in windows] == list(range(total))

@@ -1,4 +1,4 @@
-"""What a person waits for: a trained model at work imports only what it needs."""
+"""Predictions of a trained model import only what they need."""
 
 import os
 import subprocess
@@ -52,7 +52,7 @@ print("imported:", *sys.modules)
 
 
 class Watcher:
-    """Finds no module, but keeps which unwanted ones are asked for."""
+    """An import finder that finds no module and records requests of unwanted ones."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -63,8 +63,8 @@ class Watcher:
         return None
 
 
-def asked_for(action: Callable[[], object]) -> list[str]:
-    """The unwanted modules that something imports, in a process that has forgotten them."""
+def unwanted_imports(action: Callable[[], object]) -> list[str]:
+    """Return the unwanted modules that a function imports, in a process without them."""
     answers: SimpleQueue[list[str]] = FORK.SimpleQueue()
 
     def watched() -> None:
@@ -85,7 +85,7 @@ def asked_for(action: Callable[[], object]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw", "muon"])
-def test_an_optimizer_at_work_asks_for_no_compiler(name: Literal["sgd", "adamw", "muon"]) -> None:
+def test_a_step_of_an_optimizer_imports_no_compiler(name: Literal["sgd", "adamw", "muon"]) -> None:
     def train() -> None:
         layer = torch.nn.Linear(2, 2)
         optimizer = build_optimizer(layer, TrainRecipe(optimizer=name, steps=1))
@@ -94,22 +94,22 @@ def test_an_optimizer_at_work_asks_for_no_compiler(name: Literal["sgd", "adamw",
         optimizer.zero_grad()
         optimizer.load_state_dict(optimizer.state_dict())
 
-    assert asked_for(train) == []
+    assert unwanted_imports(train) == []
 
 
 @pytest.mark.slow
-def test_a_trained_model_at_work_imports_no_compiler(runs: Path, trained: Path, tmp_path: Path) -> None:
+def test_predictions_import_no_compiler(runs: Path, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text(words(30))
     paths = map(str, (runs, trained, tmp_path / "few.txt"))
-    done = subprocess.run([sys.executable, "-c", PROGRAM, *paths], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not UNWANTED & set(done.stdout.splitlines()[-1].split())
+    result = subprocess.run([sys.executable, "-c", PROGRAM, *paths], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert not UNWANTED & set(result.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["predict", "generate"])
 def test_a_first_answer_takes_little_longer_than_to_import_torch(command: str, runs: Path, trained: Path) -> None:
-    """Processor time, in turns, the best of several."""
+    """The times are those of the processor, taken in turns, the least of several."""
     run = runs / "names" if command == "predict" else trained / "lstm"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
@@ -120,5 +120,5 @@ def test_a_first_answer_takes_little_longer_than_to_import_torch(command: str, r
         return sum(after[2:4]) - sum(before[2:4])
 
     turns = [(seconds("-m", "ensue", command, run), seconds("-c", "import torch")) for _ in range(3)]
-    found, torch_alone = map(min, zip(*turns, strict=True))
-    assert found < 1.3 * torch_alone
+    prediction_seconds, torch_seconds = map(min, zip(*turns, strict=True))
+    assert prediction_seconds < 1.3 * torch_seconds

@@ -1,4 +1,4 @@
-"""Streams that are full, closed or gone, and what else the system refuses: one line, and no traceback."""
+"""Errors of the system, such as full or closed streams, are one line without a traceback."""
 
 import io
 import os
@@ -17,9 +17,11 @@ ENTRY = [sys.executable, "-c", "import ensue.cli; ensue.cli.main()"]
 
 
 def run(arguments: list[str], script: str) -> tuple[int, str]:
-    """Status and stderr of a command whose streams a shell has arranged."""
-    done = subprocess.run(["sh", "-c", f'"$@" {script}', "sh", *ENTRY, *arguments], stderr=subprocess.PIPE, check=False)
-    return done.returncode, done.stderr.decode()
+    """Return the status and stderr of a command whose streams a shell redirects."""
+    result = subprocess.run(
+        ["sh", "-c", f'"$@" {script}', "sh", *ENTRY, *arguments], stderr=subprocess.PIPE, check=False
+    )
+    return result.returncode, result.stderr.decode()
 
 
 @pytest.mark.slow
@@ -41,12 +43,12 @@ def run(arguments: list[str], script: str) -> tuple[int, str]:
         ),
     ],
 )
-def test_streams_that_the_system_refuses(arguments: list[str], script: str, expected: tuple[int, str]) -> None:
+def test_errors_of_streams_are_one_line(arguments: list[str], script: str, expected: tuple[int, str]) -> None:
     assert run(arguments, script) == expected
 
 
-class Refusing(io.StringIO):
-    """A stream that nothing can be written to."""
+class RefusingStream(io.StringIO):
+    """A stream that refuses to be written to."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__()
@@ -59,9 +61,9 @@ class Refusing(io.StringIO):
         raise self.error
 
 
-def test_what_cannot_be_printed_ends_the_command_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a library has passed over the first time."""
-    monkeypatch.setattr(sys, "stdout", Refusing(OSError(28, "No space left on device")))
+def test_an_output_that_cannot_be_printed_ends_the_command_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It also ends if a library has ignored the first error."""
+    monkeypatch.setattr(sys, "stdout", RefusingStream(OSError(28, "No space left on device")))
     with replace_streams():
         for _ in range(2):
             with pytest.raises(EnsueError, match=r"^stdout cannot be written to \(No space"):
@@ -70,8 +72,8 @@ def test_what_cannot_be_printed_ends_the_command_each_time(monkeypatch: pytest.M
             sys.stdout.flush()
 
 
-def test_a_reader_that_has_gone_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", Refusing(BrokenPipeError(32, "Broken pipe")))
+def test_a_closed_pipe_ends_the_command_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", RefusingStream(BrokenPipeError(32, "Broken pipe")))
     with replace_streams(), pytest.raises(SystemExit) as ended:
         print("x")
     assert not ended.value.code
@@ -99,11 +101,11 @@ def surrogates() -> UnicodeEncodeError:
         (RuntimeError("a defect"), None), (ValueError("a defect"), None), (RecursionError("a defect"), None),
     ],
 )  # fmt: skip
-def test_what_the_system_says_in_one_line(error: Exception, line: str | None) -> None:
+def test_errors_of_the_system_are_one_line(error: Exception, line: str | None) -> None:
     assert user_message(error) == line
 
 
-def test_a_mistake_is_one_line_whatever_is_in_its_names(refused: Callable[..., str], in_tmp_path: None) -> None:
+def test_an_error_is_one_line_whatever_its_names_contain(refused: Callable[..., str], in_tmp_path: None) -> None:
     assert refused("data", "two\nlines").startswith(r"two\nlines: no such file")
     assert len(refused("data", "long" * 5000)) < 6000
     assert refused("data", "red\x1b[31m").startswith(r"red\x1b[31m: no file")
@@ -120,7 +122,7 @@ def test_a_defect_shows_its_traceback(ensue: Ensue, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def piped() -> Callable[[bytes], str]:
-    """The name of a pipe with these bytes in it, as `<(...)` makes one."""
+    """A function that returns the name of a pipe with these bytes, like `<(...)` of a shell."""
 
     def open_pipe(content: bytes) -> str:
         reading, writing = os.pipe()
@@ -133,26 +135,24 @@ def piped() -> Callable[[bytes], str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="pipes have no names here")
-def test_a_pipe_that_is_named_is_read_once(
-    ensue: Ensue, trained: Path, text: Path, piped: Callable[[bytes], str]
-) -> None:
+def test_a_named_pipe_is_read_once(ensue: Ensue, trained: Path, text: Path, piped: Callable[[bytes], str]) -> None:
     expected = ensue("score", trained / "lstm", text).out
     assert ensue("score", trained / "lstm", piped(text.read_bytes())).out == expected
-    said = ensue("evaluate", trained / "lstm", name := piped(b"the cat"))
-    assert said.err == f"ensue: {name}: a pipe, which can be read only once; expected a file or a folder\n"
+    result = ensue("evaluate", trained / "lstm", name := piped(b"the cat"))
+    assert result.err == f"ensue: {name}: a pipe, which can be read only once; expected a file or a folder\n"
 
 
-def test_names_that_the_system_refuses(ensue: Ensue, trained: Path, text: Path) -> None:
+def test_names_that_the_system_refuses_are_errors_of_one_line(ensue: Ensue, trained: Path, text: Path) -> None:
     long, lstm = "x" * 300, trained / "lstm"
     for arguments in (
         ["data", long], ["generate", long], ["score", lstm, long], ["predict", long],
         ["evaluate", lstm, "--minimal-pairs", long], ["train", "char-lstm", "--train", text, "--out", long],
         ["train", "char-lstm", "--train", long, "--out", "x"],
     ):  # fmt: skip
-        said = ensue(*arguments)
-        assert (said.status, said.out) == (2, "")
-        assert "File name too long" in said.err
-        assert said.err.count("\n") == 1
-    assert ensue("recipes", long).err.startswith('ensue: no recipe named "xxx')  # a name need not be a path
+        result = ensue(*arguments)
+        assert (result.status, result.out) == (2, "")
+        assert "File name too long" in result.err
+        assert result.err.count("\n") == 1
+    assert ensue("recipes", long).err.startswith('ensue: no recipe named "xxx')  # a name may also be a recipe's
     assert ensue("data", "~nosuchuser/x").err == "ensue: ~nosuchuser/x: no home directory of ~nosuchuser\n"
     assert "a name that is not UTF-8" in ensue("train", "char-lstm", "--train", text, "--out", "a\udcff").err

@@ -13,12 +13,12 @@ from command_fixtures import Ensue
 from ensue.data.vectors import read_vectors
 
 
-def test_lines_become_lines_with_vectors(ensue: Ensue, vectors: Path) -> None:
+def test_embed_writes_a_vector_for_each_line(ensue: Ensue, vectors: Path) -> None:
     texts, model = ["salt oven", "", "nowhere"], library.load(vectors)
     lines = ensue("embed", vectors, "--json", stdin="\n".join([*texts, ""]).encode()).out.splitlines()
-    found = [json.loads(line) for line in lines]
-    assert [line["text"] for line in found] == texts
-    assert (np.array([line["vector"] for line in found], np.float32) == model.embed(texts)).all()
+    rows = [json.loads(line) for line in lines]
+    assert [line["text"] for line in rows] == texts
+    assert (np.array([line["vector"] for line in rows], np.float32) == model.embed(texts)).all()
     plain = ensue("embed", vectors, "-", "--pooling", "max", stdin=b"salt oven").out
     text, numbers = plain.rstrip("\n").split("\t")
     assert text == "salt oven"
@@ -27,22 +27,20 @@ def test_lines_become_lines_with_vectors(ensue: Ensue, vectors: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".jsonl", ".vec", ".bin"])
-def test_files_are_written_in_the_format_of_their_name(
-    suffix: str, ensue: Ensue, vectors: Path, tmp_path: Path
-) -> None:
+def test_the_suffix_of_a_file_sets_its_format(suffix: str, ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
     words, out = tmp_path / "words.txt", tmp_path / f"out{suffix}"
     words.write_text("salt\npiano\n", encoding="utf-8")
     assert f"wrote 2 vectors to {out}" in ensue("embed", vectors, words, "--out", out).err
     if suffix == ".npy":
-        found = np.load(out)
+        matrix = np.load(out)
     elif suffix == ".jsonl":
-        found = np.array([json.loads(line)["vector"] for line in out.read_text().splitlines()], np.float32)
+        matrix = np.array([json.loads(line)["vector"] for line in out.read_text().splitlines()], np.float32)
     else:
-        found = read_vectors(out)[1]
-    assert (found == library.load(vectors).embed(["salt", "piano"])).all()
+        matrix = read_vectors(out)[1]
+    assert (matrix == library.load(vectors).embed(["salt", "piano"])).all()
 
 
-def test_neighbors_and_export(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
+def test_neighbors_and_exported_vectors_are_correct(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
     lines = ensue("neighbors", vectors, "salt", "--count", "2", "--json").out.splitlines()
     expected = library.load(vectors).neighbors("salt", 2)
     assert [json.loads(line) for line in lines] == [{"text": n.word, "similarity": n.similarity} for n in expected]
@@ -53,14 +51,14 @@ def test_neighbors_and_export(ensue: Ensue, vectors: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("option", [["--int8"], ["--embed"], ["--precision", "f16"]])
-def test_word_vectors_have_no_options_of_models(
+def test_word_vectors_refuse_options_of_models(
     option: list[str], refused: Callable[..., str], vectors: Path, tmp_path: Path
 ) -> None:
     line = refused("export", vectors, "--format", "word2vec", "--out", tmp_path / "x.txt", *option)
     assert f"{option[0]} is not for --format word2vec: word vectors are 32-bit numbers in one file" in line
 
 
-def test_mistakes_are_one_line(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
+def test_errors_are_one_line(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
     assert 'no vector for the word "slat"; did you mean "salt"?' in refused("neighbors", vectors, "slat")
     assert "its embed has no --layer" in refused("embed", vectors, "--layer", "1")
     assert "this format is for words" in refused("embed", vectors, "--out", tmp_path / "x.vec", stdin=b"a b\n")
@@ -70,14 +68,14 @@ def test_mistakes_are_one_line(refused: Callable[..., str], vectors: Path, tmp_p
     assert 'no format "word2vek"' in refused("export", vectors, "--format", "word2vek", "--out", out)
 
 
-def test_they_are_no_graph(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
+def test_word_vectors_cannot_be_exported_as_a_graph(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
-    said = refused("export", vectors, "--format", "onnx", "--out", tmp_path / "out")
-    assert said.endswith("models of this kind cannot be exported")
+    message = refused("export", vectors, "--format", "onnx", "--out", tmp_path / "out")
+    assert message.endswith("models of this kind cannot be exported")
     assert not (tmp_path / "out").exists()
 
 
-def test_texts_are_searched_by_vectors_of_a_file(
+def test_neighbors_searches_texts_by_vectors_of_a_file(
     ensue: Ensue, refused: Callable[..., str], vectors: Path, tmp_path: Path
 ) -> None:
     texts, out = tmp_path / "texts.txt", tmp_path / "out.npy"
@@ -86,14 +84,14 @@ def test_texts_are_searched_by_vectors_of_a_file(
     model = library.load(vectors)
     stored = np.load(out)
     assert (stored == model.embed(texts.read_text().splitlines()).astype(np.float16)).all()
-    for given in ([], ["--vectors", out]):
-        lines = ensue("neighbors", vectors, "salt", "--in", texts, *given, "--count", "2").out.splitlines()
+    for options in ([], ["--vectors", out]):
+        lines = ensue("neighbors", vectors, "salt", "--in", texts, *options, "--count", "2").out.splitlines()
         assert lines[0] == "salt\t1.0000"
         assert lines[1] == f"salt oven\t{model.similarity('salt', 'salt oven'):.4f}"
-        found = ensue("neighbors", vectors, "--in", texts, *given, "--near-duplicates", "0.999", "--json").out
-        assert [json.loads(line)["texts"] for line in found.splitlines()] == [["salt oven", "oven salt"]]
-        found = ensue("neighbors", vectors, "--in", texts, *given, "--near-duplicates", "-1").out
-        cosines = [float(line.split("\t")[0]) for line in found.splitlines()]
+        output = ensue("neighbors", vectors, "--in", texts, *options, "--near-duplicates", "0.999", "--json").out
+        assert [json.loads(line)["texts"] for line in output.splitlines()] == [["salt oven", "oven salt"]]
+        output = ensue("neighbors", vectors, "--in", texts, *options, "--near-duplicates", "-1").out
+        cosines = [float(line.split("\t")[0]) for line in output.splitlines()]
         assert (len(cosines), cosines) == (4, sorted(cosines, reverse=True))
     texts.write_text("salt\n", encoding="utf-8")
     assert "4 vectors;" in refused("neighbors", vectors, "salt", "--in", texts, "--vectors", out)

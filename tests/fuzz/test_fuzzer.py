@@ -182,6 +182,6 @@ def test_a_reader_without_bounds_is_found(
 def test_nothing_is_found_in_200_cases(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY / "tests")])}
     command = [sys.executable, "-m", "fuzz", "--cases", "200", "--seed", "2026"]
-    said = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
-    assert re.search(r"^0 findings", said.stdout, re.MULTILINE), said.stdout + said.stderr
-    assert said.returncode == 0
+    result = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    assert re.search(r"^0 findings", result.stdout, re.MULTILINE), result.stdout + result.stderr
+    assert result.returncode == 0

@@ -29,8 +29,8 @@ def answer(command: str) -> str:
     program, *arguments = command.split()
     if program.endswith(".py"):
         with open(arguments[0], encoding="utf-8") as texts:
-            done = subprocess.run([sys.executable, program], stdin=texts, capture_output=True, text=True, check=True)
-        return done.stdout
+            result = subprocess.run([sys.executable, program], stdin=texts, capture_output=True, text=True, check=True)
+        return result.stdout
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(io.StringIO()):
         _commands(ensue.cli.command_line())([program, *arguments], standalone_mode=False)

@@ -26,8 +26,8 @@ def main() -> int:
     package = options.checkout / "src" / "ensue"
     if options.again:
         records = [json.loads(line) for line in options.again.read_text().splitlines()]
-        wanted = [(record["group"], Mutant(**record["mutant"])) for record in records]
-        chosen = found_again(package, GROUPS, wanted)
+        expected = [(record["group"], Mutant(**record["mutant"])) for record in records]
+        chosen = found_again(package, GROUPS, expected)
     else:
         chosen = sample(package, GROUPS, options.count, options.seed)
     done = (

@@ -40,7 +40,7 @@ def test_default_tests_kill_it(mutant: OneLine, copy: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
     try:
         path.write_text(text.replace(mutant.before, mutant.after), encoding="utf-8")
-        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     finally:
         path.write_text(text, encoding="utf-8")
-    assert done.returncode == 1, done.stdout[-1000:] + done.stderr[-1000:]
+    assert result.returncode == 1, result.stdout[-1000:] + result.stderr[-1000:]

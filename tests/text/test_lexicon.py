@@ -39,7 +39,7 @@ def assert_equal(result: WordForms, expected: WordForms) -> None:
         assert value.dtype == expected_value.dtype == np.int64
 
 
-@given(train=forms, asked=forms, lowercase=st.booleans(), fold_digits=st.booleans(), min_count=st.integers(1, 3))
+@given(train=forms, queried=forms, lowercase=st.booleans(), fold_digits=st.booleans(), min_count=st.integers(1, 3))
 def test_a_word_has_the_number_of_its_folded_form(
     train: list[str], queried: list[str], lowercase: bool, fold_digits: bool, min_count: int
 ) -> None:
@@ -55,7 +55,7 @@ def test_a_word_has_the_number_of_its_folded_form(
         assert lexicon.words.symbols[id] == (text if text in known else "<unk>")
 
 
-@given(train=forms, asked=forms, lowercase=st.booleans(), fold_digits=st.booleans())
+@given(train=forms, queried=forms, lowercase=st.booleans(), fold_digits=st.booleans())
 def test_equal_words_have_equal_keys_if_known_or_not(
     train: list[str], queried: list[str], lowercase: bool, fold_digits: bool
 ) -> None:
@@ -93,7 +93,7 @@ def test_the_most_frequent_words_are_kept() -> None:
     assert Lexicon.train({"1984": 1, "2001": 1}, min_count=2, fold_digits=False).words.symbols == ("<unk>",)
 
 
-@given(train=forms, asked=forms)
+@given(train=forms, queried=forms)
 def test_characters_are_the_first_and_last_letters(train: list[str], queried: list[str]) -> None:
     lexicon = Lexicon.train(dict.fromkeys(train, 1), characters=True)
     assert lexicon.characters is not None
@@ -194,7 +194,7 @@ def test_unused_features_are_zero() -> None:
     assert not np.concatenate([encoded.lengths, encoded.shapes, encoded.vectors]).any()
 
 
-@given(asked=forms.filter(len), data=st.data())
+@given(queried=forms.filter(len), data=st.data())
 def test_selected_forms_equal_new_ones(queried: list[str], data: st.DataObject) -> None:
     lexicon = Lexicon.train(dict.fromkeys([*queried[::2], *COUNTS], 2), **EVERYTHING)
     rows = data.draw(st.lists(st.integers(0, len(queried) - 1), max_size=8))
@@ -203,7 +203,7 @@ def test_selected_forms_equal_new_ones(queried: list[str], data: st.DataObject) 
     )
 
 
-@given(train=forms, asked=forms, options=options)
+@given(train=forms, queried=forms, options=options)
 def test_a_saved_lexicon_is_equal_after_loading(train: list[str], queried: list[str], options: dict[str, Any]) -> None:
     lexicon = Lexicon.train({form: 1 + train.count(form) for form in train}, **options)
     content = json.loads(json.dumps(lexicon.to_json()))
