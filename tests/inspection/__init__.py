@@ -1,1 +1,1 @@
-"""Looking inside: what is found, and the page that shows it."""
+"""Inspection: views of models, and their pages."""

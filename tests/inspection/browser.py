@@ -1,4 +1,4 @@
-"""A browser that tests drive: Chromium without a window, by selenium. Without one of them tests are skipped."""
+"""A headless Chromium that tests control by selenium. Without one of them tests are skipped."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ import pytest
 from pages import REPOSITORY
 
 AXE = REPOSITORY / "node_modules" / "axe-core" / "axe.min.js"
-"""`npm install --no-save axe-core` puts it there."""
+"""The rules of accessibility, installed by `npm install --no-save axe-core`."""
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 PATIENCE = 60
 
 
 class Browser:
-    """A page in a browser, read by CSS selectors and scripts."""
+    """A page in a browser, with CSS selectors and scripts."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -27,7 +27,7 @@ class Browser:
         self.driver.get(f"file://{address}" if isinstance(address, Path) else address)
 
     def resize(self, width: int, height: int) -> None:
-        """Gives the page a width that a window cannot have, such as a telephone's."""
+        """Set a size of the page that a window cannot have, such as a phone's."""
         wishes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", wishes)
 
@@ -44,7 +44,7 @@ class Browser:
         return self.texts(selector)[0]
 
     def strengths(self, selector: str) -> list[float]:
-        """The percentage of color of each token, below zero if it is cool."""
+        """Return the percentage of color of each token, negative for cool colors."""
         script = (
             "return [...document.querySelectorAll(arguments[0])].map(e => parseFloat(e.style.getPropertyValue('--s'))"
             " * (e.classList.contains('against') ? -1 : 1))"
@@ -52,12 +52,12 @@ class Browser:
         return list(self.run(script, selector))
 
     def point(self, selector: str) -> None:
-        """Rests the pointer on an element, as far as the page notices."""
+        """Simulate the pointer on an element."""
         event = "new MouseEvent('mouseover', {bubbles: true})"
         self.run(f"document.querySelector(arguments[0]).dispatchEvent({event})", selector)
 
     def choose(self, selector: str, text: str) -> None:
-        """Chooses an option by its text."""
+        """Choose an option by its text."""
         script = (
             "const [s, text] = [document.querySelector(arguments[0]), arguments[1]];"
             "s.value = [...s.options].find(o => o.text === text).value; s.dispatchEvent(new Event('change'))"
@@ -65,34 +65,34 @@ class Browser:
         self.run(script, selector, text)
 
     def write(self, selector: str, text: str) -> None:
-        """Types a text in place of all that stands in a field."""
-        self.find(selector).send_keys(f"\ue009a\ue000{text}")  # control and a; keys are up again
+        """Replace the text of a field by typing."""
+        self.find(selector).send_keys(f"\ue009a\ue000{text}")  # control and a, then all keys released
 
     def until(self, condition: str) -> None:
-        """Waits until a script's expression is true."""
+        """Wait until a script's expression is true."""
         from selenium.webdriver.support.ui import WebDriverWait  # noqa: PLC0415
 
         WebDriverWait(self.driver, PATIENCE, 0.05).until(lambda _: self.run(f"return {condition}"))
 
     def barriers(self) -> list[str]:
-        """What keeps somebody from using the page, by the rules of axe-core; skips without it."""
+        """Return violations of accessibility by the rules of axe-core. Skip without it."""
         if not AXE.exists():
             pytest.skip("there is no axe-core: npm install --no-save axe-core")
         self.run(AXE.read_text(encoding="utf-8"))
-        found: list[str] = self.driver.execute_async_script(
+        violations: list[str] = self.driver.execute_async_script(
             "const done = arguments[0]; axe.run(document).then(r => done(r.violations.map("
             "v => `${v.id}: ${v.nodes[0].html.slice(0, 200)}`)))"
         )
-        return found
+        return violations
 
     def complaints(self) -> list[str]:
-        """What the browser has complained of, such as what its policy forbids."""
+        """Return errors of the browser, such as violations of its policy."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
 @contextmanager
 def browsing(folder: Path, *, dark: bool = False) -> Iterator[Browser]:
-    """A browser with nothing of its own; skips where there is none."""
+    """Yield a browser with a new profile. Skip without a browser."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="there is no selenium")
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("there is no chromium with its driver")

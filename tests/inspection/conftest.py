@@ -1,4 +1,4 @@
-"""Here models are looked into, whatever they run in: in torch's operations nothing has to be compiled."""
+"""Models are inspected in torch operations, so that nothing is compiled."""
 
 import pytest
 

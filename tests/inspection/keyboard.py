@@ -1,4 +1,4 @@
-"""Pages in a browser: keys, and checks of what is accessible."""
+"""Pages in a browser: keys, and checks of accessibility."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

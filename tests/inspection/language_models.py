@@ -39,7 +39,7 @@ def model_of(name: str = "lstm", kind: str = "characters") -> LanguagePipeline:
     return pipeline
 
 
-def numbers_of(page: Node, part: str = "tokens") -> dict[str, Any]:
-    (drawn,) = [node for node in page.all() if node.attributes.get("data-draw") == part]
-    found: dict[str, Any] = json.loads(next(drawn.all("script")).text)
-    return found
+def numbers_of(page: Node, section_name: str = "tokens") -> dict[str, Any]:
+    (drawn,) = [node for node in page.all() if node.attributes.get("data-draw") == section_name]
+    numbers: dict[str, Any] = json.loads(next(drawn.all("script")).text)
+    return numbers

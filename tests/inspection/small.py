@@ -51,7 +51,7 @@ def lexicon_of(features: dict[str, Any], columns: dict[str, list[str]], vectors:
 
 
 def roughened(model: nn.Module) -> None:
-    """Weights far from gentle, so that nothing is equal by chance."""
+    """Add noise to weights, so that no numbers are equal by chance."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "transitions" not in name or parameter.requires_grad:
@@ -96,7 +96,7 @@ def classifier(
 
 @dataclass
 class Node:
-    """An element of a page; `children` are nodes and strings."""
+    """An element of a page, whose `children` are nodes and strings."""
 
     tag: str
     attributes: dict[str, str | None]
@@ -107,7 +107,7 @@ class Node:
         return "".join(child if isinstance(child, str) else child.text for child in self.children)
 
     def all(self, tag: str = "", kind: str = "") -> Iterator["Node"]:
-        """The elements below of that tag and class, in order."""
+        """Yield the descendants of a tag and class, in order."""
         for child in self.children:
             if isinstance(child, Node):
                 if tag in ("", child.tag) and (not kind or kind in (child.attributes.get("class") or "").split()):
@@ -115,14 +115,14 @@ class Node:
                 yield from child.all(tag, kind)
 
     def section(self, heading: str) -> "Node":
-        return next(part for part in self.all("section") if next(part.all("h2")).text.startswith(heading))
+        return next(section for section in self.all("section") if next(section.all("h2")).text.startswith(heading))
 
     def programs(self) -> list["Node"]:
-        """The scripts that run; others hold numbers."""
+        """Return scripts that are executed. Others contain numbers."""
         return [node for node in self.all("script") if "type" not in node.attributes]
 
     def titles(self) -> list[str]:
-        """What is shown where the pointer rests."""
+        """Return the texts shown under the pointer."""
         return [
             node.text if node.tag == "title" else node.attributes["title"] or ""
             for node in self.all()
@@ -153,7 +153,7 @@ class _Tree(HTMLParser):
 
 
 def parsed(page: str) -> Node:
-    """The page as a tree; AssertionError where it is not well formed."""
+    """Return the page as a tree, or raise AssertionError if it is not well-formed."""
     tree = _Tree()
     tree.feed(page)
     tree.close()
@@ -166,7 +166,7 @@ def number(text: str) -> float:
 
 
 def translator(**tables: Any) -> SequencePipeline:
-    """An untrained model with words of the pairs of `tiny_pairs`; the keywords replace tables of its recipe."""
+    """Return an untrained model with words of `tiny_pairs`. The keywords replace tables of its recipe."""
     recipe = pair_recipe(Path("x"), **{"tokenizer": {"kind": "words", "min_count": 2}, **tables})
     known = [Pair((source,), (target,)) for source, target in TRANSLATED.items()]
     coder = PairCoder.train(known * 2, recipe.tokenizer, None, copies=recipe.head.copying)
@@ -177,7 +177,7 @@ def translator(**tables: Any) -> SequencePipeline:
 
 
 def masked(**tables: Any) -> MaskedLanguagePipeline:
-    """An untrained masked language model with WordPieces, or BPE, of a short text."""
+    """Return an untrained masked language model with WordPiece, or BPE, of a short text."""
     recipe = masked_recipe(Path("x"), **tables)
     tokenizer = train_tokenizer(recipe.tokenizer.kind, [paragraphs(12)], max_size=300, lowercase=True)
     parts = MaskedLanguageModelParts(tokenizer)

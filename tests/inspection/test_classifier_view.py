@@ -1,4 +1,4 @@
-"""What the lens finds in a classifier, against its pipeline on texts that are changed by hand."""
+"""The view of a classifier equals its pipeline on texts changed by hand."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from training.tiny import some_slow
 TEXT = "Ann saw the calm Sea of Landon"
 WORDS_ONLY = {"d_words": 6}
 NEW = "\u2603"
-"""A word that no training data had."""
+"""A word missing in training data."""
 
 
 def views_of(pipeline: ClassificationPipeline, text: str | tuple[str, str] = TEXT) -> tuple[ClassifierView, ...]:
@@ -37,24 +37,24 @@ def log_odds(p: float) -> float:
 @pytest.mark.parametrize("multiple", [False, True], ids=["one label", "several"])
 @pytest.mark.parametrize("pooling", [("mean", "max"), ("last",), ("attention",)], ids="+".join)
 @pytest.mark.parametrize("model", some_slow([LSTM, TRANSFORMER], LSTM), ids=["lstm", "transformer"])
-def test_a_word_does_what_an_unknown_word_in_its_place_undoes(multiple, pooling, model) -> None:  # type: ignore[no-untyped-def]
+def test_the_contribution_of_a_word_is_the_change_with_an_unknown_word(multiple, pooling, model) -> None:  # type: ignore[no-untyped-def]
     classes = Classes(["good", "bad", "so-so"], multiple=multiple)
     pipeline = classifier(features=WORDS_ONLY, model=model, pooling=pooling, classes=classes)
     (view,) = views_of(pipeline)
     (answer,) = pipeline.predict([TEXT])
     np.testing.assert_allclose(view.probabilities, list(answer.probabilities.values()), rtol=1e-5)
-    whole = probability(pipeline, TEXT, view.label)
+    full_probability = probability(pipeline, TEXT, view.label)
     words = TEXT.split()
-    for place, found in enumerate(view.contributions):
-        without = probability(pipeline, " ".join([*words[:place], NEW, *words[place + 1 :]]), view.label)
-        assert found.group == range(place, place + 1)
-        assert found.probability == pytest.approx(without, rel=1e-4)
-        assert found.log_odds == pytest.approx(log_odds(whole) - log_odds(without), abs=1e-3)
+    for position, contribution in enumerate(view.contributions):
+        without = probability(pipeline, " ".join([*words[:position], NEW, *words[position + 1 :]]), view.label)
+        assert contribution.group == range(position, position + 1)
+        assert contribution.probability == pytest.approx(without, rel=1e-4)
+        assert contribution.log_odds == pytest.approx(log_odds(full_probability) - log_odds(without), abs=1e-3)
     assert view.contributions[6].log_odds == pytest.approx(0, abs=1e-5)
     assert view.is_known.tolist() == [True] * 6 + [False]
 
 
-def test_words_of_a_pair_are_read_as_unknown_one_side_at_a_time() -> None:
+def test_words_of_a_pair_are_replaced_on_one_side_at_a_time() -> None:
     pipeline = classifier(features=WORDS_ONLY, pair=True)
     pair = ("Ann saw London", "the Sea was calm")
     first, second = views_of(pipeline, pair)
@@ -75,18 +75,18 @@ def test_ngrams_are_counted_without_the_word() -> None:
     assert view.contributions[3].probability == pytest.approx(without, rel=1e-4)
 
 
-def test_certainty_leaves_log_odds_finite() -> None:
+def test_log_odds_of_certain_labels_are_finite() -> None:
     pipeline = classifier()
     with torch.no_grad():
         pipeline.model.head[-1].bias += torch.tensor([200.0, 0.0, 0.0])
     (view,) = views_of(pipeline)
     assert view.probabilities[0] == 1
-    assert np.isfinite([found.log_odds for found in view.contributions]).all()
-    assert max(abs(found.log_odds) for found in view.contributions) > 1e-3
+    assert np.isfinite([contribution.log_odds for contribution in view.contributions]).all()
+    assert max(abs(contribution.log_odds) for contribution in view.contributions) > 1e-3
 
 
 @pytest.mark.parametrize("data", [{}, {"segment_tokens": 3}], ids=["whole", "segments"])
-def test_what_the_poolings_pick_gives_what_they_give(data: dict) -> None:  # type: ignore[type-arg]
+def test_the_values_that_poolings_select_give_their_outputs(data: dict) -> None:  # type: ignore[type-arg]
     model = LSTM | {"bidirectional": False}
     pipeline = classifier(model=model, pooling=("attention", "max"), data=data)
     (view,) = views_of(pipeline)
@@ -100,23 +100,23 @@ def test_what_the_poolings_pick_gives_what_they_give(data: dict) -> None:  # typ
         h = pipeline.model.layers(x)[0][0]
     np.testing.assert_allclose(view.attention @ h.numpy(), pooled[:5], rtol=1e-4, atol=1e-5)
     winners = [int((h[:, unit] - pooled[5 + unit]).abs().argmin()) for unit in range(5)]
-    assert view.maxima.tolist() == [winners.count(place) / 5 for place in range(7)]
+    assert view.maxima.tolist() == [winners.count(position) / 5 for position in range(7)]
 
 
-def test_long_texts_are_occluded_a_few_words_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_of_long_texts_are_replaced_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     assert group_words(3) == [range(0, 1), range(1, 2), range(2, 3)]
     groups = group_words(2_000)
-    assert [place for group in groups for place in group] == list(range(2_000))
+    assert [position for group in groups for position in group] == list(range(2_000))
     assert len(groups) * 2_000 <= classifying.MAX_VARIANT_WORDS
     monkeypatch.setattr(classifying, "MAX_VARIANT_WORDS", 21)
     pipeline = classifier(features=WORDS_ONLY)
     (view,) = views_of(pipeline)
-    assert [found.group for found in view.contributions] == [range(0, 3), range(3, 6), range(6, 7)]
+    assert [contribution.group for contribution in view.contributions] == [range(0, 3), range(3, 6), range(6, 7)]
     without = probability(pipeline, f"Ann saw the {NEW} {NEW} {NEW} Landon", view.label)
     assert view.contributions[1].probability == pytest.approx(without, rel=1e-4)
 
 
-def test_only_what_the_model_reads_is_looked_at() -> None:
+def test_only_words_that_the_model_reads_are_shown() -> None:
     (view,) = views_of(classifier(data={"max_tokens": 4, "keep": "both"}))
     assert view.words == ("Ann", "saw", "of", "Landon")
 
@@ -135,10 +135,12 @@ def test_integrated_gradients_of_words_add_up(pair: bool) -> None:
     pipeline = classifier(pair=pair, ngrams=0 if pair else 2)
     inspection = pipeline.inspect(("the Sea was", "calm") if pair else "the Sea was calm .")
     for side, view in enumerate(inspection.view):
-        found = view.integrated
+        attribution = view.integrated
         p = view.probabilities[view.label]
-        assert found.value == pytest.approx(np.log(p / (1 - p)), abs=1e-3)
-        assert len(found.shares) == len(view.words)
-        assert float(found.shares.sum()) == pytest.approx(found.value - found.baseline, abs=found.error + 1e-4)
-        assert found.is_exact, side
+        assert attribution.value == pytest.approx(np.log(p / (1 - p)), abs=1e-3)
+        assert len(attribution.shares) == len(view.words)
+        assert float(attribution.shares.sum()) == pytest.approx(
+            attribution.value - attribution.baseline, abs=attribution.error + 1e-4
+        )
+        assert attribution.is_exact, side
     assert "Integrated gradients" in inspection.page

@@ -1,4 +1,4 @@
-"""`ensue inspect` between its arguments and the page."""
+"""`ensue inspect`: arguments, and the page that it writes."""
 
 import io
 import sys
@@ -16,7 +16,7 @@ from forgetting import forget_notices
 from inspection.small import TRANSFORMER, classifier, parsed, tagger
 
 
-def test_a_text_a_pair_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_a_pair_and_stdin_are_inspected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "page.html"
     assert write_inspection([tagger()], ["Ann saw London"], out) == out
     assert "<bdi>Ann saw London</bdi>" in out.read_text()
@@ -28,7 +28,7 @@ def test_a_text_a_pair_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_a_file_is_read_and_said(in_tmp_path: None) -> None:
+def test_a_file_is_read_with_a_notice(in_tmp_path: None) -> None:
     forget_notices()
     Path("ch.txt").write_text("Ann saw London\n")
     with pytest.warns(Notice, match=r"^ch.txt: reading the text from this file$"):
@@ -49,12 +49,14 @@ def test_a_wrong_number_of_texts_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_models_side_by_side(tmp_path: Path) -> None:
-    """Sections with the same heading are in the same row."""
+def test_two_models_are_shown_side_by_side(tmp_path: Path) -> None:
+    """Sections with equal headings are in one row."""
     out = tmp_path / "page.html"
     write_inspection([tagger(), tagger(head="softmax", model=TRANSFORMER)], ["Ann saw London"], out)
     sides = list(parsed(out.read_text()).all("article"))
-    rows = [{next(part.all("h2")).text: part.attributes["style"] for part in side.all("section")} for side in sides]
+    rows = [
+        {next(section.all("h2")).text: section.attributes["style"] for section in side.all("section")} for side in sides
+    ]
     assert len(rows) == 2
     assert rows[0].keys() - rows[1].keys() == {"Transition scores", "The best paths"}
     assert all(rows[0][heading] == row for heading, row in rows[1].items())

@@ -1,4 +1,4 @@
-"""What is shown of a language model is what it computes: step by step, by formulas, and as `score` says."""
+"""The view of a language model equals its steps, formulas, and `score`."""
 
 import base64
 import math
@@ -23,7 +23,7 @@ from language_pipelines import pipeline_of
 from training.tiny import some_slow
 
 QUICK = ("lstm", "gru", "grid", "transformer")
-"""Units that are seen in ways of their own: at each position, in two dimensions, in windows."""
+"""One encoder for each form of units: at each position, in two dimensions, in windows."""
 
 
 def viewed(pipeline: LanguagePipeline, text: str = TEXT) -> tuple[LanguageView, Node]:
@@ -34,7 +34,7 @@ def viewed(pipeline: LanguagePipeline, text: str = TEXT) -> tuple[LanguageView, 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", some_slow(MODELS, *QUICK))
-def test_what_was_expected_is_what_score_says(name: str) -> None:
+def test_surprisals_equal_those_of_score(name: str) -> None:
     kinds = {"gru": "words", "grid": "bpe", "transformer": "bytes"}
     pipeline = model_of(name, kinds.get(name, "characters"))
     view, _ = viewed(pipeline)
@@ -47,8 +47,8 @@ def test_what_was_expected_is_what_score_says(name: str) -> None:
 
 
 @torch.no_grad()
-def test_distributions_and_units_are_those_of_the_steps() -> None:
-    """The model is stepped through the text; nothing of what is tested takes part."""
+def test_distributions_and_units_equal_those_of_steps() -> None:
+    """The reference steps the model through the text."""
     pipeline = model_of()
     view, _ = viewed(pipeline)
     model, state = pipeline.model.eval(), None
@@ -58,42 +58,42 @@ def test_distributions_and_units_are_those_of_the_steps() -> None:
         for layer in (1, 2)
         for kind in ("input", "forget", "candidate", "output", "cell", "hidden")
     ]
-    for place, id in enumerate([pipeline.tokenizer.start_id, *view.ids.tolist()]):
+    for position, id in enumerate([pipeline.tokenizer.start_id, *view.ids.tolist()]):
         logits, state = model.step(torch.tensor([id]), state)
         p = logits[0].double().softmax(0)
         best = p.sort(descending=True)
-        assert view.predictions.probabilities[place] == pytest.approx(best.values[:5].numpy(), abs=1e-6)
-        assert view.predictions.ids[place].tolist() == best.indices[:5].tolist()
-        assert view.predictions.entropies[place] == pytest.approx(float(-(p * p.log()).sum()), abs=1e-5)
-        if place < view.length:
-            assert view.predictions.ranks[place] == best.indices.tolist().index(int(view.ids[place])) + 1
-        if place:
+        assert view.predictions.probabilities[position] == pytest.approx(best.values[:5].numpy(), abs=1e-6)
+        assert view.predictions.ids[position].tolist() == best.indices[:5].tolist()
+        assert view.predictions.entropies[position] == pytest.approx(float(-(p * p.log()).sum()), abs=1e-5)
+        if position < view.length:
+            assert view.predictions.ranks[position] == best.indices.tolist().index(int(view.ids[position])) + 1
+        if position:
             cells = [of_layer.c for of_layer in state if hasattr(of_layer, "c")]  # type: ignore[union-attr]
             for layer, c in enumerate(cells, start=1):
-                assert kinds[f"layer {layer}, cell"][place - 1] == pytest.approx(c[0].numpy(), abs=1e-5)
+                assert kinds[f"layer {layer}, cell"][position - 1] == pytest.approx(c[0].numpy(), abs=1e-5)
 
 
 @torch.no_grad()
-def test_neurons_and_attention_of_a_transformer() -> None:
-    """Those of the first window, collected by torch's own hooks; and of all windows, as `scored_windows` plans them."""
+def test_neurons_and_attention_of_a_transformer_equal_those_of_hooks() -> None:
+    """The reference uses torch's hooks in the first window, and in all windows of `scored_windows`."""
     pipeline = model_of("transformer")
     view, page = viewed(pipeline)
     model = pipeline.model.eval()
-    found: list[Tensor] = []
-    blocks = [part for part in model.modules() if type(part).__name__ == "FeedForward"]
+    hidden: list[Tensor] = []
+    blocks = [module for module in model.modules() if type(module).__name__ == "FeedForward"]
     for block in blocks:
-        block[1].register_forward_hook(lambda module, inputs, output: found.append(output))  # type: ignore[index]
+        block[1].register_forward_hook(lambda module, inputs, output: hidden.append(output))  # type: ignore[index]
     inputs = torch.tensor([[pipeline.tokenizer.start_id, *view.ids.tolist()]])
-    with watch(model, "*.weights") as seen:
+    with watch(model, "*.weights") as weights_of_layers:
         model(inputs[:, :10])
     assert [units.name for units in view.units] == ["layer 1, neurons", "layer 2, neurons"]
-    for units, values in zip(view.units, found, strict=True):
+    for units, values in zip(view.units, hidden, strict=True):
         assert units.values[:9] == pytest.approx(values[0, 1:].numpy(), abs=1e-5)
-    for layer, tensors in zip(view.attention, seen.values(), strict=True):
+    for layer, tensors in zip(view.attention, weights_of_layers.values(), strict=True):
         assert layer.weights == pytest.approx(tensors[0][0].numpy(), abs=1e-6)
-    found.clear()
+    hidden.clear()
     model(inputs[:, 5:15])
-    assert view.units[1].values[9:14] == pytest.approx(found[1][0, 5:].numpy(), abs=1e-5)
+    assert view.units[1].values[9:14] == pytest.approx(hidden[1][0, 5:].numpy(), abs=1e-5)
     attention = numbers_of(page, "attention")
     assert attention["names"] == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2)]
     packed = np.frombuffer(base64.b64decode(attention["values"]), np.uint8).reshape(4, 10, 10) / 255
@@ -104,16 +104,16 @@ def test_neurons_and_attention_of_a_transformer() -> None:
 
 @pytest.mark.parametrize(("size", "context"), [(1, None), (7, None), (1, 4), (4, 4), (5, 4), (17, 4), (18, 5), (3, 1)])
 def test_windows_have_each_position_once(size: int, context: int | None) -> None:
-    found = list(scored_windows(size, context))
-    assert [place for _, first, end in found for place in range(first, end)] == list(range(size))
-    for begin, first, end in found:
+    windows = list(scored_windows(size, context))
+    assert [position for _, first, end in windows for position in range(first, end)] == list(range(size))
+    for begin, first, end in windows:
         assert end - begin <= (context or size)
         assert first - begin >= (0 if not begin else context - max(1, context // 2))  # type: ignore[operator]
 
 
-def test_what_a_text_is_at_each_token() -> None:
+def test_properties_of_tokens_are_correct() -> None:
     pieces = list('Ab ("x y" 12\n) c')
-    found = find_properties([*pieces, *"\n\n“" + "z" * 9])
+    properties = find_properties([*pieces, *"\n\n“" + "z" * 9])
     by_hand = {
         "place in line": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 1, 2, 3, 0, 0, 1, *range(2, 11)],
         "place in word": [1, 2, 0, 0, 0, 1, 0, 1, 0, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, *range(1, 10)],
@@ -122,30 +122,32 @@ def test_what_a_text_is_at_each_token() -> None:
         "blank": [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1] + [0] * 10,
         "punctuation": [0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1] + [0] * 9,
     }
-    assert {name: values.tolist() for name, values in found.items()} == by_hand  # the others hardly vary
+    assert {
+        name: values.tolist() for name, values in properties.items()
+    } == by_hand  # other properties are nearly constant
     assert find_properties(["ab", " c"] * 5)["place in line"].tolist() == list(range(2, 22, 2))
     assert find_properties([]) == {}
     tokenizer = pipeline_of("bytes").tokenizer
     assert decode_tokens(tokenizer.decoder(), tokenizer.encode("aé").tolist()) == ("a", "", "é")
 
 
-def test_a_unit_that_follows_quotes_is_found() -> None:
+def test_a_unit_that_follows_quotes_is_detected() -> None:
     text = 'he said "yes, it is" and "no" to all, and then "never again" was heard in the hall'
     properties = find_properties(list(text))
     values = np.random.default_rng(0).normal(size=(2, len(text), 5)).astype(np.float32)
     values[1, :, 3] = 2 - properties["in quotes"]
     values[0, :, 2] = 0.7
     units = [Units(1, "cell", values[0]), Units(2, "cell", values[1])]
-    found = correlate(units, properties)
-    place = list(properties).index("in quotes")
-    assert find_followers(found, place, 3)[0] == (1, 3, pytest.approx(-1))
+    correlations = correlate(units, properties)
+    property_index = list(properties).index("in quotes")
+    assert find_followers(correlations, property_index, 3)[0] == (1, 3, pytest.approx(-1))
     expected = np.corrcoef(values[0, :, 1], properties["in quotes"])[0, 1]
-    assert found[0][place, 1] == pytest.approx(expected)
-    assert not found[0][:, 2].any(), "what is constant follows nothing"
+    assert correlations[0][property_index, 1] == pytest.approx(expected)
+    assert not correlations[0][:, 2].any(), "what is constant follows nothing"
     assert correlate(units, {"x": np.arange(5.0)}) == []
 
 
-def test_saturation_and_gates() -> None:
+def test_saturation_and_gates_have_their_formulas() -> None:
     shut, opened = measure_saturation(np.array([[0.05, 0.95], [0.5, 0.95], [0.0, 0.1], [0.2, 0.99]], np.float32))
     assert (shut.tolist(), opened.tolist()) == ([0.5, 0.0], [0.0, 0.75])
     names = [units.kind for units in viewed(model_of("grid"))[0].units if units.is_gate]
@@ -154,17 +156,17 @@ def test_saturation_and_gates() -> None:
     assert [units.kind for units in viewed(model_of("gru"))[0].units if units.is_gate] == ["reset", "update"]
 
 
-def test_predictions_by_formulas() -> None:
+def test_predictions_equal_formulas() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0], [0.0, -torch.inf, 0.0]])
-    found = Predictions.of(logits, np.array([2, NO_TOKEN]))
+    predictions = Predictions.of(logits, np.array([2, NO_TOKEN]))
     p = np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum()
-    assert found.surprisals[0] == pytest.approx(-math.log(p[2]))
-    assert found.ranks.tolist() == [2, 0]
-    assert found.entropies == pytest.approx([-(p * np.log(p)).sum(), math.log(2)])
-    assert found.ids[0].tolist() == [1, 2, 0]
+    assert predictions.surprisals[0] == pytest.approx(-math.log(p[2]))
+    assert predictions.ranks.tolist() == [2, 0]
+    assert predictions.entropies == pytest.approx([-(p * np.log(p)).sum(), math.log(2)])
+    assert predictions.ids[0].tolist() == [1, 2, 0]
 
 
-def test_the_numbers_on_the_page() -> None:
+def test_numbers_on_the_page_equal_those_of_the_view() -> None:
     pipeline = model_of()
     view, page = viewed(pipeline)
     numbers = numbers_of(page)
@@ -172,10 +174,10 @@ def test_the_numbers_on_the_page() -> None:
     assert numbers["surprisal"][-1] is None
     assert numbers["entropy"] == pytest.approx(view.predictions.entropies.tolist(), abs=5.1e-5)
     assert numbers["rank"] == view.predictions.ranks.tolist()
-    for place, options in enumerate(numbers["options"]):
-        assert [share for _, share in options] == pytest.approx(view.predictions.probabilities[place], abs=5.1e-6)
+    for position, options in enumerate(numbers["options"]):
+        assert [share for _, share in options] == pytest.approx(view.predictions.probabilities[position], abs=5.1e-6)
         assert [numbers["symbols"][symbol] for symbol, _ in options] == [
-            token_page.show_token(pipeline.tokenizer.symbol(id)) for id in view.predictions.ids[place].tolist()
+            token_page.show_token(pipeline.tokenizer.symbol(id)) for id in view.predictions.ids[position].tolist()
         ]
     for units, group in zip(view.units, numbers["groups"], strict=True):
         assert group["units"] == list(range(6))
@@ -183,21 +185,21 @@ def test_the_numbers_on_the_page() -> None:
         values = np.frombuffer(base64.b64decode(group["values"]), np.uint8).reshape(6, -1).T
         assert low + values / 255 * (high - low) == pytest.approx(units.values, abs=0.01)
     shown = next(page.section("The text").all("div", "text"))
-    assert "\ufffd" in "".join(view.tokens)  # what is unknown to the model, and shows itself
+    assert "\ufffd" in "".join(view.tokens)  # an unknown character
     assert shown.text.replace("↵", "") == TEXT.replace("↵", "") + "▸"
     assert "perplexity " + f"{np.exp(view.predictions.surprisals[:-1].mean()):.4g}" in page.text
     rows = list(page.section("Units that follow").all("tr"))[1:]
     assert [next(row.all("td")).text for row in rows] == list(view.properties)
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         for button in row.all("button"):
             group = next(g for g, units in enumerate(view.units) if units.name == button.attributes["data-group"])
-            r = view.correlations[group][place, int(button.attributes["data-unit"] or 0)]
+            r = view.correlations[group][position, int(button.attributes["data-unit"] or 0)]
             assert number(button.attributes["title"] or "") == pytest.approx(r, abs=5.1e-5)
             chance = math.sqrt(2 * math.log(12 * 6) / len(view.tokens))
             assert ("class" in button.attributes) == (abs(r) < chance)
 
 
-def test_long_texts_and_many_units_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_and_many_units_are_truncated_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewing, "MAX_TOKENS", 60)
     monkeypatch.setattr(token_page, "MAX_SHOWN_TOKENS", 50)
     monkeypatch.setattr("ensue.tasks.language_modeling.page.MAX_SHOWN_TOKENS", 50)
@@ -223,7 +225,7 @@ def test_long_texts_and_many_units_are_cut_and_it_is_said(monkeypatch: pytest.Mo
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["lstm", "transformer"])
-def test_no_text_breaks_a_page_and_nothing_is_fetched(name: str) -> None:
+def test_any_text_gives_a_valid_page_without_requests(name: str) -> None:
     for kind, text in zip(
         ["characters", "bytes", "words", "bpe"] * 2, [*HARD, "\n", " ", "</script>", "x"], strict=True
     ):

@@ -1,4 +1,4 @@
-"""What is shown of a masked language model is what it fills in, what `score` says, and its attention."""
+"""The view of a masked language model equals its predictions, `score`, and its attention."""
 
 import base64
 import math
@@ -27,8 +27,8 @@ def viewed(pipeline: MaskedLanguagePipeline, text: str) -> tuple[MaskedView, Nod
 
 @pytest.mark.parametrize("text", [TEXT, TEXT * 4])
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
-def test_surprisals_are_those_of_score(kind: str, text: str) -> None:
-    """The second text has more tokens than the model reads at once."""
+def test_surprisals_of_masked_models_equal_those_of_score(kind: str, text: str) -> None:
+    """The second text has more tokens than the context of the model."""
     pipeline = masked(tokenizer={"kind": kind})
     view, page = viewed(pipeline, text)
     scores = pipeline.score(text)
@@ -40,34 +40,34 @@ def test_surprisals_are_those_of_score(kind: str, text: str) -> None:
 
 
 @torch.no_grad()
-def test_what_is_expected_where_one_token_is_hidden() -> None:
-    """The text is written with [MASK] in the place of each token in turn."""
+def test_predictions_of_a_token_equal_those_behind_a_mask() -> None:
+    """The reference replaces each token by [MASK] in turn."""
     pipeline = masked()
     view, _ = viewed(pipeline, TEXT)
     model, coder = pipeline.model.eval(), pipeline.coder
     ids = coder.add_frame(coder.encode(TEXT))
-    for place in range(view.length):
+    for position in range(view.length):
         hidden = torch.tensor(ids)
-        hidden[place + 1] = coder.mask_id
-        p = model.head(model(hidden[None]))[0, place + 1].double().softmax(0)
+        hidden[position + 1] = coder.mask_id
+        p = model.head(model(hidden[None]))[0, position + 1].double().softmax(0)
         best = p.sort(descending=True)
-        assert view.predictions.probabilities[place] == pytest.approx(best.values[:5].numpy(), abs=1e-6)
-        assert view.predictions.entropies[place] == pytest.approx(float(-(p * p.log()).sum()), abs=1e-5)
-        assert view.predictions.ranks[place] == best.indices.tolist().index(int(ids[place + 1])) + 1
+        assert view.predictions.probabilities[position] == pytest.approx(best.values[:5].numpy(), abs=1e-6)
+        assert view.predictions.entropies[position] == pytest.approx(float(-(p * p.log()).sum()), abs=1e-5)
+        assert view.predictions.ranks[position] == best.indices.tolist().index(int(ids[position + 1])) + 1
 
 
-def test_masks_are_filled_as_by_predict() -> None:
+def test_masks_are_filled_like_by_predict() -> None:
     pipeline = masked()
     view, page = viewed(pipeline, MASKED)
     (filled,) = pipeline.predict([MASKED])
-    places = np.flatnonzero(view.is_mask).tolist()
-    assert places == [1, 6]
-    assert [view.tokens[place] for place in places] == [" [MASK]"] * 2
+    mask_positions = np.flatnonzero(view.is_mask).tolist()
+    assert mask_positions == [1, 6]
+    assert [view.tokens[position] for position in mask_positions] == [" [MASK]"] * 2
     rows = list(page.section("In place of the masks").all("tr"))[1:]
-    for place, fills, row in zip(places, filled.masks, rows, strict=True):
-        assert math.isnan(view.predictions.surprisals[place])
-        assert [pipeline.coder.symbol(id) for id in view.predictions.ids[place]] == [fill.token for fill in fills]
-        assert view.predictions.probabilities[place] == pytest.approx([fill.probability for fill in fills], abs=1e-6)
+    for position, fills, row in zip(mask_positions, filled.masks, rows, strict=True):
+        assert math.isnan(view.predictions.surprisals[position])
+        assert [pipeline.coder.symbol(id) for id in view.predictions.ids[position]] == [fill.token for fill in fills]
+        assert view.predictions.probabilities[position] == pytest.approx([fill.probability for fill in fills], abs=1e-6)
         assert [bdi.text for bdi in row.all("bdi")] == [fill.token for fill in fills]
         titles = [float(title) for title in row.titles()]
         assert titles == pytest.approx([fill.probability for fill in fills], abs=1e-6)
@@ -76,13 +76,13 @@ def test_masks_are_filled_as_by_predict() -> None:
 
 
 @torch.no_grad()
-def test_attention_of_each_head() -> None:
+def test_attention_equals_that_of_each_head() -> None:
     pipeline = masked()
     view, page = viewed(pipeline, TEXT)
     ids = torch.tensor(pipeline.coder.add_frame(view.ids))[None]
-    with watch(pipeline.model, "*.weights") as seen:
+    with watch(pipeline.model, "*.weights") as weights_of_layers:
         pipeline.model(ids)
-    for layer, tensors in zip(view.attention, seen.values(), strict=True):
+    for layer, tensors in zip(view.attention, weights_of_layers.values(), strict=True):
         assert layer.weights == pytest.approx(tensors[0][0].numpy(), abs=1e-6)
         assert layer.weights.sum(-1) == pytest.approx(1, abs=1e-5)
     attention = numbers_of(page, "attention")
@@ -93,7 +93,7 @@ def test_attention_of_each_head() -> None:
     assert (looks[0], looks[-1], len(looks)) == ("[CLS]", "[SEP]", size)
 
 
-def test_odd_long_and_empty_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_and_long_texts_are_shown_and_empty_ones_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = masked()
     for text in [*HARD, "</script>", "[MASK]"]:
         view, page = viewed(pipeline, text)

@@ -1,4 +1,4 @@
-"""Values in a notebook, the progress of a run there, and pictures of views."""
+"""Values and progress in a notebook, and pictures of views."""
 
 import html
 import json
@@ -45,23 +45,23 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_text_is_shown_and_not_run(value: Any) -> None:
+def test_a_text_is_shown_and_not_executed(value: Any) -> None:
     page = value._repr_html_()
     assert "<script" not in page
     assert EVIL in html.unescape(page)
 
 
-def test_answers_are_a_list() -> None:
+def test_predictions_are_a_list() -> None:
     answers = Answers([1, 2])
     assert answers == [1, 2]
     assert repr(answers) == "[1, 2]"
-    many = Answers(Continuation(f"number {n}", 1.0) for n in range(60))._repr_html_()
-    assert "number 49" in many
-    assert "number 50" not in many
-    assert "first 50 of 60" in many
+    page = Answers(Continuation(f"number {n}", 1.0) for n in range(60))._repr_html_()
+    assert "number 49" in page
+    assert "number 50" not in page
+    assert "first 50 of 60" in page
 
 
-def test_a_part_of_answers_is_shown_too() -> None:
+def test_slices_of_predictions_are_shown() -> None:
     answers = Answers(Continuation(f"number {n}", 1.0) for n in range(9))
     assert isinstance(answers[:2], Answers)
     assert answers[:2] == list(answers)[:2]
@@ -72,21 +72,23 @@ def test_a_part_of_answers_is_shown_too() -> None:
     assert of_texts.count("PER") == 3
 
 
-def test_a_table_has_the_numbers_of_the_values() -> None:
+def test_a_table_has_the_values() -> None:
     page = parsed(Answers([Output("a", -1.0, -2.0, others=(Output("b", -2.0, -4.0),))])._repr_html_())
     assert [cell.text for cell in page.all("td")] == ["1", "a", "−1", "−2", "yes", "2", "b", "−2", "−4", "yes"]
 
 
-def test_scores_are_tables() -> None:
+def test_scores_are_shown_as_tables() -> None:
     page = LanguageScores(total_nats=20.0, tokens=10, characters=20)._repr_html_()
     assert "nats per token" in page
-    found = scores_section({"f1": 0.5, "per_label": {"A": {"f1": 0.9}, "B": {"f1": 0.1}}, "confusion": {"A": {"B": 1}}})
-    page = shown(found)
+    section = scores_section(
+        {"f1": 0.5, "per_label": {"A": {"f1": 0.9}, "B": {"f1": 0.1}}, "confusion": {"A": {"B": 1}}}
+    )
+    page = shown(section)
     assert page.index(">B<") < page.index(">A<"), "the lowest first"
     assert "confusion" not in page
 
 
-def test_a_curve_has_the_values_at_their_places() -> None:
+def test_a_curve_has_the_values_at_their_positions() -> None:
     records = [
         *({"kind": "train", "step": step, "loss": 4.0 - step} for step in (0, 1, 2)),
         {"kind": "valid", "step": 2, "scores": {"f1": None, "accuracy": 0.25}, "best": True},
@@ -112,13 +114,13 @@ def test_a_curve_has_the_values_at_their_places() -> None:
     for some in (valid, valid[:1]):
         (section,) = curve_section(some, ("accuracy", "micro_f1"))
         assert section.values["lines"][0].name == "validation micro F1", "which chose the best weights"
-    many = [{"kind": "train", "step": step, "loss": 1.0} for step in range(5_000)]
-    (section,) = curve_section([*many, {"kind": "train", "step": 5_000, "loss": float("nan")}], ())
+    records = [{"kind": "train", "step": step, "loss": 1.0} for step in range(5_000)]
+    (section,) = curve_section([*records, {"kind": "train", "step": 5_000, "loss": float("nan")}], ())
     assert len(section.values["lines"][0].points) <= notebook.MAX_POINTS + 1
 
 
 class Display:
-    """The part of IPython's `display` that is needed: what was displayed, and each update of it."""
+    """A substitute for IPython's `display` that records pages and their updates."""
 
     def __init__(self) -> None:
         self.pages: list[str] = []
@@ -135,7 +137,7 @@ class Display:
 FACTS = Facts("10 texts", "words", 1_234, "lstm", "cpu", 1, "float32", "", notes=(EVIL,))
 
 
-def test_progress_is_shown_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_updated_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(notebook.time, "monotonic", lambda: now[0])
     display = Display()
@@ -154,7 +156,7 @@ def test_progress_is_shown_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
     assert "<script" not in "".join(display.pages)
 
 
-def test_only_the_kernel_of_a_notebook_has_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_notebook_has_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     assert kernel_display() is None
     assert "IPython" not in sys.modules
@@ -162,7 +164,7 @@ def test_only_the_kernel_of_a_notebook_has_a_display(monkeypatch: pytest.MonkeyP
     python.get_ipython = type("TerminalInteractiveShell", (), {})
     monkeypatch.setitem(sys.modules, "IPython", python)
     assert kernel_display() is None
-    python.get_ipython = type("Shell", (type("ZMQInteractiveShell", (), {}),), {})  # Colab's is derived from it
+    python.get_ipython = type("Shell", (type("ZMQInteractiveShell", (), {}),), {})  # Colab's class is derived from it
     display = ModuleType("IPython.display")
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     assert kernel_display() is display
@@ -185,12 +187,13 @@ def test_an_inspection_draws_its_pictures_on_axes() -> None:
     gates = {"layer 1": LinePlot(words, {"input": [0.25, 0.75]}, "mean")}
     section = Section("", "inspection/plain.html", {"shown": ""}, {"attention": heads, "gates": gates})
     inspection = Inspection("", None, sections=[section])
-    given = axes()
-    assert inspection.plot("attention", ax=given) is given
-    assert np.array_equal(given.images[0].get_array(), weights)
-    assert [label.get_text() for label in given.get_xticklabels()] == ["$x$", "↵"]
+    axes_of_caller = axes()
+    assert inspection.plot("attention", ax=axes_of_caller) is axes_of_caller
+    assert np.array_equal(axes_of_caller.images[0].get_array(), weights)
+    assert [label.get_text() for label in axes_of_caller.get_xticklabels()] == ["$x$", "↵"]
     assert not any(
-        label.get_parse_math() for label in (*given.get_xticklabels(), *given.get_yticklabels(), given.title)
+        label.get_parse_math()
+        for label in (*axes_of_caller.get_xticklabels(), *axes_of_caller.get_yticklabels(), axes_of_caller.title)
     )
     second = inspection.plot("attention", "layer 1, head 2", ax=axes())
     assert np.array_equal(second.images[0].get_array(), 1 - weights)
@@ -202,40 +205,40 @@ def test_an_inspection_draws_its_pictures_on_axes() -> None:
         inspection.plot("gates", "layer 2")
 
 
-def test_gates_of_a_model_are_the_means_of_its_view() -> None:
+def test_plotted_gates_are_the_means_of_the_view() -> None:
     inspection = model_of().inspect("so it goes")
     drawn = inspection.plot("gates", ax=axes())
     expected = {
-        found.kind: found.values.mean(1) for found in inspection.view.units if found.is_gate and found.layer == 1
+        units.kind: units.values.mean(1) for units in inspection.view.units if units.is_gate and units.layer == 1
     }
     assert {line.get_label() for line in drawn.lines} == set(expected)
     for line in drawn.lines:
         assert np.allclose(line.get_ydata(), expected[line.get_label()])
 
 
-def test_surprisals_are_plotted_beside_others() -> None:
+def test_surprisals_of_two_models_are_plotted_together() -> None:
     model = model_of()
     first, second = model.plot_surprisal("so it goes", "so it", ax=axes()).lines
     assert np.allclose(first.get_ydata(), [score.nats for score in model.score("so it goes")])
     assert np.allclose(second.get_ydata(), [score.nats for score in model.score("so it")])
-    one, two = model.plot_surprisal("so it goes", model, ax=axes()).lines
-    assert np.array_equal(one.get_ydata(), two.get_ydata())
+    first_line, second_line = model.plot_surprisal("so it goes", model, ax=axes()).lines
+    assert np.array_equal(first_line.get_ydata(), second_line.get_ydata())
     assert len(model.plot_surprisal("so it goes", ax=axes()).lines) == 1
 
 
 def test_a_comparison_is_drawn_with_its_intervals() -> None:
     run = ComparedRun("a", "lstm", 1, 1, 1, 1.0, None, {"accuracy": 0.5})
-    other = ComparedRun(
+    other_run = ComparedRun(
         "<b>", "gru", 1, 1, 1, 1.0, None, {"accuracy": 0.7}, {"accuracy": ScoreDifference(0.2, 0.1, 0.3, 0.01)}
     )
-    found = Comparison("tagger", "", "", (run, other), {"train.seed": [1, None]}, ("note",))
-    assert "&lt;b&gt;" in found._repr_html_()
-    drawn = found.plot(ax=axes())
+    comparison = Comparison("tagger", "", "", (run, other_run), {"train.seed": [1, None]}, ("note",))
+    assert "&lt;b&gt;" in comparison._repr_html_()
+    drawn = comparison.plot(ax=axes())
     assert [np.asarray(line.get_xdata()).tolist() for line in drawn.lines] == [
         [0.5], [0.7], pytest.approx([0.6, 0.8]), [0.5, 0.5]
     ]  # fmt: skip
     with pytest.raises(EnsueError, match='score "f1": not in all runs'):
-        found.plot("f1")
+        comparison.plot("f1")
 
 
 def test_a_model_is_shown_with_its_run(tmp_path: Path) -> None:
@@ -277,8 +280,8 @@ def test_a_notebook_is_executed(tmp_path: Path) -> None:
     (tmp_path / "a.ipynb").write_text(json.dumps(book), encoding="utf-8")
     command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "a.ipynb", "--output", "b.ipynb"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    found = json.loads((tmp_path / "b.ipynb").read_text(encoding="utf-8"))["cells"]
-    outputs = [[output for output in cell["outputs"] if output["output_type"] != "stream"] for cell in found]
+    cells = json.loads((tmp_path / "b.ipynb").read_text(encoding="utf-8"))["cells"]
+    outputs = [[output for output in cell["outputs"] if output["output_type"] != "stream"] for cell in cells]
     pages = ["".join(page) for cell in outputs for output in cell if (page := output["data"].get("text/html"))]
     progress, run, text = pages
     assert "finished at step 8" in progress
@@ -287,4 +290,4 @@ def test_a_notebook_is_executed(tmp_path: Path) -> None:
     assert "<summary>card</summary>" in run
     assert "nats in 11 tokens" in text
     assert all(any("image/png" in output["data"] for output in cell) for cell in outputs[3:])
-    assert not [output for cell in found for output in cell["outputs"] if output["output_type"] == "stream"]
+    assert not [output for cell in cells for output in cell["outputs"] if output["output_type"] == "stream"]

@@ -1,4 +1,4 @@
-"""Pages as a browser reads them: the numbers on them are those of the view, and no text breaks them."""
+"""Pages as trees: their numbers equal those of the view, and any text gives a valid page."""
 
 import re
 from functools import cache
@@ -38,21 +38,21 @@ def usual() -> tuple[TaggerView, Node]:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("head", ["crf", "viterbi", "softmax"])
-def test_emissions_and_probabilities_on_the_page(head: str) -> None:
+def test_emissions_and_probabilities_are_on_the_page(head: str) -> None:
     view, page = tagged(tagger(head=head))
-    found = {}
+    numbers_of_cells = {}
     for title in page.section("Emission").titles():
         if cells := re.fullmatch(r"(.+) · (.+)\nemission (.+)\nprobability (.+)", title):
-            found[cells[1], cells[2]] = number(cells[3]), float(cells[4])
-    assert len(found) == 8 * 9
+            numbers_of_cells[cells[1], cells[2]] = number(cells[3]), float(cells[4])
+    assert len(numbers_of_cells) == 8 * 9
     for t, word in enumerate(view.words):
         for k, tag in enumerate(view.tags):
-            assert found[word, tag][0] == pytest.approx(view.emissions[t, k], abs=5.1e-5)
-            assert found[word, tag][1] == pytest.approx(view.marginals[t, k], abs=5.1e-5)
+            assert numbers_of_cells[word, tag][0] == pytest.approx(view.emissions[t, k], abs=5.1e-5)
+            assert numbers_of_cells[word, tag][1] == pytest.approx(view.marginals[t, k], abs=5.1e-5)
 
 
 def test_the_path_is_drawn_through_the_cells_of_its_tags() -> None:
-    """Each frame lies on the cell whose title has the tag."""
+    """Each frame is on the cell whose title has the tag."""
     view, page = usual()
     section = page.section("Emission")
     places = {
@@ -66,29 +66,29 @@ def test_the_path_is_drawn_through_the_cells_of_its_tags() -> None:
     assert len(list(section.all("path", "path"))) == len(tags) - 1
 
 
-def test_probability_of_the_tag_and_the_next_best() -> None:
+def test_probabilities_of_the_tag_and_the_second_best_are_on_the_page() -> None:
     view, page = usual()
     groups = list(page.section("Emission").all("g"))
     for t, group in enumerate(groups):
-        *_, own, second, probability = [text.text for text in group.all("text")]
+        *_, tag_probability, second, probability = [text.text for text in group.all("text")]
         order = np.argsort(-view.marginals[t]).tolist()
         order.remove(int(view.path[t]))
-        assert own == format_probability(float(view.marginals[t, view.path[t]]))
+        assert tag_probability == format_probability(float(view.marginals[t, view.path[t]]))
         assert (second, probability) == (view.tags[order[0]], format_probability(float(view.marginals[t, order[0]])))
     assert len(groups) == 8
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("head", ["crf", "viterbi"])
-def test_transitions_on_the_page(head: str) -> None:
+def test_transitions_are_on_the_page(head: str) -> None:
     view, page = tagged(tagger(head=head))
     assert view.tables is not None
     titles = [title.split("\n") for title in page.section("Transition").titles()]
-    found = {tuple(pair.split(" → ")): value for pair, value in titles}
-    assert len(found) == 9 * 9 + 9 + 9
+    scores_of_pairs = {tuple(pair.split(" → ")): value for pair, value in titles}
+    assert len(scores_of_pairs) == 9 * 9 + 9 + 9
     ids = {tag: id for id, tag in enumerate(view.tags)}
     start, pairs, end = view.tables
-    for (before, after), value in found.items():
+    for (before, after), value in scores_of_pairs.items():
         if before == "start":
             expected = start[ids[after]]
         else:
@@ -97,10 +97,12 @@ def test_transitions_on_the_page(head: str) -> None:
             assert value == "illegal"
         else:
             assert number(value) == pytest.approx(expected, abs=5.1e-5)
-    assert sum(value == "illegal" for value in found.values()) == int(sum(np.isinf(part).sum() for part in view.tables))
+    assert sum(value == "illegal" for value in scores_of_pairs.values()) == int(
+        sum(np.isinf(table).sum() for table in view.tables)
+    )
 
 
-def test_best_paths_on_the_page() -> None:
+def test_best_paths_are_on_the_page() -> None:
     view, page = usual()
     rows = list(page.section("The best paths").all("tr"))[1:]
     assert len(rows) == 5
@@ -117,7 +119,7 @@ def test_best_paths_on_the_page() -> None:
         ]
 
 
-def test_parts_on_the_page() -> None:
+def test_features_of_words_are_on_the_page() -> None:
     view, page = usual()
     rows = list(page.section("Word by word").all("tr"))[1:]
     assert len(rows) == len(view.words)
@@ -125,26 +127,28 @@ def test_parts_on_the_page() -> None:
         boxes = list(row.all("span", "part"))
         assert [next(box.all("bdi")).text for box in boxes] == [part.text for part in parts]
         for box, part, effect in zip(boxes, parts, effects, strict=True):
-            told = re.search(r"norm (\S+)\n.* of \S+ (\S+), P\(.*\) = (\S+), tag (.+)$", box.attributes["title"] or "")
-            assert told
-            assert float(told[1]) == pytest.approx(part.norm, abs=5.1e-5)
-            assert number(told[2]) == pytest.approx(-effect.emission, abs=5.1e-5)
-            assert float(told[3]) == pytest.approx(effect.probability, abs=5.1e-5)
-            assert told[4] == view.tags[effect.tag]
+            match = re.search(r"norm (\S+)\n.* of \S+ (\S+), P\(.*\) = (\S+), tag (.+)$", box.attributes["title"] or "")
+            assert match
+            assert float(match[1]) == pytest.approx(part.norm, abs=5.1e-5)
+            assert number(match[2]) == pytest.approx(-effect.emission, abs=5.1e-5)
+            assert float(match[3]) == pytest.approx(effect.probability, abs=5.1e-5)
+            assert match[4] == view.tags[effect.tag]
             assert ("unread" in (box.attributes["class"] or "")) == (not part.is_known)
 
 
-def test_letters_gates_and_attention_on_the_page() -> None:
+def test_letters_gates_and_attention_are_on_the_page() -> None:
     view, page = tagged(tagger(features=LETTERS))
     letters = page.section("Letter by letter")
-    told = [number(title.rsplit(" ", 1)[1]) for title in letters.titles() if ", maxima: " in title]
-    assert told == [count for found in view.characters for count in found.traces["maxima"]]
+    counts = [number(title.rsplit(" ", 1)[1]) for title in letters.titles() if ", maxima: " in title]
+    assert counts == [count for characters in view.characters for count in characters.traces["maxima"]]
     lines = [title.split("\n") for title in page.section("Inside").titles()]
     assert len(lines) == 2 * len(view.words)
     for t, (word, *told_lines) in enumerate(lines[: len(view.words)]):
         assert word == view.words[t]
         means = {name: float(value) for name, value in (line.rsplit(" ", 1) for line in told_lines)}
-        assert means == pytest.approx({name: found[t] for name, found in view.traces[0].means.items()}, abs=5.1e-5)
+        assert means == pytest.approx(
+            {name: characters[t] for name, characters in view.traces[0].means.items()}, abs=5.1e-5
+        )
     view, page = tagged(tagger(model=TRANSFORMER))
     squares = list(page.section("Inside").all("svg"))[1::2]
     assert len(squares) == 4
@@ -154,7 +158,7 @@ def test_letters_gates_and_attention_on_the_page() -> None:
     assert weights == pytest.approx(expected[expected >= 0.02].tolist(), abs=5.1e-5)
 
 
-def test_a_classifier_on_a_page() -> None:
+def test_the_view_of_a_classifier_is_on_the_page() -> None:
     inspection = classifier(pooling=("attention", "max")).inspect(TEXT)
     (view,), page = inspection.view, parsed(inspection.page)  # type: ignore[misc]
     bars = {
@@ -167,18 +171,18 @@ def test_a_classifier_on_a_page() -> None:
     )
     words = list(page.section("The effect of each word").all("span", "w"))
     assert [word.text for word in words] == list(view.words)
-    for word, found in zip(words, view.contributions, strict=True):
-        told = re.search(r"= (\S+), log-odds (\S+)$", word.attributes["title"] or "")
-        assert told
-        assert float(told[1]) == pytest.approx(found.probability, abs=5.1e-5)
-        assert number(told[2]) == pytest.approx(-found.log_odds, abs=5.1e-5)
+    for word, contribution in zip(words, view.contributions, strict=True):
+        match = re.search(r"= (\S+), log-odds (\S+)$", word.attributes["title"] or "")
+        assert match
+        assert float(match[1]) == pytest.approx(contribution.probability, abs=5.1e-5)
+        assert number(match[2]) == pytest.approx(-contribution.log_odds, abs=5.1e-5)
     for heading, weights in (("Attention", view.attention), ("Max", view.maxima)):
         titles = [word.attributes["title"] or "" for word in page.section(heading).all("span", "w")]
         told_weights = [float(title.rsplit(" ", 2)[1]) / 100 for title in titles]
         assert told_weights == pytest.approx(weights.tolist(), abs=1e-4)
 
 
-def test_a_pair_and_several_labels() -> None:
+def test_a_pair_and_several_labels_are_on_the_page() -> None:
     classes = Classes(["<i>", "b"], multiple=True, threshold=0.25)
     inspection = classifier(pair=True, classes=classes).inspect(("the Sea", "Ann saw"))
     page = parsed(inspection.page)
@@ -194,7 +198,7 @@ def test_a_pair_and_several_labels() -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", HARD)
-def test_no_text_breaks_a_page(text: str) -> None:
+def test_any_text_gives_a_valid_page(text: str) -> None:
     odd = Labels(["<u>&", '"x"'], scheme=None, tag_scheme=None)
     for pipeline in (tagger(labels=odd, features=LETTERS), tagger(labels=odd, model=TRANSFORMER)):
         inspection = pipeline.inspect(text)
@@ -202,8 +206,8 @@ def test_no_text_breaks_a_page(text: str) -> None:
         page = parsed(inspection.page)
         assert len(page.programs()) == 1
         shown = next(page.section("The sentence").all("div", "text"))
-        written = "".join(node.text for node in shown.all("span", "w"))
-        assert written == re.sub("[\x00\x07\ud800\uffff]", "\ufffd", text).replace(" ", "")
+        words_on_page = "".join(node.text for node in shown.all("span", "w"))
+        assert words_on_page == re.sub("[\x00\x07\ud800\uffff]", "\ufffd", text).replace(" ", "")
         assert {label.text for label in shown.all("sub")} <= {"<u>&", '"x"'}
     page = parsed(classifier().inspect(text).page)
     shown = next(page.section("The effect of each word").all("div", "text"))
@@ -213,8 +217,8 @@ def test_no_text_breaks_a_page(text: str) -> None:
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=6))
 @example(["<", "&lt;", "'\""])
-def test_a_text_comes_out_as_it_went_in(words: list[str]) -> None:
-    """`html.parser` and this page agree on what stands there (a carriage return apart, which documents cannot hold)."""
+def test_a_text_is_unchanged_on_the_page(words: list[str]) -> None:
+    """`html.parser` reads the text of the page, except a carriage return, which documents cannot contain."""
     surface = Surface.of(words)
     clean = parsed(escape_text(surface.text)).text
     marks = [Mark(0, 1, "<x>")]
@@ -226,7 +230,7 @@ def test_a_text_comes_out_as_it_went_in(words: list[str]) -> None:
     assert weighted.titles() == [parsed(escape_text(word)).text for word in words]
 
 
-def test_nothing_is_fetched() -> None:
+def test_a_page_makes_no_requests() -> None:
     for inspection in (tagger(features=LETTERS).inspect(TEXT), classifier().inspect(TEXT)):
         page = parsed(inspection.page)
         assert not [node.tag for node in page.all() if {"src", "href", "srcset", "data"} & node.attributes.keys()]
@@ -234,8 +238,8 @@ def test_nothing_is_fetched() -> None:
         assert any("default-src 'none'" in (node.attributes["content"] or "") for node in list(page.all("meta"))[1:])
 
 
-def test_a_page_is_small_but_for_its_content() -> None:
-    """With the library, whose license is in it."""
+def test_a_page_without_content_is_small() -> None:
+    """The page includes the library and its license."""
     page = classifier().inspect(TEXT).page
     assert "Permission is hereby granted" in page
     assert len(page.encode()) < 400_000
@@ -246,7 +250,7 @@ LONG = " ".join(f"w{n}" for n in range(2_100))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(["lstm", "transformer"], "transformer"))
-def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_sentences_are_truncated_with_a_note(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tagging, "MAX_VARIANT_WORDS", 30_000)
     transformer = TRANSFORMER | {"positions": "sinusoidal", "num_layers": 1}
     options = {"features": LETTERS} if kind == "lstm" else {"model": transformer, "labels": PLAIN, "head": "softmax"}
@@ -262,7 +266,7 @@ def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_many_tags_are_cut_to_those_that_matter() -> None:
+def test_only_the_most_probable_of_many_tags_are_shown() -> None:
     names = [f"T{n}" for n in range(80)]
     view, page = tagged(tagger(labels=Labels(names, scheme=None, tag_scheme=None)))
     section = page.section("Emission")
@@ -275,7 +279,7 @@ def test_many_tags_are_cut_to_those_that_matter() -> None:
     assert "The most probable 25 of 80 tags are shown." in page.section("Transition").text
 
 
-def test_text_that_is_not_read_stands_between_and_is_cut() -> None:
+def test_unread_text_is_shown_between_words_and_truncated() -> None:
     text = "Ann " + "saw " * 200 + "London"
     inspection = classifier(data={"max_tokens": 2, "keep": "both"}).inspect(text)
     shown = next(parsed(inspection.page).section("The effect of each word").all("div", "text"))
@@ -284,7 +288,7 @@ def test_text_that_is_not_read_stands_between_and_is_cut() -> None:
     assert "words 2 of 202" in parsed(inspection.page).text
 
 
-def test_an_inspection_is_saved_and_shows_itself(tmp_path: Path) -> None:
+def test_an_inspection_can_be_saved_and_displayed(tmp_path: Path) -> None:
     inspection = tagger().inspect(TEXT)
     assert isinstance(inspection, Inspection)
     path = inspection.save(tmp_path / "page.html")
@@ -296,14 +300,14 @@ def test_an_inspection_is_saved_and_shows_itself(tmp_path: Path) -> None:
         inspection.save(tmp_path / "nowhere" / "page.html")
 
 
-def test_lines_that_do_not_move_are_drawn() -> None:
+def test_constant_lines_are_drawn() -> None:
     drawn = parsed(plot({"flat": np.full(3, 0.5)}, WordColumns(["a", "b", "c"]), name="x"))
     (path,) = drawn.all("path", "line")
     assert "nan" not in (path.attributes["d"] or "")
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("text", "expected"),
     [
         (signed(-0.004), "+0.00"), (signed(-1.256), "−1.26"), (decimal(-0.04, 1), "0.0"), (decimal(-1.25, 1), "−1.2"),
         (format_probability(0.0), ".000"), (format_probability(0.0004), "<.001"), (format_probability(0.5), ".500"),
@@ -314,5 +318,5 @@ def test_lines_that_do_not_move_are_drawn() -> None:
         (escape_text("a\x00<"), "a\ufffd&lt;"),
     ],
 )  # fmt: skip
-def test_marks_and_numbers(found: str, expected: str) -> None:
-    assert found == expected
+def test_marks_and_numbers_are_short(text: str, expected: str) -> None:
+    assert text == expected

@@ -1,4 +1,4 @@
-"""What is shown of an output is what the model did: probabilities, attention, copying, the search."""
+"""The view of an output equals the model: probabilities, attention, copying, the search."""
 
 import re
 from typing import Any
@@ -22,46 +22,48 @@ def viewed(tables: dict[str, Any], source: str = SOURCE, target: str | None = No
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, "copying"))
-def test_the_numbers_are_those_of_the_search_and_of_score(name: str) -> None:
+def test_numbers_equal_those_of_the_search_and_of_score(name: str) -> None:
     view, page = viewed(MODELS[name])
     assert view.search is not None
     best = view.search.hypotheses[0]
     assert view.log_probabilities.sum() == pytest.approx(best.log_probability, abs=1e-4)
     assert (view.output[-1] == "<end>") == best.is_complete
     heads = {"transformer": 2, "heads": 2, "plain": 0}.get(name, 1)
-    assert [found.weights.shape for found in view.alignments] == [(heads, len(view.output), 6)] * bool(heads)
-    for weights in [found.weights for found in view.alignments] + ([view.copying.weights] if view.copying else []):
+    assert [alignment.weights.shape for alignment in view.alignments] == [(heads, len(view.output), 6)] * bool(heads)
+    for weights in [alignment.weights for alignment in view.alignments] + (
+        [view.copying.weights] if view.copying else []
+    ):
         assert weights.sum(-1) == pytest.approx(1, abs=1e-5)
     assert (view.alignment is None) == (name == "plain")
-    for place, (symbol, options) in enumerate(zip(view.output, view.options, strict=True)):
-        p = float(np.exp(view.log_probabilities[place]))
+    for position, (symbol, options) in enumerate(zip(view.output, view.options, strict=True)):
+        p = float(np.exp(view.log_probabilities[position]))
         assert [option.probability for option in options if option.symbol == symbol] in ([], [pytest.approx(p)])
         assert options[0].probability >= p - 1e-7
     assert page.section("The search")
-    given, page = viewed(MODELS[name], target="die große Katze")
+    target_view, page = viewed(MODELS[name], target="die große Katze")
     score = translator(**MODELS[name]).score(SOURCE, "die große Katze")
-    assert given.log_probabilities.sum() == pytest.approx(-score, abs=1e-4)
-    assert given.search is None
-    assert not [part for part in page.all("h2") if part.text == "The search"]
+    assert target_view.log_probabilities.sum() == pytest.approx(-score, abs=1e-4)
+    assert target_view.search is None
+    assert not [heading for heading in page.all("h2") if heading.text == "The search"]
 
 
-def test_the_weights_on_the_page_are_those_of_the_layer() -> None:
+def test_weights_on_the_page_equal_those_of_the_layer() -> None:
     view, page = viewed({}, target="die Katze sieht")
-    found = {}
+    weights_on_page = {}
     drawings = page.section("Attention").all("svg")
-    (drawing,) = [part for part in drawings if part.attributes.get("aria-label") == "layer 1, head 2"]
+    (drawing,) = [drawing for drawing in drawings if drawing.attributes.get("aria-label") == "layer 1, head 2"]
     for title in drawing.titles():
         cells = re.fullmatch(r"(.+) attends to (.+): (.+)", title)
         assert cells
-        found[cells[1], cells[2]] = float(cells[3])
+        weights_on_page[cells[1], cells[2]] = float(cells[3])
     weights = view.alignments[0].weights[1]
     for t, token in enumerate(view.output):
         for s, word in enumerate(view.source):
-            assert found.get((token, word), 0.0) == pytest.approx(weights[t, s], abs=0.02)
-            assert ((token, word) in found) == (weights[t, s] >= 0.02)
+            assert weights_on_page.get((token, word), 0.0) == pytest.approx(weights[t, s], abs=0.02)
+            assert ((token, word) in weights_on_page) == (weights[t, s] >= 0.02)
 
 
-def test_the_source_is_colored_by_what_a_token_looks_at() -> None:
+def test_the_source_is_colored_by_the_attention_of_a_token() -> None:
     view, page = viewed({}, target="die Katze")
     source, output = (list(text.all("span", "w")) for text in page.section("Source").all("div", "text"))
     assert tuple(word.text for word in source) == view.source
@@ -72,8 +74,8 @@ def test_the_source_is_colored_by_what_a_token_looks_at() -> None:
         assert int(np.argmax(looks)) == int(weights.argmax())
 
 
-def test_the_share_of_copying() -> None:
-    """A word that the vocabulary does not have can only be copied; one that the source does not have is generated."""
+def test_the_share_of_copying_is_shown() -> None:
+    """A word missing in the vocabulary can only be copied, and a word missing in the source is generated."""
     view, page = viewed(MODELS["copying"], target="Ada sieht Katze")
     assert view.copying is not None
     assert view.source[4] == "Ada"
@@ -98,30 +100,30 @@ def drawn() -> tuple[SequenceView, list[CandidateBox], Node]:
 
 
 def test_the_output_is_a_path_through_the_search(drawn: tuple[SequenceView, list[CandidateBox], Node]) -> None:
-    view, found, page = drawn
+    view, boxes, page = drawn
     assert view.search is not None
-    path = [box for box in found if box.is_best]
+    path = [box for box in boxes if box.is_best]
     assert [view.search.symbols[box.candidate.ids[-1]] for box in path] == list(view.output)
     for length in range(1, 9):
-        here = [box for box in found if len(box.candidate.ids) == length]
-        kept = [box.candidate.log_probability for box in here if box.candidate.fate != "is left out"]
-        dropped = [box.candidate.log_probability for box in here if box.candidate.fate == "is left out"]
-        assert len(kept) <= 3
-        assert kept == sorted(kept, reverse=True)
-        assert not dropped or max(dropped) <= min(kept)
-        assert [box.row for box in here] == list(range(len(here)))
+        level = [box for box in boxes if len(box.candidate.ids) == length]
+        continued = [box.candidate.log_probability for box in level if box.candidate.fate != "is left out"]
+        dropped = [box.candidate.log_probability for box in level if box.candidate.fate == "is left out"]
+        assert len(continued) <= 3
+        assert continued == sorted(continued, reverse=True)
+        assert not dropped or max(dropped) <= min(continued)
+        assert [box.row for box in level] == list(range(len(level)))
     nodes = list(page.section("The search").all("g", "node"))
-    assert len(nodes) == len(found)
+    assert len(nodes) == len(boxes)
     assert len(list(page.section("The search").all("path", "best"))) == len(path) - 1
 
 
-def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[CandidateBox], Node]) -> None:
-    view, found, _ = drawn
+def test_a_dropped_candidate_has_its_reason(drawn: tuple[SequenceView, list[CandidateBox], Node]) -> None:
+    view, boxes, _ = drawn
     assert view.search is not None
     best = view.search.hypotheses
-    reasons = {box.candidate.fate: box.reason for box in found}
+    reasons = {box.candidate.fate: box.reason for box in boxes}
     assert set(reasons) == {"goes on", "ends", "is left out", "comes too late"}
-    for box in found:
+    for box in boxes:
         if box.candidate.fate == "ends":
             score = re.fullmatch(r"ended: score (\S+), rank (\d+) of the complete hypotheses", box.reason)
             assert score
@@ -138,17 +140,17 @@ def test_why_a_beginning_was_dropped(drawn: tuple[SequenceView, list[CandidateBo
 
 
 @pytest.mark.slow
-def test_models_together_are_told_apart() -> None:
-    one = translator().with_search(max_tokens=4)
-    inspection = one.with_others(translator()).inspect(SOURCE)
-    assert [found.name for found in inspection.view.alignments] == ["model 1, layer 1", "model 2, layer 1"]
-    assert not any(part.training for part in one.model.modules()), "a search with others leaves a model as it was"
-    assert one.with_others(one).inspect(SOURCE).view.alignments[0].weights.shape == (2, 4, 6)
+def test_models_of_an_ensemble_are_named() -> None:
+    model = translator().with_search(max_tokens=4)
+    inspection = model.with_others(translator()).inspect(SOURCE)
+    assert [alignment.name for alignment in inspection.view.alignments] == ["model 1, layer 1", "model 2, layer 1"]
+    assert not any(module.training for module in model.model.modules()), "a search with others leaves a model as it was"
+    assert model.with_others(model).inspect(SOURCE).view.alignments[0].weights.shape == (2, 4, 6)
     assert "2 models together" in inspection.page
 
 
-def test_a_coverage_penalty_beside_a_head_that_copies() -> None:
-    """The layer inside of the head shows no weights of its own."""
+def test_a_coverage_penalty_with_a_copying_head_is_shown() -> None:
+    """The attention inside the head shows no weights."""
     model = translator(**MODELS["copying"]).with_search(max_tokens=4, coverage_penalty=0.5)
     (output,) = model.predict([SOURCE])
     assert output.score < model.with_search(coverage_penalty=0.0).predict([SOURCE])[0].score
@@ -158,15 +160,15 @@ def test_a_coverage_penalty_beside_a_head_that_copies() -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [*HARD, ""])
-def test_no_text_breaks_a_page(text: str) -> None:
+def test_any_text_gives_a_valid_page(text: str) -> None:
     for name in ("transformer", "copying"):
         page = viewed(MODELS[name], text, target=text)[1]
         assert len(page.programs()) == 1
 
 
-def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, most in {"MAX_ROWS": 20, "MAX_SOURCE": 6, "MAX_OUTPUT": 9}.items():
-        monkeypatch.setattr(pages, name, most)
+def test_long_texts_are_truncated_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, limit in {"MAX_ROWS": 20, "MAX_SOURCE": 6, "MAX_OUTPUT": 9}.items():
+        monkeypatch.setattr(pages, name, limit)
     text = " ".join(["the cat sees a door"] * 3)
     page = viewed({}, text, target=text)[1]
     assert "The first 6 of 16 tokens of the source are shown." in page.section("Source").text

@@ -1,4 +1,4 @@
-"""Units that are held: as if nothing came from them, and as if they always had their mean."""
+"""Fixed units: at zero, like zero outgoing weights, and at their mean."""
 
 import numpy as np
 import pytest
@@ -16,65 +16,65 @@ def without(pipeline: LanguagePipeline, off: str) -> np.ndarray:  # type: ignore
     view = pipeline.inspect(TEXT, off=off).view
     assert view.predictions_without is not None
     assert not np.allclose(view.predictions_without.surprisals[1:-1], view.predictions.surprisals[1:-1], atol=1e-3)
-    found: np.ndarray = view.predictions_without.surprisals[:-1]  # type: ignore[type-arg]
-    return found
+    surprisals: np.ndarray = view.predictions_without.surprisals[:-1]  # type: ignore[type-arg]
+    return surprisals
 
 
 @torch.no_grad()
-def test_units_at_zero_are_units_whose_outgoing_weights_are_zero() -> None:
+def test_units_at_zero_equal_zero_outgoing_weights() -> None:
     pipeline = model_of("lstm")
-    found = without(pipeline, "layer 1, hidden: 2, 4-5")
-    first, second = (part for part in pipeline.model.modules() if type(part).__name__ == "LSTM")
+    surprisals = without(pipeline, "layer 1, hidden: 2, 4-5")
+    first, second = (module for module in pipeline.model.modules() if type(module).__name__ == "LSTM")
     for weight in (first.weight_hidden, second.weight_input):  # type: ignore[union-attr]
         weight[:, [2, 4, 5]] = 0  # type: ignore[index, operator]
-    assert found == pytest.approx([score.nats for score in pipeline.score(TEXT)], abs=1e-4)
+    assert surprisals == pytest.approx([score.nats for score in pipeline.score(TEXT)], abs=1e-4)
 
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_neurons_of_a_transformer_at_zero() -> None:
+def test_neurons_of_a_transformer_at_zero_equal_zero_outgoing_weights() -> None:
     pipeline = model_of("transformer")
-    found = without(pipeline, "layer 2, neurons: 0, 3")
-    block = [part for part in pipeline.model.modules() if type(part).__name__ == "FeedForward"][1]
-    *_, last = (part for part in block.modules() if isinstance(part, torch.nn.Linear))
+    surprisals = without(pipeline, "layer 2, neurons: 0, 3")
+    block = [module for module in pipeline.model.modules() if type(module).__name__ == "FeedForward"][1]
+    *_, last = (module for module in block.modules() if isinstance(module, torch.nn.Linear))
     last.weight[:, [0, 3]] = 0
-    assert found == pytest.approx([score.nats for score in pipeline.score(TEXT)], abs=1e-4)
+    assert surprisals == pytest.approx([score.nats for score in pipeline.score(TEXT)], abs=1e-4)
 
 
 @torch.no_grad()
-def test_units_at_their_mean_and_at_a_number() -> None:
-    """Stepped through the text, with each state put in place by hand."""
+def test_units_at_their_mean_and_at_a_number_equal_steps_by_hand() -> None:
+    """The reference steps through the text and replaces units of each state."""
     pipeline = model_of("gru")
     view, model = pipeline.inspect(TEXT).view, pipeline.model.eval()
     (hidden,) = (units.values for units in view.units if units.name == "layer 1, hidden")
     mean = float(hidden[:, 1].mean(dtype=np.float64))
-    found = without(pipeline, "layer 1, hidden: 1 = mean; layer 1, hidden: 3=-0.5")
+    surprisals = without(pipeline, "layer 1, hidden: 1 = mean; layer 1, hidden: 3=-0.5")
     state, nats = None, []
     for id, target in zip([pipeline.tokenizer.start_id, *view.ids.tolist()], view.ids.tolist(), strict=False):
         _, state = model.layers.step(model.features(torch.tensor([id])), state)
-        (of_gru,) = (part for part in state if part is not None)
+        (of_gru,) = (leaf for leaf in state if leaf is not None)
         of_gru.h[0, [1, 3]] = torch.tensor([mean, -0.5])
         nats.append(-float(model.head(of_gru.h)[0].log_softmax(-1)[target]))
-    assert found == pytest.approx(nats, abs=1e-4)
+    assert surprisals == pytest.approx(nats, abs=1e-4)
 
 
-def test_what_is_held_is_held_at_every_position_and_nothing_else_is() -> None:
+def test_only_the_named_units_are_fixed_and_at_every_position() -> None:
     pipeline = model_of("lstm")
     model, ids = pipeline.model.eval(), torch.from_numpy(pipeline.tokenizer.encode(TEXT[:9]).astype(np.int64)[None])
 
-    def seen(**held: float) -> Tensor:
-        changes = {"*.0.cell": lambda c: c.index_fill(1, torch.tensor([2]), held["at"])} if held else {}
-        with torch.no_grad(), replace(model.layers, changes), watch(model.layers) as found:
+    def values_of(**fixed: float) -> Tensor:
+        changes = {"*.0.cell": lambda c: c.index_fill(1, torch.tensor([2]), fixed["at"])} if fixed else {}
+        with torch.no_grad(), replace(model.layers, changes), watch(model.layers) as taps:
             model.layers(model.features(ids))
-        return torch.cat(next(values for name, values in found.items() if name.endswith(".0.cell")))
+        return torch.cat(next(values for name, values in taps.items() if name.endswith(".0.cell")))
 
-    plain, held = seen(), seen(at=0.25)
-    assert (held[:, 2] == 0.25).all()
-    torch.testing.assert_close(held[0, [0, 1, 3]], plain[0, [0, 1, 3]])
+    plain, fixed = values_of(), values_of(at=0.25)
+    assert (fixed[:, 2] == 0.25).all()
+    torch.testing.assert_close(fixed[0, [0, 1, 3]], plain[0, [0, 1, 3]])
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "units"),
     [
         ("", ()),
         ("layer 1, cell: 3", (SwitchedOff("layer 1, cell", (3,)),)),
@@ -82,9 +82,9 @@ def test_what_is_held_is_held_at_every_position_and_nothing_else_is() -> None:
         ("a:0=mean;b:1=-2.5", (SwitchedOff("a", (0,), None), SwitchedOff("b", (1,), -2.5))),
     ],
 )
-def test_units_in_words(text: str, found: tuple[SwitchedOff, ...]) -> None:
-    assert parse_switched_off(text) == found
-    assert parse_switched_off("; ".join(one.name for one in found)) == found
+def test_specifications_of_units_are_parsed(text: str, units: tuple[SwitchedOff, ...]) -> None:
+    assert parse_switched_off(text) == units
+    assert parse_switched_off("; ".join(unit.name for unit in units)) == units
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_units_in_words(text: str, found: tuple[SwitchedOff, ...]) -> None:
         ("layer 1, cell: 1, 6", "layer 1, cell has units 0 to 5; found 6"),
     ],
 )
-def test_units_that_there_are_not(off: str, message: str) -> None:
+def test_unknown_units_are_refused(off: str, message: str) -> None:
     with pytest.raises(EnsueError) as error:
         PIPELINE.inspect("The sea", off=off)
     assert str(error.value).startswith(message)
@@ -118,7 +118,7 @@ def test_units_that_there_are_not(off: str, message: str) -> None:
         ({"token": ""}, '"" is 0 tokens of this model; expected one'),
     ],
 )
-def test_tokens_that_cannot_be_explained(options: dict[str, object], message: str) -> None:
+def test_tokens_that_cannot_be_explained_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(EnsueError) as error:
         PIPELINE.inspect("The sea", **options)  # type: ignore[arg-type]
     assert str(error.value) == message

@@ -1,4 +1,4 @@
-"""What the lens finds in a tagger, against enumeration, the model called by hand and texts changed by hand."""
+"""The view of a tagger equals enumeration, calls of the model, and texts changed by hand."""
 
 from itertools import pairwise, product
 
@@ -27,7 +27,7 @@ def view_of(pipeline: LabelingPipeline, text: str | list[str] | Sentence = TEXT)
 
 
 def emissions_of(pipeline: LabelingPipeline, words: list[str]) -> torch.Tensor:
-    """The model called as in training, a form for each word."""
+    """Return emissions of the model, called as in training with a form for each word."""
     forms = EncodedForms.of(pipeline.reader.lexicon.encode(words), torch.device("cpu"))
     numbers = torch.arange(len(words))[None]
     with torch.no_grad():
@@ -37,7 +37,7 @@ def emissions_of(pipeline: LabelingPipeline, words: list[str]) -> torch.Tensor:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("head", ["crf", "viterbi", "softmax"])
 @pytest.mark.parametrize("model", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
-def test_scores_are_those_of_the_pipeline(head: str, model: dict) -> None:  # type: ignore[type-arg]
+def test_scores_equal_those_of_the_pipeline(head: str, model: dict) -> None:  # type: ignore[type-arg]
     pipeline = tagger(head=head, model=model)
     view = view_of(pipeline)
     np.testing.assert_allclose(view.emissions, emissions_of(pipeline, TEXT.split()), rtol=1e-4, atol=1e-5)
@@ -49,7 +49,7 @@ def test_scores_are_those_of_the_pipeline(head: str, model: dict) -> None:  # ty
 
 
 @pytest.mark.parametrize("head", ["crf", "viterbi"])
-def test_best_paths_are_those_of_an_enumeration(head: str) -> None:
+def test_best_paths_equal_those_of_an_enumeration(head: str) -> None:
     pipeline = tagger(head=head, labels=PLAIN)
     view = view_of(pipeline, "the Sea was calm")
     assert view.tables is not None
@@ -61,37 +61,39 @@ def test_best_paths_are_those_of_an_enumeration(head: str) -> None:
         + sum(pairs[a, b] for a, b in pairwise(path))
         for path in product(range(3), repeat=4)
     }  # fmt: skip
-    whole = np.logaddexp.reduce(list(totals.values()))
-    for found, (path, total) in zip(view.paths, sorted(totals.items(), key=lambda item: -item[1]), strict=False):
-        assert tuple(found.tags.tolist()) == path
-        assert found.score == pytest.approx(total, rel=1e-4)
-        assert found.probability == pytest.approx(np.exp(total - whole), rel=1e-3)
-        assert found.emission == pytest.approx(sum(scores[t, tag] for t, tag in enumerate(path)), rel=1e-4)
+    log_normalizer = np.logaddexp.reduce(list(totals.values()))
+    for best_path, (path, total) in zip(view.paths, sorted(totals.items(), key=lambda item: -item[1]), strict=False):
+        assert tuple(best_path.tags.tolist()) == path
+        assert best_path.score == pytest.approx(total, rel=1e-4)
+        assert best_path.probability == pytest.approx(np.exp(total - log_normalizer), rel=1e-3)
+        assert best_path.emission == pytest.approx(sum(scores[t, tag] for t, tag in enumerate(path)), rel=1e-4)
     assert len(view.paths) == 5
 
 
-def test_fewer_paths_than_wanted_are_what_there_is() -> None:
+def test_at_most_all_paths_are_shown() -> None:
     assert len(view_of(tagger(labels=PLAIN), "calm").paths) == 3
 
 
-def test_parts_are_all_that_is_known_of_a_word() -> None:
+def test_features_make_up_the_vector_of_a_word() -> None:
     pipeline = tagger(features=ALL, vectors=["London", "sea"])
     view, lexicon = view_of(pipeline), pipeline.reader.lexicon
     vectors = pipeline.model.features.table(lexicon.encode(TEXT.split()), torch.device("cpu")).vectors
     for parts, vector in zip(view.parts, vectors, strict=True):
         assert sum(part.norm**2 for part in parts) == pytest.approx(float(vector.norm()) ** 2, rel=1e-5)
-    found = {(part.kind, part.text): part.is_known for part in view.parts[6]}
-    assert found == {
+    known_by_part = {(part.kind, part.text): part.is_known for part in view.parts[6]}
+    assert known_by_part == {
         ("word", "landon"): False, ("characters", "Landon"): True, ("prefix", "l-"): False, ("prefix", "la-"): False,
         ("suffix", "-n"): False, ("suffix", "-on"): False, ("shape", "Xxxx"): True, ("vector", "Landon"): False,
     }  # fmt: skip
 
 
-def blanked_by_hand(pipeline: LabelingPipeline, words: list[str], place: int, field: str, which: int) -> torch.Tensor:
-    """Emissions with one id of one word 0 (each word has a form of its own)."""
+def blanked_by_hand(
+    pipeline: LabelingPipeline, words: list[str], word_index: int, field: str, column: int
+) -> torch.Tensor:
+    """Return emissions with an id of one word set to 0. Each word has a separate form."""
     encoded = pipeline.reader.lexicon.encode(words)
     ids = getattr(encoded, field)
-    ids[place if which < 0 else (place, which)] = 0
+    ids[word_index if column < 0 else (word_index, column)] = 0
     forms, numbers = EncodedForms.of(encoded, torch.device("cpu")), torch.arange(len(words))[None]
     with torch.no_grad():
         return pipeline.model(Words(forms, numbers, torch.zeros(1, len(words), 0, dtype=torch.int64), None))
@@ -99,27 +101,27 @@ def blanked_by_hand(pipeline: LabelingPipeline, words: list[str], place: int, fi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["crf", "softmax"])
-def test_effects_are_those_of_reading_the_changed_sentence(head: str) -> None:
-    """Also where a word stands twice: only the one is changed."""
+def test_effects_equal_those_of_reading_the_changed_sentence(head: str) -> None:
+    """If a word occurs twice, only one of the two is changed."""
     words = ["Ann", "saw", "Ann", "London"]
     pipeline = tagger(features=ALL, head=head, vectors=["London", "sea"])
     view = view_of(pipeline, words)
-    for place, (parts, effects) in enumerate(zip(view.parts, view.effects, strict=True)):
+    for position, (parts, effects) in enumerate(zip(view.parts, view.effects, strict=True)):
         assert len(parts) == len(effects) == 8
-        tag = int(view.path[place])
+        tag = int(view.path[position])
         for part, effect in zip(parts, effects, strict=True):
-            changed = blanked_by_hand(pipeline, words, place, part.place.field, part.place.number)
-            expected = view.emissions[place, tag] - float(changed[0, place, tag])
+            changed = blanked_by_hand(pipeline, words, position, part.place.field, part.place.number)
+            expected = view.emissions[position, tag] - float(changed[0, position, tag])
             assert effect.emission == pytest.approx(expected, abs=1e-4)
-            assert effect.tag == int(pipeline.model.head.best(changed, None)[0, place])
-            share = float(pipeline.model.head.marginals(changed, None)[0, place, tag])
+            assert effect.tag == int(pipeline.model.head.best(changed, None)[0, position])
+            share = float(pipeline.model.head.marginals(changed, None)[0, position, tag])
             assert effect.probability == pytest.approx(share, abs=1e-5)
     assert max(abs(effect.emission) for effects in view.effects for effect in effects) > 0.1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("features", [CHARACTERS, CNN], ids=["lstm", "cnn"])
-def test_a_letter_does_what_another_unknown_letter_in_its_place_does(features: dict) -> None:  # type: ignore[type-arg]
+def test_the_effect_of_a_letter_is_that_of_an_unknown_letter(features: dict) -> None:  # type: ignore[type-arg]
     pipeline = tagger(features=features)
     view = view_of(pipeline)
     tag = int(view.path[4])
@@ -130,7 +132,7 @@ def test_a_letter_does_what_another_unknown_letter_in_its_place_does(features: d
     assert [len(effects) for effects in view.letters] == [len(word) for word in TEXT.split()]
 
 
-def test_all_letters_together_are_blanked_by_leaving_them_out() -> None:
+def test_the_effect_of_all_letters_is_that_of_no_letters() -> None:
     pipeline = tagger(features=CHARACTERS)
     view = view_of(pipeline)
     with torch.no_grad():
@@ -143,7 +145,7 @@ def test_all_letters_together_are_blanked_by_leaving_them_out() -> None:
     assert effect.emission == pytest.approx(view.emissions[4, view.path[4]] - float(changed[4, view.path[4]]), abs=1e-4)
 
 
-def test_given_columns_are_parts_too() -> None:
+def test_columns_of_the_data_are_features() -> None:
     pipeline = tagger(columns={"pos": ["NN", "DT"]})
     words = ("the", "Sea")
     view = view_of(pipeline, Sentence(words, {"pos": ("DT", "XX")}))
@@ -157,7 +159,7 @@ def test_given_columns_are_parts_too() -> None:
         pipeline.inspect("the Sea")
 
 
-def test_moves_of_a_character_lstm_are_those_of_its_steps() -> None:
+def test_changes_of_a_character_lstm_equal_those_of_its_steps() -> None:
     pipeline = tagger(features=CHARACTERS)
     layer = pipeline.model.features.characters
     ids = torch.from_numpy(pipeline.reader.lexicon.encode(["London"]).characters)
@@ -166,19 +168,19 @@ def test_moves_of_a_character_lstm_are_those_of_its_steps() -> None:
         ("right to left", layer.leftward, range(5, -1, -1)),
     ):
         state, moves = part.init_state(1), {}
-        for place in order:
+        for position in order:
             with torch.no_grad():
-                _, after = part.step(layer.embedding(ids[:, place]), state)
-            moves[place], state = float((after.h - state.h).norm()), after
-        found = view_of(pipeline, "the London").characters[1].traces[name]
-        np.testing.assert_allclose(found, [moves[place] for place in range(6)], rtol=1e-5)
+                _, after = part.step(layer.embedding(ids[:, position]), state)
+            moves[position], state = float((after.h - state.h).norm()), after
+        changes = view_of(pipeline, "the London").characters[1].traces[name]
+        np.testing.assert_allclose(changes, [moves[position] for position in range(6)], rtol=1e-5)
 
 
-def test_every_filter_of_a_character_cnn_has_its_maximum_somewhere() -> None:
+def test_every_filter_of_a_character_cnn_has_its_maximum_in_the_word() -> None:
     pipeline = tagger(features=CNN)
     layer = pipeline.model.features.characters
-    for word, found in zip(TEXT.split(), view_of(pipeline).characters, strict=True):
-        (counts,) = found.traces.values()
+    for word, trace in zip(TEXT.split(), view_of(pipeline).characters, strict=True):
+        (counts,) = trace.traces.values()
         ids = torch.from_numpy(pipeline.reader.lexicon.encode([word]).characters)
         embedded = torch.nn.functional.pad(layer.embedding(ids)[0], (0, 0, 1, 1))
         responses = torch.stack([layer.filters[0](embedded[t : t + 3].flatten()) for t in range(len(word))])
@@ -205,7 +207,7 @@ def test_every_filter_of_a_character_cnn_has_its_maximum_somewhere() -> None:
     ],
 )
 def test_traces_of_both_directions_are_in_the_order_of_the_words(encoder: str, names: set[str]) -> None:
-    """With the same weights, reading backward is reading the reversed text forward."""
+    """With equal weights, reading backward equals reading the reversed text forward."""
     pipeline = tagger(model={"kind": encoder, "d_model": 5})
     both = next(layer for layer in pipeline.model.layers if hasattr(layer, "leftward"))
     both.leftward.load_state_dict(both.rightward.state_dict())
@@ -222,12 +224,17 @@ def test_traces_of_both_directions_are_in_the_order_of_the_words(encoder: str, n
 @pytest.mark.slow
 def test_layers_of_stacks_are_numbered_and_a_grid_has_two_dimensions() -> None:
     gated = view_of(tagger(model={"kind": "depth-gated", "d_model": 5, "num_layers": 2})).traces
-    ways = ["left to right", "right to left"]
-    assert [(trace.layer, trace.direction) for trace in gated] == [(layer, way) for way in ways for layer in (1, 2)]
+    directions = ["left to right", "right to left"]
+    assert [(trace.layer, trace.direction) for trace in gated] == [
+        (layer, direction) for direction in directions for layer in (1, 2)
+    ]
     assert ["depth" in trace.means for trace in gated] == [False, True] * 2
     grid = view_of(tagger(model={"kind": "grid", "d_model": 5, "num_layers": 2})).traces
     assert [(trace.layer, trace.direction) for trace in grid] == [
-        (layer, f"{way}, {dimension}") for way in ways for layer in (1, 2) for dimension in ("time", "depth")
+        (layer, f"{direction}, {dimension}")
+        for direction in directions
+        for layer in (1, 2)
+        for dimension in ("time", "depth")
     ]
     assert {frozenset(trace.means) for trace in grid} == {
         frozenset(("input", "forget", "candidate", "output", "hidden"))
@@ -237,37 +244,40 @@ def test_layers_of_stacks_are_numbered_and_a_grid_has_two_dimensions() -> None:
 def test_attention_of_every_layer_is_a_distribution() -> None:
     view = view_of(tagger(model=TRANSFORMER))
     assert view.attention is not None
-    assert [(found.layer, found.weights.shape) for found in view.attention] == [(1, (2, 8, 8)), (2, (2, 8, 8))]
+    assert [(attention.layer, attention.weights.shape) for attention in view.attention] == [
+        (1, (2, 8, 8)),
+        (2, (2, 8, 8)),
+    ]
     assert view.traces == []
-    for found in view.attention:
-        np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+    for attention in view.attention:
+        np.testing.assert_allclose(attention.weights.sum(-1), 1, rtol=1e-5)
 
 
-def test_no_encoder_has_nothing_to_show() -> None:
+def test_a_tagger_without_an_encoder_has_no_traces() -> None:
     view = view_of(tagger(model={"kind": "none"}))
     assert view.traces == view.attention == []
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("budget", "words"), [(0, 1), (3 * 6 * 8, 3), (4 * 6 * 8 - 1, 3), (10_000, 8)])
-def test_the_budget_ends_the_search_but_not_before_the_first_word(
+def test_the_budget_ends_the_search_after_the_first_word_or_later(
     budget: int, words: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six parts in each of eight words."""
+    """Each of eight words has six features."""
     monkeypatch.setattr(tagging, "MAX_VARIANT_WORDS", budget)
     view = view_of(tagger())
     assert len(view.effects) == len(view.letters) == words
     assert len(view.parts) == len(view.emissions) == 8
 
 
-def test_what_cannot_be_looked_into_is_said() -> None:
+def test_inputs_that_cannot_be_inspected_are_refused() -> None:
     with pytest.raises(EnsueError, match="the text has no words"):
         tagger().inspect(" \n ")
     with pytest.raises(EnsueError, match=r"the text has 10,001 words; at most 10,000"):
         tagger().inspect(["a"] * 10_001)
 
 
-def test_nobody_watches_afterwards() -> None:
+def test_taps_are_removed_after_an_inspection() -> None:
     pipeline = tagger(features=ALL)
     before = pipeline.predict([TEXT])
     pipeline.inspect(TEXT)

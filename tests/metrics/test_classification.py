@@ -1,4 +1,4 @@
-"""Classification scores against scikit-learn, and calibration against its definition and closed forms."""
+"""Classification scores equal scikit-learn's, and calibration equals its definition and closed forms."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ K = len(LABELS)
 
 
 def sklearn() -> Any:
-    """Its scores; imported by a test that asks for them, as it takes a second."""
+    """The scores of scikit-learn, imported only for tests that use them, since it takes a second."""
     from sklearn import metrics  # noqa: PLC0415
 
     return metrics
@@ -47,112 +47,116 @@ def several(pairs: list[tuple[set[str], set[str]]]) -> ClassificationScores:
     return tally.scores()
 
 
-def assert_labels_agree(found: ClassificationScores, report: dict[str, Any]) -> None:
-    for label, one in found.per_label.items():
+def assert_labels_agree(scores: ClassificationScores, report: dict[str, Any]) -> None:
+    for label, label_scores in scores.per_label.items():
         expected = report[label]
-        assert one.support == expected["support"]
-        assert [one.precision, one.recall, one.f1] == pytest.approx(
+        assert label_scores.support == expected["support"]
+        assert [label_scores.precision, label_scores.recall, label_scores.f1] == pytest.approx(
             [expected["precision"], expected["recall"], expected["f1-score"]]
         )
 
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(EVERY), st.sampled_from(LABELS)), min_size=1, max_size=30))
-def test_single_labels_as_scikit_learn_scores_them(pairs: list[tuple[str, str]]) -> None:
+def test_scores_of_single_labels_equal_those_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     gold, predicted = [gold for gold, _ in pairs], [predicted for _, predicted in pairs]
-    found = single(pairs)
+    scores = single(pairs)
     report = sklearn().classification_report(gold, predicted, output_dict=True, zero_division=0.0)
-    assert found.accuracy == found.micro_f1 == pytest.approx(sklearn().accuracy_score(gold, predicted))
-    assert found.macro_f1 == pytest.approx(report["macro avg"]["f1-score"])
-    assert found.weighted_f1 == pytest.approx(report["weighted avg"]["f1-score"])
-    assert set(found.per_label) == {*gold, *predicted}
-    assert_labels_agree(found, report)
-    assert found.confusion == sklearn().confusion_matrix(gold, predicted, labels=found.labels).tolist()
-    assert found.labels[:K] == LABELS
-    assert found.unknown_labels == ({"unheard of": gold.count("unheard of")} if "unheard of" in gold else {})
-    assert found.examples == len(pairs) == sum(map(sum, found.confusion))
+    assert scores.accuracy == scores.micro_f1 == pytest.approx(sklearn().accuracy_score(gold, predicted))
+    assert scores.macro_f1 == pytest.approx(report["macro avg"]["f1-score"])
+    assert scores.weighted_f1 == pytest.approx(report["weighted avg"]["f1-score"])
+    assert set(scores.per_label) == {*gold, *predicted}
+    assert_labels_agree(scores, report)
+    assert scores.confusion == sklearn().confusion_matrix(gold, predicted, labels=scores.labels).tolist()
+    assert scores.labels[:K] == LABELS
+    assert scores.unknown_labels == ({"unheard of": gold.count("unheard of")} if "unheard of" in gold else {})
+    assert scores.examples == len(pairs) == sum(map(sum, scores.confusion))
 
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sets(st.sampled_from(EVERY)), st.sets(st.sampled_from(LABELS))), min_size=1, max_size=20))
-def test_several_labels_as_scikit_learn_scores_them(pairs: list[tuple[set[str], set[str]]]) -> None:
+def test_scores_of_several_labels_equal_those_of_scikit_learn(pairs: list[tuple[set[str], set[str]]]) -> None:
     gold = np.array([[label in right for label in EVERY] for right, _ in pairs])
-    predicted = np.array([[label in said for label in EVERY] for _, said in pairs])
-    found = several(pairs)
+    predicted = np.array([[label in predicted_labels for label in EVERY] for _, predicted_labels in pairs])
+    scores = several(pairs)
     occurring = [index for index in range(len(EVERY)) if gold[:, index].any() or predicted[:, index].any()]
-    assert found.accuracy == pytest.approx(sklearn().accuracy_score(gold, predicted))
-    assert set(found.per_label) == {EVERY[index] for index in occurring}
-    for average, ours in (("macro", found.macro_f1), ("weighted", found.weighted_f1), ("micro", found.micro_f1)):
+    assert scores.accuracy == pytest.approx(sklearn().accuracy_score(gold, predicted))
+    assert set(scores.per_label) == {EVERY[index] for index in occurring}
+    for average, ours in (("macro", scores.macro_f1), ("weighted", scores.weighted_f1), ("micro", scores.micro_f1)):
         expected = 0.0
         if occurring:
             expected = sklearn().f1_score(gold, predicted, average=average, labels=occurring, zero_division=0.0)
         assert ours == pytest.approx(expected)
     report = sklearn().classification_report(gold, predicted, target_names=EVERY, output_dict=True, zero_division=0.0)
-    assert_labels_agree(found, report)
-    assert found.confusion is None
+    assert_labels_agree(scores, report)
+    assert scores.confusion is None
 
 
 @pytest.mark.slow
-def test_of_very_many_labels_the_matrix_has_the_most_frequent() -> None:
-    """All of 100; of 3,000 the 100 that are right most often, in their order. So scores can be written down."""
+def test_the_matrix_of_very_many_labels_has_the_most_frequent_ones() -> None:
+    """The matrix has all of 100 labels, and the 100 most frequent ones of 3,000, in their order."""
     for count in (100, 3_000):
         labels = [f"l{number}" for number in range(count)]
         tally = ClassificationTally(labels)
         for gold, predicted in (("l7", "l7"), (labels[-1], "l7"), (labels[-1], labels[-1]), ("new", labels[-2])):
             tally.add([gold], np.eye(count)[labels.index(predicted)], [predicted])
-        found = tally.scores()
-        assert found.confusion is not None
-        assert len(found.labels) == len(found.confusion) == (101 if count == 100 else 100)
-        assert found.labels[-2:] == [labels[-1], "new"]
-        right, last = found.labels.index("l7"), found.labels.index(labels[-1])
-        assert (found.confusion[right][right], found.confusion[last][right], found.confusion[last][last]) == (1, 1, 1)
-        assert found.per_label.keys() == {"l7", labels[-1], labels[-2], "new"}
-        assert len(json.dumps(found.as_json())) < 50_000
+        scores = tally.scores()
+        assert scores.confusion is not None
+        assert len(scores.labels) == len(scores.confusion) == (101 if count == 100 else 100)
+        assert scores.labels[-2:] == [labels[-1], "new"]
+        right, last = scores.labels.index("l7"), scores.labels.index(labels[-1])
+        assert (scores.confusion[right][right], scores.confusion[last][right], scores.confusion[last][last]) == (
+            1,
+            1,
+            1,
+        )
+        assert scores.per_label.keys() == {"l7", labels[-1], labels[-2], "new"}
+        assert len(json.dumps(scores.as_json())) < 50_000
         first = np.eye(1, count)[0]
         for label in labels:
             tally.add([label], first, [labels[0]])
-        found = tally.scores()
-        assert (len(found.per_label), len(limit_labels(found.as_json())["per_label"])) == (count + 1, 100)
-        assert limit_labels(found.as_json())["per_label"]["l7"] == found.as_json()["per_label"]["l7"]
-        assert limit_labels(found.as_json()).keys() == found.as_json().keys()
+        scores = tally.scores()
+        assert (len(scores.per_label), len(limit_labels(scores.as_json())["per_label"])) == (count + 1, 100)
+        assert limit_labels(scores.as_json())["per_label"]["l7"] == scores.as_json()["per_label"]["l7"]
+        assert limit_labels(scores.as_json()).keys() == scores.as_json().keys()
     several = ClassificationTally(labels, multiple=True).scores()
     assert (several.labels, several.confusion) == (labels, None)
 
 
-def test_by_hand() -> None:
-    found = single([("a", "a"), ("a", "b"), ("b", "b"), ("unheard of", "b")])
-    assert found.accuracy == 0.5
-    assert found.labels == ["b", "a", "c", "d", "unheard of"]
-    assert found.confusion == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0] * 5, [0] * 5, [1, 0, 0, 0, 0]]
-    assert list(found.per_label) == ["a", "b", "unheard of"]
-    assert found.macro_f1 == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)
-    assert found.weighted_f1 == pytest.approx((2 * 2 / 3 + 1 / 2 + 0) / 4)
-    assert found.summary() == "accuracy 50.00 %, macro F1 38.89"
+def test_scores_of_a_small_case_are_correct() -> None:
+    scores = single([("a", "a"), ("a", "b"), ("b", "b"), ("unheard of", "b")])
+    assert scores.accuracy == 0.5
+    assert scores.labels == ["b", "a", "c", "d", "unheard of"]
+    assert scores.confusion == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0] * 5, [0] * 5, [1, 0, 0, 0, 0]]
+    assert list(scores.per_label) == ["a", "b", "unheard of"]
+    assert scores.macro_f1 == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)
+    assert scores.weighted_f1 == pytest.approx((2 * 2 / 3 + 1 / 2 + 0) / 4)
+    assert scores.summary() == "accuracy 50.00 %, macro F1 38.89"
 
 
-def test_several_labels_by_hand() -> None:
-    found = several([({"a", "b"}, {"a"}), (set(), set()), ({"c"}, {"c", "d"})])
-    assert found.accuracy == pytest.approx(1 / 3)
-    assert found.micro_f1 == pytest.approx(2 * 2 / (3 + 3))
-    assert found.macro_f1 == pytest.approx((1 + 0 + 1 + 0) / 4)
+def test_scores_of_several_labels_in_a_small_case_are_correct() -> None:
+    scores = several([({"a", "b"}, {"a"}), (set(), set()), ({"c"}, {"c", "d"})])
+    assert scores.accuracy == pytest.approx(1 / 3)
+    assert scores.micro_f1 == pytest.approx(2 * 2 / (3 + 3))
+    assert scores.macro_f1 == pytest.approx((1 + 0 + 1 + 0) / 4)
 
 
-def test_as_json() -> None:
-    for found in (single([("a", "a"), ("unheard of", "b")]), several([({"a"}, {"a", "b"})])):
-        content = found.as_json()
+def test_scores_become_json() -> None:
+    for scores in (single([("a", "a"), ("unheard of", "b")]), several([({"a"}, {"a", "b"})])):
+        content = scores.as_json()
         assert list(content)[: len(KEYS)] == KEYS
         assert json.loads(json.dumps(content, allow_nan=False)) == content
         assert content["per_label"]["a"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1, "predicted": 1}
 
 
 @pytest.mark.parametrize("multiple", [True, False])
-def test_no_text_at_all(multiple: bool) -> None:
-    found = ClassificationTally(LABELS, multiple=multiple).scores()
-    assert (found.accuracy, found.macro_f1, found.weighted_f1, found.micro_f1) == (0, 0, 0, 0)
-    assert (found.examples, found.calibration_error, found.per_label) == (0, 0, {})
+def test_scores_without_texts_are_0(multiple: bool) -> None:
+    scores = ClassificationTally(LABELS, multiple=multiple).scores()
+    assert (scores.accuracy, scores.macro_f1, scores.weighted_f1, scores.micro_f1) == (0, 0, 0, 0)
+    assert (scores.examples, scores.calibration_error, scores.per_label) == (0, 0, {})
 
 
-def test_what_a_single_label_is() -> None:
+def test_single_labels_need_one_label_each() -> None:
     tally = ClassificationTally(LABELS)
     for gold, predicted in ((["a", "b"], ["a"]), ([], ["a"]), (["a"], [])):
         with pytest.raises(AssertionError, match="one label each"):
@@ -163,8 +167,8 @@ def test_what_a_single_label_is() -> None:
         tally.add(["a"], np.ones(3) / 3, ["a"])
 
 
-def test_calibration_by_hand() -> None:
-    """Four texts at 0.7, three right: |0.75 - 0.7|. One at 0.95, in another bin, wrong: 0.95. Weighted by number."""
+def test_calibration_of_a_small_case_is_correct() -> None:
+    """Of four texts at 0.7 three are correct: |0.75 - 0.7|. One at 0.95 is wrong: 0.95. Weights are counts."""
     tally = ClassificationTally(LABELS)
     for right in ("a", "a", "a", "b"):
         tally.add([right], one_hot("a"), ["a"])
@@ -174,7 +178,7 @@ def test_calibration_by_hand() -> None:
 
 
 def test_a_bin_holds_its_upper_edge() -> None:
-    """3/15 and 2.5/15 share a bin, so that right and wrong make up for each other; 3.5/15 is in the next."""
+    """3/15 and 2.5/15 share a bin, in which correct and wrong cancel out, and 3.5/15 is in the next."""
     low, edge, high = 2.5 / 15, 3 / 15, 3.5 / 15
     for first, second, expected in ((low, edge, abs(1 - low - edge) / 2), (edge, high, ((1 - edge) + high) / 2)):
         tally = ClassificationTally(["a"], multiple=True)
@@ -183,28 +187,30 @@ def test_a_bin_holds_its_upper_edge() -> None:
         assert tally.scores().calibration_error == pytest.approx(expected)
 
 
-def expected_calibration_error(confidences: NDArray[np.float64], came_true: NDArray[np.bool_]) -> float:
-    """scikit-learn's curve, weighted by what the bins hold."""
+def expected_calibration_error(confidences: NDArray[np.float64], is_correct: NDArray[np.bool_]) -> float:
+    """Return the error of scikit-learn's curve, weighted by the sizes of bins."""
     from sklearn.calibration import calibration_curve  # noqa: PLC0415 (as above)
 
-    share, mean = calibration_curve(came_true, confidences, n_bins=15)
+    share, mean = calibration_curve(is_correct, confidences, n_bins=15)
     sizes = np.array([np.sum((confidences > b / 15) & (confidences <= (b + 1) / 15)) for b in range(15)])
     return float(np.sum(sizes[sizes > 0] * np.abs(share - mean)) / len(confidences))
 
 
 @pytest.mark.slow
-def test_calibration_as_scikit_learn_has_it() -> None:
+def test_calibration_equals_that_of_scikit_learn() -> None:
     random = np.random.default_rng(1)
     probabilities = random.dirichlet(np.ones(K) / 2, size=500)
     gold = [LABELS[random.choice(K, p=row)] for row in probabilities]
-    one, many = ClassificationTally(LABELS), ClassificationTally(LABELS, multiple=True)
+    single_tally, several_tally = ClassificationTally(LABELS), ClassificationTally(LABELS, multiple=True)
     for label, row in zip(gold, probabilities, strict=True):
-        one.add([label], row, [LABELS[row.argmax()]])
-        many.add([label], row, [])
+        single_tally.add([label], row, [LABELS[row.argmax()]])
+        several_tally.add([label], row, [])
     right = np.array(gold) == np.array(LABELS)[probabilities.argmax(1)]
-    assert one.scores().calibration_error == pytest.approx(expected_calibration_error(probabilities.max(1), right))
+    assert single_tally.scores().calibration_error == pytest.approx(
+        expected_calibration_error(probabilities.max(1), right)
+    )
     each = np.array(gold)[:, None] == np.array(LABELS)
-    assert many.scores().calibration_error == pytest.approx(
+    assert several_tally.scores().calibration_error == pytest.approx(
         expected_calibration_error(probabilities.ravel(), each.ravel())
     )
 
@@ -216,7 +222,7 @@ decisions = st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=2, m
 
 @pytest.mark.slow
 @given(decisions, st.sampled_from([np.float32, np.float64]))
-def test_no_threshold_is_better(rows: list[tuple[bool, int]], precision: type[np.floating[Any]]) -> None:
+def test_the_best_threshold_has_the_best_score(rows: list[tuple[bool, int]], precision: type[np.floating[Any]]) -> None:
     gold = np.array([right for right, _ in rows]).reshape(-1, 2)
     probabilities = np.array([tenths / 10 for _, tenths in rows], precision).reshape(-1, 2)
 
@@ -231,8 +237,8 @@ def test_no_threshold_is_better(rows: list[tuple[bool, int]], precision: type[np
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("multiple", [False, True])
-def test_no_temperature_is_better(multiple: bool) -> None:
-    """Logits that are three times too large, with labels drawn from what is right; the losses are those of torch."""
+def test_the_best_temperature_has_the_least_loss(multiple: bool) -> None:
+    """The logits are three times too large for the labels. The losses are torch's."""
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(2000, 3, generator=generator, dtype=torch.float64)
     if multiple:
@@ -242,13 +248,13 @@ def test_no_temperature_is_better(multiple: bool) -> None:
         ids = torch.multinomial((logits / 3).softmax(1), 1, generator=generator)[:, 0]
         gold = F.one_hot(ids, 3).bool()
         probabilities, loss = logits.softmax(1), lambda z: F.cross_entropy(z, ids)
-    found = best_temperature(gold.numpy(), probabilities.numpy(), multiple=multiple)
-    assert found == pytest.approx(3, rel=0.1)
+    temperature = best_temperature(gold.numpy(), probabilities.numpy(), multiple=multiple)
+    assert temperature == pytest.approx(3, rel=0.1)
     best = min((float(loss(logits / t)), t) for t in torch.linspace(2, 4, 401).tolist())[1]
-    assert found == pytest.approx(best, abs=6e-3)
+    assert temperature == pytest.approx(best, abs=6e-3)
 
 
-def test_a_model_without_mistakes_keeps_its_temperature() -> None:
+def test_a_model_without_errors_has_temperature_1() -> None:
     assert best_temperature(np.eye(3, dtype=bool), np.full((3, 3), 0.2) + 0.4 * np.eye(3), multiple=False) == 1
 
 
@@ -259,8 +265,8 @@ def test_the_threshold_lies_between_two_probabilities() -> None:
     assert best_threshold(np.ones((1, 1), np.bool_), np.zeros((1, 1))) == 0.0
 
 
-def test_the_threshold_parts_neighboring_numbers() -> None:
-    """No float lies between them, in the precision of the probabilities."""
+def test_the_threshold_separates_neighboring_numbers() -> None:
+    """In the precision of the probabilities, they are neighbors."""
     for precision in (np.float32, np.float64):
         low = precision(0.3)
         high = np.nextafter(low, precision(1))
@@ -268,6 +274,6 @@ def test_the_threshold_parts_neighboring_numbers() -> None:
         assert (np.array([high, low]) >= threshold).tolist() == [True, False]
 
 
-def test_without_right_labels_the_threshold_says_nothing() -> None:
+def test_without_correct_labels_the_threshold_is_one_half() -> None:
     assert best_threshold(np.zeros((3, 2), np.bool_), np.full((3, 2), 0.9)) == 0.5
     assert best_threshold(np.zeros((0, 2), np.bool_), np.zeros((0, 2))) == 0.5

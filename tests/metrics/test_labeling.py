@@ -1,4 +1,4 @@
-"""Labeling scores against seqeval, and against what conlleval (version 2004-01-26) prints for hand-made sentences."""
+"""Labeling scores equal seqeval's, and those of conlleval (version 2004-01-26) for sentences made by hand."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from ensue.metrics.labeling import LabelingScores, LabelingTally
 
 
 def seqeval() -> Any:
-    """Its scores; imported by a test that asks for them, as scikit-learn comes along."""
+    """The scores of seqeval, imported only for tests that use them, since it imports scikit-learn."""
     from seqeval import metrics  # noqa: PLC0415
 
     return metrics
@@ -36,14 +36,14 @@ def scores(
     gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]], *, spans: bool = True, known: Any = None
 ) -> LabelingScores:
     tally = LabelingTally(spans=spans)
-    for right, said in zip(gold, predicted, strict=True):
-        tally.add(right, said)
+    for gold_labels, predicted_labels in zip(gold, predicted, strict=True):
+        tally.add(gold_labels, predicted_labels)
     return tally.scores(known)
 
 
 def columns(text: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Sentences parted by an empty line; in a line a word, the gold label, the predicted label."""
-    sentences = [[line.split() for line in part.splitlines()] for part in text.strip().split("\n\n")]
+    """Return gold and predicted labels of sentences. A line has a word, its gold and its predicted label."""
+    sentences = [[line.split() for line in block.splitlines()] for block in text.strip().split("\n\n")]
     return [[row[1] for row in rows] for rows in sentences], [[row[2] for row in rows] for rows in sentences]
 
 
@@ -63,7 +63,7 @@ Fair I-MISC I-LOC
 """
 
 
-def test_as_conlleval_prints_it() -> None:
+def test_scores_equal_those_of_conlleval() -> None:
     """processed 11 tokens with 6 phrases; found: 7 phrases; correct: 3.
     accuracy:  54.55%; precision:  42.86%; recall:  50.00%; FB1:  46.15
                   LOC: precision:   0.00%; recall:   0.00%; FB1:   0.00  3
@@ -71,22 +71,26 @@ def test_as_conlleval_prints_it() -> None:
                   ORG: precision: 100.00%; recall: 100.00%; FB1: 100.00  1
                   PER: precision:  66.67%; recall: 100.00%; FB1:  80.00  3
     """
-    found = scores(*columns(BROKEN))
-    assert (found.tokens, found.sentences) == (11, 2)
-    assert [f"{100 * share:.2f}" for share in (found.accuracy, found.precision, found.recall, found.f1)] == [
+    result = scores(*columns(BROKEN))
+    assert (result.tokens, result.sentences) == (11, 2)
+    assert [f"{100 * share:.2f}" for share in (result.accuracy, result.precision, result.recall, result.f1)] == [
         "54.55", "42.86", "50.00", "46.15",
     ]  # fmt: skip
     assert {
-        label: (f"{100 * one.precision:.2f} {100 * one.recall:.2f} {100 * one.f1:.2f}", one.support, one.predicted)
-        for label, one in found.per_label.items()
+        label: (
+            f"{100 * label_scores.precision:.2f} {100 * label_scores.recall:.2f} {100 * label_scores.f1:.2f}",
+            label_scores.support,
+            label_scores.predicted,
+        )
+        for label, label_scores in result.per_label.items()
     } == {
         "LOC": ("0.00 0.00 0.00", 2, 3),
         "MISC": ("0.00 0.00 0.00", 1, 0),
         "ORG": ("100.00 100.00 100.00", 1, 1),
         "PER": ("66.67 100.00 80.00", 2, 3),
     }
-    assert found.macro_f1 == pytest.approx((0 + 0 + 1 + 0.8) / 4)
-    assert found.summary() == "accuracy 54.55 %, F1 46.15"
+    assert result.macro_f1 == pytest.approx((0 + 0 + 1 + 0.8) / 4)
+    assert result.summary() == "accuracy 54.55 %, F1 46.15"
 
 
 @pytest.mark.parametrize(
@@ -102,9 +106,11 @@ def test_as_conlleval_prints_it() -> None:
         pytest.param("B-X M-X E-X", "B-X I-X I-X", 1, id="bmes against bio"),
     ],
 )
-def test_correct_spans_by_hand(gold: str, predicted: str, correct: int) -> None:
-    found = scores([gold.split()], [predicted.split()])
-    assert sum(round(one.recall * one.support) for one in found.per_label.values()) == correct
+def test_correct_spans_of_small_cases_are_counted(gold: str, predicted: str, correct: int) -> None:
+    result = scores([gold.split()], [predicted.split()])
+    assert (
+        sum(round(label_scores.recall * label_scores.support) for label_scores in result.per_label.values()) == correct
+    )
 
 
 def test_a_span_does_not_reach_into_the_next_sentence() -> None:
@@ -113,45 +119,45 @@ def test_a_span_does_not_reach_into_the_next_sentence() -> None:
 
 
 @given(pairs)
-def test_spans_as_seqeval_scores_them(sentences: tuple[list[list[str]], list[list[str]]]) -> None:
+def test_scores_of_spans_equal_those_of_seqeval(sentences: tuple[list[list[str]], list[list[str]]]) -> None:
     gold, predicted = sentences
-    found = scores(gold, predicted)
-    assert found.precision == pytest.approx(seqeval().precision_score(gold, predicted, zero_division=0))
-    assert found.recall == pytest.approx(seqeval().recall_score(gold, predicted, zero_division=0))
-    assert found.f1 == pytest.approx(seqeval().f1_score(gold, predicted, zero_division=0))
-    assert found.accuracy == pytest.approx(seqeval().accuracy_score(gold, predicted))
-    if not found.per_label:  # seqeval's report fails where there is no span at all
+    result = scores(gold, predicted)
+    assert result.precision == pytest.approx(seqeval().precision_score(gold, predicted, zero_division=0))
+    assert result.recall == pytest.approx(seqeval().recall_score(gold, predicted, zero_division=0))
+    assert result.f1 == pytest.approx(seqeval().f1_score(gold, predicted, zero_division=0))
+    assert result.accuracy == pytest.approx(seqeval().accuracy_score(gold, predicted))
+    if not result.per_label:  # seqeval's report fails without spans
         return
     report = seqeval().classification_report(gold, predicted, output_dict=True, zero_division=0)
-    assert found.macro_f1 == pytest.approx(report.pop("macro avg")["f1-score"])
-    assert set(found.per_label) == set(report) - {"micro avg", "weighted avg"}
-    for label, one in found.per_label.items():
+    assert result.macro_f1 == pytest.approx(report.pop("macro avg")["f1-score"])
+    assert set(result.per_label) == set(report) - {"micro avg", "weighted avg"}
+    for label, label_scores in result.per_label.items():
         expected = report[label]
-        assert one.support == expected["support"]
-        assert [one.precision, one.recall, one.f1] == pytest.approx(
+        assert label_scores.support == expected["support"]
+        assert [label_scores.precision, label_scores.recall, label_scores.f1] == pytest.approx(
             [expected["precision"], expected["recall"], expected["f1-score"]]
         )
 
 
-def test_plain_labels() -> None:
-    found = scores(
+def test_scores_of_plain_labels_are_correct() -> None:
+    result = scores(
         [["DET", "NOUN", "VERB"], ["NOUN", "X"]], [["DET", "NOUN", "NOUN"], ["VERB", "NOUN"]], spans=False, known=TAGS
     )
-    assert found.accuracy == found.precision == found.recall == found.f1 == pytest.approx(2 / 5)
-    noun = found.per_label["NOUN"]
+    assert result.accuracy == result.precision == result.recall == result.f1 == pytest.approx(2 / 5)
+    noun = result.per_label["NOUN"]
     assert (noun.precision, noun.recall, noun.support, noun.predicted) == (1 / 3, 1 / 2, 2, 3)
     assert noun.f1 == pytest.approx(2 / 5)
-    assert list(found.per_label) == ["DET", "NOUN", "VERB", "X"]
-    assert found.macro_f1 == pytest.approx((1 + 2 / 5 + 0 + 0) / 4)
-    assert found.confusion == [("NOUN", "VERB", 1), ("VERB", "NOUN", 1), ("X", "NOUN", 1)]
-    assert found.summary() == "accuracy 40.00 %, macro F1 35.00"
+    assert list(result.per_label) == ["DET", "NOUN", "VERB", "X"]
+    assert result.macro_f1 == pytest.approx((1 + 2 / 5 + 0 + 0) / 4)
+    assert result.confusion == [("NOUN", "VERB", 1), ("VERB", "NOUN", 1), ("X", "NOUN", 1)]
+    assert result.summary() == "accuracy 40.00 %, macro F1 35.00"
 
 
 def test_the_most_frequent_confusions_come_first() -> None:
     gold, predicted = ["A"] * 6 + ["B"] * 4, ["B", "B", "C", "C", "C", "A"] + ["A"] * 3 + ["B"]
     assert scores([gold], [predicted], spans=False).confusion == [("A", "C", 3), ("B", "A", 3), ("A", "B", 2)]
-    many = scores([[f"{n:02}" for n in range(50)]], [["?"] * 50], spans=False)
-    assert many.confusion == [(f"{n:02}", "?", 1) for n in range(20)]
+    result = scores([[f"{n:02}" for n in range(50)]], [["?"] * 50], spans=False)
+    assert result.confusion == [(f"{n:02}", "?", 1) for n in range(20)]
 
 
 def test_unknown_labels_are_wrong_and_reported() -> None:
@@ -165,14 +171,14 @@ def test_unknown_labels_are_wrong_and_reported() -> None:
 
 @pytest.mark.parametrize("spans", [True, False])
 @pytest.mark.parametrize("sentences", [[], [[]], [["O"]]])
-def test_shares_of_nothing_are_zero(spans: bool, sentences: list[list[str]]) -> None:
-    found = scores(sentences, sentences, spans=spans)
-    assert found.sentences == len(sentences)
-    assert found.accuracy == (1.0 if sentences == [["O"]] else 0.0)
-    assert found.f1 == (0.0 if spans else found.accuracy)
+def test_scores_of_data_without_spans_or_sentences_are_0(spans: bool, sentences: list[list[str]]) -> None:
+    result = scores(sentences, sentences, spans=spans)
+    assert result.sentences == len(sentences)
+    assert result.accuracy == (1.0 if sentences == [["O"]] else 0.0)
+    assert result.f1 == (0.0 if spans else result.accuracy)
 
 
-def test_as_json() -> None:
+def test_scores_become_json() -> None:
     content = scores(*columns(BROKEN), known=["O", "B-PER"]).as_json()
     assert list(content)[: len(KEYS)] == KEYS
     read = json.loads(json.dumps(content, allow_nan=False))
@@ -184,6 +190,6 @@ def test_as_json() -> None:
     assert read["unknown_labels"] == {"LOC": 2, "ORG": 1, "MISC": 1}
 
 
-def test_a_label_for_every_token() -> None:
+def test_sentences_need_a_label_for_every_token() -> None:
     with pytest.raises(AssertionError, match="1 labels for 2 tokens"):
         LabelingTally(spans=False).add(["A", "B"], ["A"])

@@ -1,4 +1,4 @@
-"""Spearman's ρ, against the definition and cases worked by hand."""
+"""Spearman's ρ equals its definition and cases worked by hand."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from ensue.metrics.scores import spearman
 
 
-def test_cases_worked_by_hand() -> None:
+def test_correlations_worked_by_hand_are_correct() -> None:
     a = np.array([1.0, 2, 3, 4, 5])
     assert spearman(a, a**3) == pytest.approx(1)
     assert spearman(a, -a) == pytest.approx(-1)
