@@ -48,7 +48,7 @@ class Reader:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.context: int | None = getattr(model, "context", None)
-        self._weights = CachedWeights()
+        self.weights = CachedWeights()
 
     def begin(self, rows: Sequence[NDArray[np.int64]], state: State = None) -> tuple[State, Int[Tensor, " B"]]:
         """Read all tokens of each row except the last. Return the state, and the last tokens, which `step` reads."""
@@ -233,7 +233,7 @@ def _sample_tokens(
         has_ended = torch.zeros_like(ids, dtype=torch.bool)
         while end_id is None or not has_ended.all():
             check_interrupted()
-            with reader._weights.used():
+            with reader.weights.used():
                 scores, state = reader.step(ids, state)
             ids = next_ids(scores, sampling, generator, seen=seen)
             if end_id is not None:
