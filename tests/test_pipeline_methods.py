@@ -58,13 +58,16 @@ def test_a_method_is_added_to_a_class_and_its_subclasses() -> None:
             getattr(pipeline, name)
 
 
-def test_options_of_a_command_call_their_method() -> None:
+def test_options_of_a_command_call_their_method(monkeypatch: pytest.MonkeyPatch) -> None:
     assert with_options(Plain(None), "predict", {"marks": True}) == "marked Plain"
     pipeline = Plain(None)
     assert with_options(pipeline, "predict", {"marks": False, "repeat": None}) is pipeline
     for other, options in ((Plain(None), {"loud": 1}), (Other(None), {"marks": True})):
-        with pytest.raises(TypeError, match=rf"{type(other).__name__}.predict has no option (loud|marks)"):
+        with pytest.raises(TypeError, match=rf"{type(other).__name__}.predict has no option (loud|marks)$"):
             with_options(other, "predict", options)
+    monkeypatch.setattr(Other, "with_search", None, raising=False)
+    with pytest.raises(TypeError, match=r"has no option beams; for options of the search, call with_search$"):
+        with_options(Other(None), "predict", {"beams": 5})
 
 
 def test_a_command_has_the_options_and_passes_on_those_that_are_set() -> None:

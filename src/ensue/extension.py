@@ -222,7 +222,8 @@ def with_options(pipeline: Any, command: str, options: Mapping[str, Any]) -> Any
             values_of_method = {name: values.pop(name) for name in [*values] if name in method.options}
             pipeline = method.with_values(pipeline, values_of_method)
     if values:
-        raise TypeError(f"{type(pipeline).__name__}.{command} has no option {', '.join(values)}")
+        hint = "; for options of the search, call with_search" if hasattr(pipeline, "with_search") else ""
+        raise TypeError(f"{type(pipeline).__name__}.{command} has no option {', '.join(values)}{hint}")
     return pipeline
 
 
