@@ -13,7 +13,6 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -375,7 +374,7 @@ def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32
     """Write words and vectors (N, d). Raises DataError for an empty word, a blank in a word or an unwritable file."""
     if invalid := next((word for word in words if not word or any(blank in word for blank in BLANKS)), None):
         raise DataError(f"this format is for words, found {quote(invalid)}; .npy and .jsonl are for texts", path)
-    with _open_output(path) as file:
+    with atomic_output(path) as partial, partial.open("wb") as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
         for word, vector in zip(words, vectors, strict=True):
             encoded = word.encode(errors="replace")
@@ -401,7 +400,7 @@ def write_vectors(path: Path, rows: Iterable[Row]) -> int:
 
 def _write_json(path: Path, rows: Iterable[Row]) -> int:
     count = 0
-    with _open_output(path) as file:
+    with atomic_output(path) as partial, partial.open("wb") as file:
         for row in rows:
             file.write(json_line(*row).encode(errors="replace") + b"\n")
             count += 1
@@ -416,7 +415,7 @@ def _write_array(path: Path, rows: Iterable[Row]) -> int:
         header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count, first.shape[-1])}
         np.lib.format.write_array_header_1_0(file, header)
 
-    with _open_output(path) as file:
+    with atomic_output(path) as partial, partial.open("wb") as file:
         for _, vector in rows:
             if not count:
                 first = vector
@@ -433,12 +432,6 @@ def _write_words(path: Path, rows: Iterable[Row]) -> int:
     table = np.stack([vector for _, vector in pairs]).astype(np.float32) if pairs else np.zeros((0, 0), np.float32)
     write_word2vec(path, [word for word, _ in pairs], table, binary=path.suffix == ".bin")
     return len(pairs)
-
-
-@contextmanager
-def _open_output(path: Path) -> Iterator[IO[bytes]]:
-    with atomic_output(path) as partial, partial.open("wb") as file:
-        yield file
 
 
 FORMATS: dict[str, Callable[[Path, Iterable[Row]], int]] = {

@@ -48,7 +48,6 @@ class Batches(ABC):
         # one segment is left out, so that the offset can vary
         step_tokens = self.batch_size * segment_length
         self.steps_per_epoch = max(1, (len(tokens) - segment_length) // step_tokens)
-        self._cached_offset = -1, 0  # epoch and offset
 
     def batch(self, step: int, rows: NDArray[np.int64] | None = None) -> TokenBatch:
         """Return the batch of `step`, counted from 0 over all epochs, or only its `rows`."""
@@ -59,10 +58,8 @@ class Batches(ABC):
         return TokenBatch(inputs, targets, self.is_first(step))
 
     def _offset(self, epoch: int) -> int:
-        if self._cached_offset[0] != epoch:
-            num_offsets = len(self.tokens) - self.segment_length * self._num_segments()
-            self._cached_offset = epoch, mix(self.seed, epoch, _OFFSET) % num_offsets
-        return self._cached_offset[1]
+        num_offsets = len(self.tokens) - self.segment_length * self._num_segments()
+        return mix(self.seed, epoch, _OFFSET) % num_offsets
 
     @abstractmethod
     def _num_segments(self) -> int:

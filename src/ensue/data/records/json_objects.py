@@ -261,7 +261,13 @@ class JsonObjects(Reader):
         value = values.get(column.name)
         if value is None and self.is_lenient:
             return ""
-        return str(value) if numbers and type(value) is NumberText else text_at_key(values, column, name, line)
+        if value is None:
+            message = f"{column} is null" if column.name in values else describe_missing_column(column.name, [*values])
+            raise IncompleteError(message, name, line, missing="text")
+        if type(value) is not str and not (numbers and type(value) is NumberText):
+            raise DataError(f"{column}: expected a string, found {to_json(value):.60}", name, line)
+        check_characters(value, column, name, line)
+        return str(value)
 
     def write(self, record: Record, labels: Sequence[str], answer: Answer) -> str:
         """Return the text of the record with an answer. Unchanged labels keep their form."""
@@ -300,18 +306,6 @@ def _labels_to_json(labels: Sequence[str], old: str, separator: str) -> str:
     is_bare = old.lstrip("[" + _WHITE_SPACE)[:1] not in ("", "]", '"', "n")
     texts = [text if is_bare and _LITERAL.fullmatch(text) else json.dumps(text, ensure_ascii=False) for text in labels]
     return f"[{', '.join(texts)}]" if is_list else texts[0]
-
-
-def text_at_key(content: dict[str, Any], column: Column, name: str, line: int) -> str:
-    """Return the text at the key `column.name`. Raises DataError if the value is missing or not a string."""
-    text = content.get(column.name)
-    if text is None:
-        message = f"{column} is null" if column.name in content else describe_missing_column(column.name, [*content])
-        raise IncompleteError(message, name, line, missing="text")
-    if type(text) is not str:
-        raise DataError(f"{column}: expected a string, found {to_json(text):.60}", name, line)
-    check_characters(text, column, name, line)
-    return text
 
 
 def check_characters(text: str, column: Column, name: str, line: int) -> None:
