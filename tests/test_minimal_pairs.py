@@ -80,8 +80,7 @@ def test_the_table_has_a_column_of_ties_if_there_are_any(
     scores = scores_of(model, write(tmp_path / "x.jsonl", [("az", "ay"), *decided]))
     show_pairs(scores)
     assert capsys.readouterr().out.split() == [
-        *["pairs", "of", "pairs", "better", "one", "more", "probable", "ties,", "a", "half", "each"], "x", "2",
-        f"{scores.total.accuracy:.1%}", "1",
+        "file", "pairs", "accuracy", "ties", "(half", "correct)", "x", "2", f"{scores.total.accuracy:.1%}", "1",
     ]  # fmt: skip
     show_pairs(scores_of(model, write(tmp_path / "y.jsonl", decided)))
     assert "ties" not in capsys.readouterr().out

@@ -7,12 +7,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from ensue.data.decoding import BOM, MAX_COLUMNS, split_lines
 from ensue.data.json_array import array_chunks, begins_array
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
+from ensue.parsing import ParseError, parse_json
 
 ON_PROGRESS: ContextVar[Callable[[str, float], None] | None] = ContextVar("on_progress", default=None)
 """Receives a unit ("bytes", "texts" or "share") and the number of newly completed units, if the progress is shown."""
@@ -153,6 +154,17 @@ def strip_line_end(line: str) -> str:
 def is_blank(line: str) -> bool:
     """Return whether a line has no other characters than blanks, tabs and line ends."""
     return not line.strip(" \t\r\n")
+
+
+def json_values(lines: Lines) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the JSON value of each line that is not blank. Raises DataError (file:line) if invalid."""
+    for number, line in lines:
+        if not is_blank(line):
+            try:
+                value = parse_json(line)
+            except ParseError as error:
+                raise DataError(str(error), lines.name, number) from None
+            yield number, value
 
 
 def paragraphs(lines: Lines, is_comment: Callable[[str], bool]) -> Iterator[Paragraph]:

@@ -6,11 +6,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ensue.data.lines import Lines
+from ensue.data.lines import Lines, json_values
 from ensue.data.row_files import PARQUET, dataset_files, dataset_rows, find_dataset, parquet_columns, parquet_rows
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
-from ensue.parsing import ParseError, parse_json
 
 
 class ColumnSource(TextSource):
@@ -40,13 +39,7 @@ class ColumnSource(TextSource):
             yield from self._read_parquet(path) if path.suffix in PARQUET else self._read_json(path)
 
     def _read_json(self, path: Path) -> Iterator[tuple[Path | str, int, Any]]:
-        for number, line in Lines.of(path, encoding=self.encoding):
-            if not line.strip():
-                continue
-            try:
-                record = parse_json(line)
-            except ParseError as error:
-                raise DataError(str(error), path, number) from None
+        for number, record in json_values(Lines.of(path, encoding=self.encoding)):
             if not isinstance(record, dict) or self.column not in record:
                 raise self._missing_column(list(record) if isinstance(record, dict) else [], path, number)
             yield path, number, record[self.column]

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ensue.data.decoding import COMPRESSED
-from ensue.data.lines import Lines, strip_line_end
+from ensue.data.lines import Lines, json_values, strip_line_end
 from ensue.data.row_formats import suffix
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
-from ensue.parsing import parse_json
 
 _WORD_INDEX = re.compile("[0-9]{1,9}")
 _QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
@@ -58,17 +57,12 @@ def _numbered_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_json_lines(path: Path, encoding: str) -> Iterator[MinimalPair]:
-    for number, line in _numbered_lines(path, encoding):
-        if not line.strip():
-            continue
-        try:
-            content = parse_json(line)
-            good, bad = content["sentence_good"], content["sentence_bad"]
-        except (ValueError, KeyError, TypeError):
-            raise DataError('expected {"sentence_good": ..., "sentence_bad": ...}', path, number) from None
-        if not isinstance(good, str) or not isinstance(bad, str):
-            raise DataError("sentence_good and sentence_bad must be strings", path, number)
-        yield MinimalPair(good + "\n", bad + "\n")
+    for number, content in json_values(Lines.of(path, encoding=encoding)):
+        match content:
+            case {"sentence_good": str(good), "sentence_bad": str(bad)}:
+                yield MinimalPair(good + "\n", bad + "\n")
+            case _:
+                raise DataError('expected {"sentence_good": "...", "sentence_bad": "..."}', path, number)
 
 
 def _read_table(path: Path, encoding: str) -> Iterator[MinimalPair]:

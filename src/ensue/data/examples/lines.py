@@ -63,8 +63,12 @@ class LineFormat(layouts.DocumentFormat):
     def write(
         self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
+        body, end = split_line_end(document.source)
+        return f"{document.before}{self.with_labels(body, labels, probabilities)}{end}"
+
+    def with_labels(self, body: str, labels: Sequence[str], probabilities: Sequence[float]) -> str:
         """Return the line, preceded by the labels and their probabilities, separated by tabs."""
-        return f"{document.before}{label_fields(labels, probabilities)}\t{document.source}"
+        return f"{label_fields(labels, probabilities)}\t{body}"
 
 
 class FastText(LineFormat):
@@ -76,16 +80,13 @@ class FastText(LineFormat):
         line = FastTextLine.of(body)
         return line.text, line.labels
 
-    def write(
-        self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
-    ) -> str:
+    def with_labels(self, body: str, labels: Sequence[str], probabilities: Sequence[float]) -> str:
         """Return the line with other labels. Blanks in a label become `_`; probabilities are not written."""
-        body, end = split_line_end(document.source)
         line = FastTextLine.of(body)
         marks = " ".join(FASTTEXT_PREFIX + _join_words(label) for label in labels)
         if line.trailing.strip() and not line.leading.strip():
-            return f"{document.before}{line.text} {marks}{end}"
-        return f"{document.before}{marks} {line.text}{end}"
+            return f"{line.text} {marks}"
+        return f"{marks} {line.text}"
 
 
 class FirstWord(LineFormat):
@@ -97,13 +98,10 @@ class FirstWord(LineFormat):
         label, _, text = _split_label(body)
         return text, split_labels(label, "")
 
-    def write(
-        self, document: Document, layout: DocumentLayout, labels: Sequence[str], probabilities: Sequence[float] = ()
-    ) -> str:
+    def with_labels(self, body: str, labels: Sequence[str], probabilities: Sequence[float]) -> str:
         """Return the line with other labels. Blanks in a label become `_`; probabilities are not written."""
-        body, end = split_line_end(document.source)
         _, blank, text = _split_label(body)
-        return f"{document.before}{','.join(map(_join_words, labels))}{blank or ' '}{text}{end}"
+        return f"{','.join(map(_join_words, labels))}{blank or ' '}{text}"
 
 
 class ClassFiles(LineFormat):

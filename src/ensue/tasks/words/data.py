@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.data.compact_texts import Ragged, StringColumn, Texts
-from ensue.data.lines import Lines, is_blank
+from ensue.data.lines import Lines, json_values
 from ensue.errors import DataError
 from ensue.models.build_text import build_lexicon
 from ensue.models.classifier import real_keys
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms, Words
 from ensue.nn.draws import ALL_ROWS, RowSlice
-from ensue.parsing import ParseError, parse_json
 from ensue.runs.directory import RunDirectory, origins_for
 from ensue.stored import copy_with
 from ensue.tasks.contract.data_set import DataSet, Examples
@@ -53,14 +52,8 @@ class TeacherAnswer(NamedTuple):
 def read_teacher_answers(path: str | Path, *, by_word: bool = False) -> Iterator[TeacherAnswer]:
     """Yield the answers of a file of JSON lines. `by_word` is whether each word of a sentence has a distribution."""
     expected = EXPECTED_WORDS if by_word else EXPECTED
-    for number, line in Lines.of(Path(path)):
-        if is_blank(line):
-            continue
-        try:
-            record = parse_json(line)
-        except ParseError as error:
-            raise DataError(str(error), path, number) from None
-        record = record if isinstance(record, dict) else {}
+    for number, value in json_values(Lines.of(Path(path))):
+        record = value if isinstance(value, dict) else {}
         rows: Any = record.get("probabilities") if by_word else [record.get("probabilities")]
         if by_word:
             texts = record.get("tokens")
