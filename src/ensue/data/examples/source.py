@@ -253,7 +253,7 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
     def _pairs(self) -> Iterator[layouts.Pair]:
         if self.layout.format == ALIGNED:
             for first in range(0, len(self.files.paths), 2):
-                yield from read_aligned(partial(self._open_pair, first), skips=self.skips)
+                yield from read_aligned(partial(islice, self.files, first, first + 2), skips=self.skips)
             return
         for lines in self.files:
             layout = self._layout_of(lines.name)
@@ -262,9 +262,6 @@ class PairSource(ExampleSource[layouts.Pair, layouts.PairLayout]):
     def checked(self, pair: layouts.Pair) -> layouts.Pair:
         """Return the pair without empty references. Raises IncompleteError if all sources or targets are empty."""
         return layouts.check_pair(pair)
-
-    def _open_pair(self, first: int) -> list[Lines]:
-        return [*islice(self.files, first, first + 2)]
 
 
 def _encoding_of(path: Path, encoding: str) -> str:
@@ -276,7 +273,7 @@ _MAX_SEARCHED_LINES = 1 << 21
 """The maximum number of lines of aligned files in which the position of missing lines is searched for."""
 
 
-def read_aligned(open_files: Callable[[], Sequence[Lines]], *, skips: bool = False) -> Iterator[layouts.Pair]:
+def read_aligned(open_files: Callable[[], Iterable[Lines]], *, skips: bool = False) -> Iterator[layouts.Pair]:
     """Yield a pair for each line of both files, except lines that are empty in both files.
 
     `open_files` opens both files. Raises DataError if the files differ in length. Unless `skips`, raises DataError for
@@ -304,7 +301,7 @@ def _texts(lines: Lines) -> Iterator[str]:
     return (split_line_end(record.text)[0] for record in records(lines, lines.name, empty=True))
 
 
-def _unequal_lengths(open_files: Callable[[], Sequence[Lines]]) -> DataError:
+def _unequal_lengths(open_files: Callable[[], Iterable[Lines]]) -> DataError:
     names = [lines.name for lines in open_files()]
     lengths = [array("l", map(len, _texts(lines))) for lines in open_files()]
     counts = list(map(len, lengths))
