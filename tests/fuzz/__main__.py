@@ -1,4 +1,4 @@
-"""`PYTHONPATH=tests python -m fuzz`: trains small models, runs the cases, says what was found; then status 1."""
+"""`PYTHONPATH=tests python -m fuzz`: train small models, run the cases, and report findings, with status 1 if any."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", MPLBACKEN
 
 from fuzz.cases import cases, numbered
 from fuzz.material import make_cache, trained
-from fuzz.process import NOBODY, OF_NOBODY
+from fuzz.process import NOBODY, NOBODY_SUFFIX
 from fuzz.run_directories import answers
 from fuzz.supervisor import outcomes
 from fuzz.verdict import Finding, judge
@@ -23,7 +23,7 @@ from fuzz.verdict import Finding, judge
 def main() -> int:
     options = _options()
     root = Path(tempfile.mkdtemp(prefix="fuzz-"))
-    root.chmod(0o755)  # for cases that are somebody else's
+    root.chmod(0o755)  # for cases of another user
     _make_caches(root)
     try:
         return _fuzz(options, root)
@@ -35,12 +35,12 @@ def main() -> int:
 
 
 def _make_caches(root: Path) -> None:
-    """Caches and cells of these cases alone; those of root's cases are not for the others."""
+    """Create caches and compiled cells for the cases, separately for those of root."""
     os.environ |= {"ENSUE_CACHE": str(make_cache(root / "cache")), "ENSUE_CELLS": str(root / "cells")}
     if os.getuid() == 0:
-        cache = make_cache(root / f"cache{OF_NOBODY}")
-        (root / f"cells{OF_NOBODY}").mkdir(mode=0o700)
-        for path in (cache, *cache.rglob("*"), root / f"cells{OF_NOBODY}"):
+        cache = make_cache(root / f"cache{NOBODY_SUFFIX}")
+        (root / f"cells{NOBODY_SUFFIX}").mkdir(mode=0o700)
+        for path in (cache, *cache.rglob("*"), root / f"cells{NOBODY_SUFFIX}"):
             os.chown(path, NOBODY, NOBODY)
 
 
@@ -91,7 +91,7 @@ def _counted(counts: Counter[object]) -> str:
 def _report(findings: Sequence[Finding]) -> None:
     groups: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in findings:
-        groups[finding.what, finding.where].append(finding)
+        groups[finding.fault, finding.location].append(finding)
     print(f"{len(findings)} findings in {len(groups)} groups")
     for (what, where), group in sorted(groups.items(), key=lambda item: -len(item[1])):
         first = group[0]

@@ -1,7 +1,6 @@
-"""Shape bombs: small files that are wide, deep, long, repetitive or compressed without end, of every format.
+"""Shape bombs: small files of every format that are wide, deep, long, repetitive or extremely compressed.
 
-Reading one may take `SECONDS` of processor time and `MIB` of memory for each megabyte of it, of what is unpacked where
-it is compressed.
+Reading one may take `SECONDS` of processor time and `MIB` of memory for each uncompressed megabyte.
 """
 
 import gzip
@@ -17,11 +16,11 @@ from fuzz.material import Material
 SECONDS, MIB = 10, 500
 LARGEST = 1 << 20
 Bomb = Callable[[int], str]
-"""The content with about so many characters."""
+"""A function from a number of characters to a content of about that size."""
 
 
 def numbered(pattern: str, size: int) -> str:
-    """Return the pattern again and again, with a number in place of each #."""
+    """Return the repeated pattern, with its number in place of each #."""
     count = max(1, size // (len(pattern) + 4))
     return "".join(pattern.replace("#", str(number)) for number in range(count))
 
@@ -36,7 +35,7 @@ def spans(size: int, form: Callable[[int], list[object]]) -> str:
 
 
 def regions(size: int, form: str) -> str:
-    """A text, and what a tool says of its words; # is the number of a word, @ its start, and ! its end."""
+    """Return a text and annotations of its words. # is the number of a word, @ its start, and ! its end."""
     words = [
         form.replace("#", str(number)).replace("@", str(3 * number)).replace("!", str(3 * number + 2))
         for number in range(max(1, size // (len(form) + 10)))
@@ -44,7 +43,7 @@ def regions(size: int, form: str) -> str:
     return json.dumps("ab " * len(words)) + "\0" + ", ".join(words)
 
 
-def told(size: int, form: str, around: str) -> str:
+def annotated(size: int, form: str, around: str) -> str:
     text, _, words = regions(size, form).partition("\0")
     return around.replace("TEXT", text).replace("WORDS", words)
 
@@ -95,10 +94,14 @@ SHAPES: dict[str, Bomb] = {
     "spans.jsonl": lambda size: spans(size, lambda number: [3 * number, 3 * number + 2, "X"]),
     "same.jsonl": lambda size: spans(size, lambda number: [0, 2, "X"]),
     "nested.jsonl": lambda size: spans(size, lambda number: [0, 3 * number + 2, f"X{number}"]),
-    "regions.json": lambda size: told(size, REGION, '[{"data": {"text": TEXT}, "annotations": [{"result": [WORDS]}]}]'),
-    "flat.json": lambda size: told(size, FLAT, '[{"annotator": 1, "annotation_id": 1, "text": TEXT, "ner": [WORDS]}]'),
-    "tuple.json": lambda size: told(size, '[@, !, "X"]', '[[TEXT, {"entities": [WORDS]}]]'),
-    "turks.json": lambda size: told(
+    "regions.json": lambda size: annotated(
+        size, REGION, '[{"data": {"text": TEXT}, "annotations": [{"result": [WORDS]}]}]'
+    ),
+    "flat.json": lambda size: annotated(
+        size, FLAT, '[{"annotator": 1, "annotation_id": 1, "text": TEXT, "ner": [WORDS]}]'
+    ),
+    "tuple.json": lambda size: annotated(size, '[@, !, "X"]', '[[TEXT, {"entities": [WORDS]}]]'),
+    "turks.json": lambda size: annotated(
         size, '{"label": ["X"], "points": [{"start": @, "end": !}]}', '{"content": TEXT, "annotation": [WORDS]}'
     ),
     "tasks.json": lambda size: "[" + numbered('{"data": {"text": "a#"}, "annotations": []}, ', size) + "{}]",
@@ -131,17 +134,17 @@ PACKED: dict[str, bytes] = {
     "ones.txt": b"a", "lines.txt": b"\n", "words.txt": b"a b c\n", "words.conll": b"a O\n\n", "rows.csv": b"a,b c\n",
     "rows.jsonl": b'{"text": "a", "label": "b"}\n', "rows.conllu": ROW.format("_", "_").encode() + b"\n",
 }  # fmt: skip
-"""What is repeated in a compressed file, which has at most twice what is read of it."""
+"""Contents that are repeated in a compressed file, at most twice as long as the part that is read."""
 NAMES = [*SHAPES, *(f"{name}.{suffix}" for name in PACKED for suffix in ("xz", "gz"))]
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
-    """`ensue data` on a bomb of any size up to a megabyte."""
+    """Arrange `ensue data` on a bomb of any size up to a megabyte."""
     put(case, choose.choice(NAMES), choose.randint(1, LARGEST))
 
 
 def put(case: Case, name: str, size: int) -> None:
-    """Write a bomb, and bound what reading it may take."""
+    """Write a bomb, and bound the time and memory of its reading."""
     path = case.folder / name
     if name in SHAPES:
         path.write_text(SHAPES[name](size), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One case: a folder, what is run in it, and what may come of that."""
+"""A case: a folder, a command or a function that runs in it, and its allowed outcomes."""
 
 import hashlib
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 Check = Callable[["Outcome"], str | None]
-"""What is wrong with a case that ended well, if anything."""
+"""A function that returns the fault of a successful case, if any."""
 
 
 @dataclass
 class Case:
-    """`arguments` are those of `ensue`; `action`, if there is one, is called in its place."""
+    """A case of `ensue` with `arguments`, or of the function `action` in its place."""
 
     name: str
     folder: Path
@@ -22,24 +22,24 @@ class Case:
     action: Callable[[], None] | None = None
     stdin: bytes = b""
     streams: tuple[str, str, str] = ("file", "file", "file")
-    """What stands behind descriptors 0, 1 and 2: a key of `streams.OPENERS`."""
+    """The kinds of descriptors 0, 1 and 2: keys of `streams.OPENERS`."""
     environment: dict[str, str] = field(default_factory=dict)
-    killed_after: float | None = None
-    """The command is first run this many seconds, and killed; then `arguments` with `--resume`."""
-    by_itself: bool = False
-    """Whether it takes a new interpreter, not a fork."""
+    killed_after_seconds: float | None = None
+    """If set, the command is killed after this many seconds, and then run with `--resume`."""
+    in_new_interpreter: bool = False
+    """Whether it runs in a new interpreter instead of a fork."""
     modes: dict[Path, int] = field(default_factory=dict)
-    """What the command may do with these paths, which it does not do as root."""
-    patience: float = 60
-    """Seconds that it may wait; one that computes is stopped sooner, by `cpu_seconds`."""
+    """Modes of these paths for a command that does not run as root."""
+    wait_seconds: float = 60
+    """Seconds that it may wait without computing. `cpu_seconds` bounds computing."""
     cpu_seconds: int | None = None
-    """Seconds of processor time; `process.CPU_SECONDS` for None."""
+    """Seconds of processor time. None means `process.CPU_SECONDS`."""
     peak_mib: int | None = None
-    """Memory beyond what it began with; `verdict.PEAK_MIB` for None."""
+    """Memory beyond that at its start. None means `verdict.PEAK_MIB`."""
     may_change: set[str] = field(default_factory=set)
-    """The names in the folder that the command may write to when it ends well."""
-    may_talk: bool = False
-    """Whether progress goes to stderr."""
+    """Names in the folder that a successful command may change."""
+    writes_progress: bool = False
+    """Whether the command writes progress to stderr."""
     checks: list[Check] = field(default_factory=list)
 
     @property
@@ -47,13 +47,15 @@ class Case:
         return self.folder.with_suffix(".out")
 
     @property
-    def complaint(self) -> Path:
+    def error_output(self) -> Path:
         return self.folder.with_suffix(".err")
 
 
 class Outcome(NamedTuple):
-    """`status` is negative for the signal that ended it, None for a case that had to be stopped; `peak_mib` is what
-    it took beyond what it began with.
+    """The outcome of a case.
+
+    `status` is negative for a signal, and None for a case that was stopped. `peak_mib` is the memory
+    beyond that at its start.
     """
 
     case: Case
@@ -67,13 +69,13 @@ class Outcome(NamedTuple):
 
 
 def inventory(folder: Path) -> dict[str, str]:
-    """What is below a folder: a digest for each file, what else it is for everything else."""
-    found = {}
+    """Return the contents of a folder: a digest of each file, and the kind of every other entry."""
+    entries = {}
     for parent, folders, names in os.walk(os.fsencode(folder)):
         for name in [*folders, *names]:
             path = os.path.join(parent, name)
-            found[os.fsdecode(os.path.relpath(path, os.fsencode(folder)))] = _described(path)
-    return found
+            entries[os.fsdecode(os.path.relpath(path, os.fsencode(folder)))] = _described(path)
+    return entries
 
 
 def _described(path: bytes) -> str:

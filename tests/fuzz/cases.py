@@ -1,4 +1,4 @@
-"""Which case a seed and a number make."""
+"""The cases of seeds and numbers."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,13 +24,13 @@ ENDLESS = ("/dev/zero", "/dev/full")
 
 
 def numbered(count: int, kind: str | None = None) -> list[str]:
-    """The names of the first cases, a kind and a number; of all kinds or of one."""
+    """Return the names of the first cases, a kind and a number, of all kinds or of one."""
     names = [f"{TURNS[number % len(TURNS)]}:{number}" for number in range(count)]
     return [name for name in names if kind is None or name.startswith(f"{kind}:")]
 
 
 def cases(names: Iterable[str], seed: int, material: Material, folder: Path) -> Iterator[Case]:
-    """Each case, in a folder of its own below `folder`, made when it is asked for."""
+    """Yield each case, arranged in a separate folder below `folder`."""
     for name in names:
         kind, _, _ = name.partition(":")
         case = Case(name, folder / name.replace(":", "-"))
@@ -42,7 +42,7 @@ def cases(names: Iterable[str], seed: int, material: Material, folder: Path) -> 
 
 
 def _without_endless(case: Case) -> None:
-    """`score` would score all of an input that gives zeros for ever."""
+    """Replace endless inputs, which `score` would read forever."""
     case.arguments = ["/dev/null" if argument in ENDLESS else argument for argument in case.arguments]
     if case.streams[0] == "full":
         case.streams = ("file", *case.streams[1:])

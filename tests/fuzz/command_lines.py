@@ -1,4 +1,4 @@
-"""Cases of command lines: every command and option that there is, with odd values and odd files."""
+"""Cases of command lines: every command and option, with odd values and odd files."""
 
 from functools import cache, partial
 from random import Random
@@ -11,22 +11,22 @@ from fuzz import odd
 from fuzz.case import Case
 from fuzz.data_files import is_json
 from fuzz.material import LANGUAGE_MODELS, MASKED, SEQUENCES, TINY, Material
-from fuzz.places import placed, put_thing
+from fuzz.places import placed, put_special_path
 from fuzz.recipes import setting
 from fuzz.samples import sample
 
 NEVER = {"serve"}
-"""Commands that end when they are told to, and not before."""
+"""Commands that run until they are stopped."""
 LONG = {"quickstart", "--renew"}
-"""Commands and options that take a while whatever they are told; rarely given."""
+"""Slow commands and options, which are drawn rarely."""
 TRAINING = {"train", "quickstart", "machine"}
-"""What measures the machine first where the cache says nothing of it."""
+"""Commands that measure the machine if the cache has no profile of it."""
 RARELY = 0.02
 
 
 @cache
 def commands() -> dict[str, Any]:
-    """Those of `ensue`, by name."""
+    """Return the commands of `ensue` by name."""
     every = typer.main.get_command(command_line()).commands  # type: ignore[attr-defined]
     return {name: command for name, command in every.items() if name not in NEVER}
 
@@ -46,9 +46,9 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
         del arguments[choose.randrange(len(arguments))]
     case.arguments = arguments
     case.stdin = choose.choice([b"", b"the cat sat\n", b"Anna sees Lima\n\nO\n", b"\xff\n", b"\0", b"x" * 100_000])
-    if any(argument.startswith("--out") for argument in arguments):  # whatever it names is written over
+    if any(argument.startswith("--out") for argument in arguments):  # its path may be overwritten
         case.may_change = {path.name for path in case.folder.iterdir()}
-    case.may_talk = name in TRAINING
+    case.writes_progress = name in TRAINING
     if name not in TRAINING:
         case.environment = _environment(choose, case) | case.environment
     if promises_json(arguments):
@@ -56,15 +56,15 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
 
 
 def promises_json(arguments: list[str]) -> bool:
-    """Whether a command that ends well writes JSON. Help and version win over the command."""
+    """Return whether a successful command writes JSON. Help and version have priority over the command."""
     return "--json" in arguments and not {"--help", "-h", "--version"} & set(arguments)
 
 
 BOUNDS = {"train": TINY, "quickstart": ["--seconds", "1", "--threads", "1"], "gradients": ["--steps", "1"]}
-"""What keeps a command short."""
+"""Options that keep a command short."""
 
 AMOUNTS = ["1", "3", "0", "-1", "10" * 9, "9" * 30, "x", "", "1e3", "1_0", "nan"]
-"""Small or beyond all bounds: in between somebody may want to wait."""
+"""Small values, or values beyond all bounds: others may be valid and slow."""
 DEVICES = ["cpu", "auto", "cuda", "cuda:0", "cuda:99", "hpu", "mps", "meta", "cpu:7", "", "$", "é", "cpu:" + "9" * 400]
 VALUES = {
     **dict.fromkeys(["beams", "n_best", "max_tokens", "samples", "positions", "d_model", "steps", "seconds"], AMOUNTS),
@@ -123,13 +123,13 @@ def _path(choose: Random, case: Case) -> str:
     if choose.random() < 0.5:
         return placed(choose, case, sample(choose))[0]
     if choose.random() < 0.2:
-        put_thing(choose, case.folder / "thing", without=("fifo", "device"))
+        put_special_path(choose, case.folder / "thing", without=("fifo", "device"))
         return "thing"
     return choose.choice(["-", odd.string(choose)])
 
 
 def _value(choose: Random, case: Case, material: Material, command: str, parameter: Any) -> str:
-    """One for this very option, or one of its type."""
+    """Return a value for the option, or one of its type."""
     if parameter.name in VALUES:
         return choose.choice(VALUES[parameter.name])
     data, path = str(material.run(choose).data), partial(_path, choose, case)
@@ -145,7 +145,7 @@ def _value(choose: Random, case: Case, material: Material, command: str, paramet
 
 
 def _environment(choose: Random, case: Case) -> dict[str, str]:
-    """A cache that is none now and then."""
+    """Return the environment, sometimes with an unusable cache."""
     if choose.random() < 0.9:
         return {}
     return choose.choice(

@@ -1,4 +1,4 @@
-"""What befalls bytes and text: cut, doubled, swapped, spoiled, filled with what no one writes."""
+"""Damage of bytes and text: truncated, duplicated, exchanged, altered, or with odd content."""
 
 from collections.abc import Callable
 from random import Random
@@ -15,10 +15,10 @@ BITS = [
 ]  # fmt: skip
 
 
-def damaged(choose: Random, content: bytes, *, most: int = 4) -> bytes:
-    """The content after some accidents, or as it was."""
-    for _ in range(choose.randint(0, most)):
-        content = choose.choice(ACCIDENTS)(choose, content)
+def damaged(choose: Random, content: bytes, *, max_changes: int = 4) -> bytes:
+    """Return the content after some damage, or unchanged."""
+    for _ in range(choose.randint(0, max_changes)):
+        content = choose.choice(DAMAGES)(choose, content)
     return content
 
 
@@ -50,8 +50,8 @@ def _doubled(choose: Random, content: bytes) -> bytes:
 def _flipped(choose: Random, content: bytes) -> bytes:
     if not content:
         return content
-    place = choose.randrange(len(content))
-    return content[:place] + bytes([content[place] ^ 1 << choose.randrange(8)]) + content[place + 1 :]
+    index = choose.randrange(len(content))
+    return content[:index] + bytes([content[index] ^ 1 << choose.randrange(8)]) + content[index + 1 :]
 
 
 def _cut(choose: Random, content: bytes) -> bytes:
@@ -63,7 +63,7 @@ def _beheaded(choose: Random, content: bytes) -> bytes:
 
 
 def _exchanged(choose: Random, content: bytes) -> bytes:
-    """One kind of bit is another everywhere."""
+    """Replace a sequence by another everywhere."""
     return content.replace(choose.choice(BITS[:30]), choose.choice(BITS[:30]))
 
 
@@ -81,10 +81,10 @@ def _other_lines(choose: Random, content: bytes) -> bytes:
         case 3:
             lines = lines[:1] * choose.choice([1, 2, 300])
         case 4:
-            place = choose.randrange(len(lines))
-            fields = lines[place].rstrip(b"\n").split(b"\t")
+            index = choose.randrange(len(lines))
+            fields = lines[index].rstrip(b"\n").split(b"\t")
             choose.shuffle(fields)
-            lines[place] = b"\t".join(fields) + b"\n"
+            lines[index] = b"\t".join(fields) + b"\n"
     return b"".join(lines)
 
 
@@ -92,6 +92,6 @@ def _nothing_left(choose: Random, content: bytes) -> bytes:
     return choose.choice([b"", b"\n", b" ", b"\r", b"\0", *BITS])
 
 
-ACCIDENTS: list[Callable[[Random, bytes], bytes]] = [
+DAMAGES: list[Callable[[Random, bytes], bytes]] = [
     *[_inserted, _replaced, _removed, _doubled, _flipped, _other_lines] * 3, _cut, _beheaded, _exchanged, _nothing_left,
 ]  # fmt: skip

@@ -21,12 +21,12 @@ from training.tiny_texts import documents
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
-    several = [looked_at, looked_at, read_back, _asked, _asked, _asked]
+    several = [arrange_data_command, arrange_data_command, arrange_round_trip, _asked, _asked, _asked]
     choose.choice([*several, _translated, _paired, _with_vectors, _learned, _mixed])(choose, case, material)
 
 
-def looked_at(choose: Random, case: Case, material: Material) -> None:
-    """`ensue data`."""
+def arrange_data_command(choose: Random, case: Case, material: Material) -> None:
+    """Arrange `ensue data`."""
     place, options = placed(choose, case, sample(choose))
     for option in ("--words", "--labels"):
         if choose.random() < 0.15:
@@ -38,20 +38,20 @@ def looked_at(choose: Random, case: Case, material: Material) -> None:
 
 
 def _translated(choose: Random, case: Case, material: Material) -> None:
-    """Pairs, by `ensue data` or the library."""
-    found = sample(choose, "translations" if choose.random() < 0.9 else None)
-    place, options = placed(choose, case, found)
+    """Arrange a reading of pairs, by `ensue data` or the library."""
+    drawn_sample = sample(choose, "translations" if choose.random() < 0.9 else None)
+    location, options = placed(choose, case, drawn_sample)
     if choose.random() < 0.3:
-        other = case.folder / "other"
-        put(other, damaged(choose, sample(choose, "translations").content.encode(), most=2))
-        place = choose.choice([f"{place},{other}", f"{other},{place}"])
+        other_file = case.folder / "other"
+        put(other_file, damaged(choose, sample(choose, "translations").content.encode(), max_changes=2))
+        location = choose.choice([f"{location},{other_file}", f"{other_file},{location}"])
     for option in ("--sources", "--targets", "--against"):
         if choose.random() < 0.15:
-            options += [option, choose.choice([odd.string(choose), "1", "2,1", "source", "summary", "en", place])]
+            options += [option, choose.choice([odd.string(choose), "1", "2,1", "source", "summary", "en", location])]
     if choose.random() < 0.5:
-        case.arguments = ["data", place, *options, *_format(choose)]
+        case.arguments = ["data", location, *options, *_format(choose)]
     else:
-        case.action = partial(_pairs_and_sources, place)
+        case.action = partial(_pairs_and_sources, location)
 
 
 def _pairs_and_sources(place: str) -> None:
@@ -63,7 +63,7 @@ def _pairs_and_sources(place: str) -> None:
 
 
 def _asked(choose: Random, case: Case, material: Material) -> None:
-    """A model of the same kind, or now and then of another."""
+    """Arrange a command of a model of the same kind, or sometimes of another."""
     kind = choose.choice(["sentences", "sentences", "texts", "texts", "text", "translations"])
     tasks = {
         "sentences": [TAGGERS],
@@ -87,21 +87,21 @@ def _asked(choose: Random, case: Case, material: Material) -> None:
     case.arguments = [command, str(run.path), place, *options]
 
 
-def read_back(choose: Random, case: Case, material: Material) -> None:
-    """The library's own doors: what is read and written back is the file."""
-    found = sample(choose, choose.choice(["sentences", "texts", "vectors", "questions"]))
-    place, _ = placed(choose, case, found, plain=True)
+def arrange_round_trip(choose: Random, case: Case, material: Material) -> None:
+    """Arrange a round trip by the library: the data are read and written back unchanged."""
+    drawn_sample = sample(choose, choose.choice(["sentences", "texts", "vectors", "questions"]))
+    location, _ = placed(choose, case, drawn_sample, plain=True)
     reads = {
         "sentences": _sentences_and_back, "texts": _documents_and_back, "vectors": _vectors, "questions": _questions,
-    }[found.kind]  # fmt: skip
-    case.action = partial(reads, place)
+    }[drawn_sample.kind]  # fmt: skip
+    case.action = partial(reads, location)
 
 
 def _sentences_and_back(place: str) -> None:
     source = SentenceSource(place)
-    found = "".join([source.format.write(sentence, source.format.labels(sentence)) for sentence in source])
+    output = "".join([source.format.write(sentence, source.format.labels(sentence)) for sentence in source])
     if source.format.name != "text":
-        assert found + source.rest == "".join(TextSource(source.location, encoding=source.files.encoding).chunks()), (
+        assert output + source.rest == "".join(TextSource(source.location, encoding=source.files.encoding).chunks()), (
             f"{source.format.name} is not written as it was"
         )
 
@@ -109,8 +109,8 @@ def _sentences_and_back(place: str) -> None:
 def _documents_and_back(place: str) -> None:
     source = DocumentSource(place)
     for document in source:
-        written = write_document(document, source.layout, document.labels, [0.5] * len(document.labels))
-        assert all(word in written for text in document.texts for word in text.split() if word.isalpha()), written
+        output = write_document(document, source.layout, document.labels, [0.5] * len(document.labels))
+        assert all(word in output for text in document.texts for word in text.split() if word.isalpha()), output
 
 
 def _vectors(place: str) -> None:
@@ -123,24 +123,24 @@ def _questions(place: str) -> None:
 
 
 def _paired(choose: Random, case: Case, material: Material) -> None:
-    """`--minimal-pairs`."""
-    found = sample(choose, "pairs")
-    place, options = placed(choose, case, found)
-    if found.suffix == ".text" and choose.random() < 0.9:
+    """Arrange `--minimal-pairs`."""
+    drawn_sample = sample(choose, "pairs")
+    location, options = placed(choose, case, drawn_sample)
+    if drawn_sample.suffix == ".text" and choose.random() < 0.9:
         beside = case.folder / (
-            Path(place).name.removesuffix(".gz").removesuffix(".xz").removesuffix(".text") + ".gold"
+            Path(location).name.removesuffix(".gz").removesuffix(".xz").removesuffix(".text") + ".gold"
         )
         if not beside.exists():
-            put(beside, damaged(choose, gold(choose).encode(), most=2))
+            put(beside, damaged(choose, gold(choose).encode(), max_changes=2))
     if choose.random() < 0.3:
         options += ["--json"]
         case.checks.append(is_json)
     run = material.run(choose, LANGUAGE_MODELS)
-    case.arguments = ["evaluate", str(run.path), "--minimal-pairs", place, *options]
+    case.arguments = ["evaluate", str(run.path), "--minimal-pairs", location, *options]
 
 
 def _with_vectors(choose: Random, case: Case, material: Material) -> None:
-    """Vectors beside a model that has some, or has none."""
+    """Arrange a command with vectors, of a model with or without vectors."""
     place, _ = placed(choose, case, sample(choose, "vectors"))
     run = (
         str(material.folder / "wide") if choose.random() < 0.8 else str(material.run(choose, TAGGERS, CLASSIFIERS).path)
@@ -150,7 +150,7 @@ def _with_vectors(choose: Random, case: Case, material: Material) -> None:
 
 
 def _learned(choose: Random, case: Case, material: Material) -> None:
-    """Training on them, a few steps."""
+    """Arrange a training of a few steps."""
     kind = choose.choice(["sentences", "texts", "text", "translations"])
     recipe = {
         "sentences": "tag-lstm", "texts": "classify-lstm", "text": "char-lstm", "translations": "translate-lstm",
@@ -170,20 +170,20 @@ def _learned(choose: Random, case: Case, material: Material) -> None:
             "--test" if choose.random() < 0.5 else "--valid",
             placed(choose, case, sample(choose, kind))[0],
         ]
-    case.may_talk = True
+    case.writes_progress = True
 
 
 def _mixed(choose: Random, case: Case, material: Material) -> None:
-    """Several files of which each has columns in an order of its own: every text has to come out."""
+    """Arrange several files with different orders of columns, all of whose texts must be in the output."""
     folder = case.folder / "mixed"
     folder.mkdir()
     texts = []
     for number in range(choose.randint(1, 3)):
-        found = documents(choose.randint(1, 8), seed=choose.randint(0, 999))
-        texts += [document.text for document in found]
+        drawn_documents = documents(choose.randint(1, 8), seed=choose.randint(0, 999))
+        texts += [document.text for document in drawn_documents]
         names = choose.sample(["text", "label", "id"], choose.randint(1, 3))
         names = names if "text" in names else [*names, "text"]
-        rows = [{"text": document.text, "label": document.labels[0], "id": "7"} for document in found]
+        rows = [{"text": document.text, "label": document.labels[0], "id": "7"} for document in drawn_documents]
         match choose.choice(["tsv", "tsv", "csv", "jsonl"]):
             case "jsonl":
                 lines = [json.dumps({name: row[name] for name in names}) for row in rows]
@@ -204,17 +204,17 @@ def _mixed(choose: Random, case: Case, material: Material) -> None:
 
 
 def _has_all(texts: list[str], outcome: Outcome) -> str | None:
-    place, said = 0, outcome.out.decode()
+    position, output = 0, outcome.out.decode()
     for text in texts:
-        place = said.find(text, place)
-        if place < 0:
+        position = output.find(text, position)
+        if position < 0:
             return f"a text is lost: {text}"
-        place += len(text)
+        position += len(text)
     return None
 
 
 def is_json(outcome: Outcome) -> str | None:
-    """Each line of what was said is JSON, as the standard has it."""
+    """Return a fault unless each line of stdout is standard JSON."""
     for line in outcome.out.decode(errors="replace").split("\n"):
         try:
             if line:

@@ -1,4 +1,4 @@
-"""Cases of models that are exchanged with other programs: published ones and vectors, spoiled, and runs that leave."""
+"""Cases of models exchanged with other programs: damaged published models and vectors, and exported runs."""
 
 import shutil
 from pathlib import Path
@@ -18,31 +18,34 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
 
 
 def _directory(choose: Random, case: Case, material: Material) -> None:
-    """A directory of transformers, of which files are spoiled; or of which another program has more."""
-    given = Path(shutil.copytree(material.folder / "published", case.folder / "given"))
+    """Arrange an import of a directory of transformers with damaged files, or with files of another program."""
+    directory = Path(shutil.copytree(material.folder / "published", case.folder / "given"))
     if choose.random() < 0.3:
         name = choose.choice(["modules.json", "tokenizer_config.json", "model.safetensors.index.json", "vocab.txt"])
-        (given / name).write_bytes(damaged(choose, choose.choice([b"[]", b"{}", b"[PAD]\n[UNK]\n", b"null"])))
+        (directory / name).write_bytes(damaged(choose, choose.choice([b"[]", b"{}", b"[PAD]\n[UNK]\n", b"null"])))
     if choose.random() < 0.1:
-        (given / "model.safetensors").rename(given / choose.choice(["pytorch_model.bin", "x.safetensors"]))
+        (directory / "model.safetensors").rename(directory / choose.choice(["pytorch_model.bin", "x.safetensors"]))
     for _ in range(choose.choice([0, 1, 1, 2])):
-        spoil(choose, choose.choice([path for path in sorted(given.iterdir()) if path.is_file()]), material)
+        spoil(choose, choose.choice([path for path in sorted(directory.iterdir()) if path.is_file()]), material)
     _import(choose, case, "given")
 
 
 def _vectors(choose: Random, case: Case, material: Material) -> None:
-    """A model of fastText, or vectors in another format."""
+    """Arrange an import of a model of fastText, or of vectors in another format."""
     if choose.random() < 0.6:
         name, content = "given.bin", fasttext_model(minn=choose.choice([0, 2]))
     else:
-        found = sample(choose, "vectors")
-        name, content = f"given{found.suffix}", found.content.encode("latin-1" if found.suffix == ".bin" else "utf-8")
-    (case.folder / name).write_bytes(damaged(choose, content, most=2))
+        drawn_sample = sample(choose, "vectors")
+        name, content = (
+            f"given{drawn_sample.suffix}",
+            drawn_sample.content.encode("latin-1" if drawn_sample.suffix == ".bin" else "utf-8"),
+        )
+    (case.folder / name).write_bytes(damaged(choose, content, max_changes=2))
     _import(choose, case, name)
 
 
 def _leaving(choose: Random, case: Case, material: Material) -> None:
-    """A run of any kind, whole or spoiled, as a directory of transformers."""
+    """Arrange an export of a run of any kind, valid or damaged, as a directory of transformers."""
     copy = Path(shutil.copytree(material.run(choose).path, case.folder / "run"))
     if choose.random() < 0.7:
         spoil(choose, choose.choice([path for path in sorted(copy.rglob("*")) if path.is_file()]), material)
@@ -54,4 +57,4 @@ def _leaving(choose: Random, case: Case, material: Material) -> None:
 
 def _import(choose: Random, case: Case, name: str) -> None:
     case.arguments = ["import", name, "--out", "made", *choose.choice([[], [], ["--overwrite"]])]
-    case.may_change, case.may_talk = {"made"}, True
+    case.may_change, case.writes_progress = {"made"}, True

@@ -20,11 +20,11 @@ from fuzz.material import TINY, Material
 from fuzz.places import put
 
 SIZES = [0, 1, 2, 255, 256, 65_535, 1 << 16, 10**9, (1 << 31) - 1, 1 << 31, (1 << 32) - 1]
-"""Sizes in a header."""
+"""Sizes for headers."""
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
-    """One to three files of a format, or the data of a task; then a reader, a training, or a model."""
+    """Arrange one to three files of a format, or the data of a task, for a reader, a training or a model."""
     task, (suffix, make) = choose.choice(list(frame_runs.TABLES)), choose.choice(KINDS)
     if of_task := choose.random() < 0.5:
         suffix = ".npz"
@@ -33,31 +33,31 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
         contents = [make(choose) for _ in range(choose.choice([1, 1, 3]))]
     for number, content in enumerate(contents):
         is_intact = of_task and choose.random() < 0.4
-        spoiled = with_size(choose, content) if choose.random() < 0.5 else damaged(choose, content, most=2)
+        spoiled = with_size(choose, content) if choose.random() < 0.5 else damaged(choose, content, max_changes=2)
         put(case.folder / f"{number}{suffix}", content if is_intact else spoiled)
-    place = choose.choice([f"0{suffix}", f"*{suffix}"])
+    location = choose.choice([f"0{suffix}", f"*{suffix}"])
     run = str(material.run(choose, task).path)
     match choose.randrange(5):
         case 0:
-            case.action = partial(_read, place)
+            case.action = partial(_read, location)
         case 1:
-            case.arguments = ["data", place]
+            case.arguments = ["data", location]
         case 2:
-            case.arguments = ["train", RECIPES[task], "--train", place, "--out", "out", *TINY]
+            case.arguments = ["train", RECIPES[task], "--train", location, "--out", "out", *TINY]
             case.arguments += [*frame_runs.settings(task), "--set", choose.choice(SETTINGS)]
-            case.may_change, case.may_talk = {"out"}, True
+            case.may_change, case.writes_progress = {"out"}, True
         case 3 if task in (frame_runs.DRAWING, "frame-prediction"):
             out = choose.choice(["out.npz", "out.csv", "out.png", "out.gif", "out.x", "out"])
             options = choose.choice(
-                [["--samples", "0"], ["--frames", "9"], ["--temperature", "-1"], ["--prompt", place]]
+                [["--samples", "0"], ["--frames", "9"], ["--temperature", "-1"], ["--prompt", location]]
             )
             case.arguments = ["generate", run, "--out", out, "--seed", "1", *options]
         case _:
-            command, place = (
+            command, location = (
                 choose.choice(frame_runs.QUESTIONS[task]),
-                place + choose.choice(["", "[0]", "[99]", "[-1]"]),
+                location + choose.choice(["", "[0]", "[99]", "[-1]"]),
             )
-            case.arguments = [command, run, place, *(["--json"] if command != "inspect" else [])]
+            case.arguments = [command, run, location, *(["--json"] if command != "inspect" else [])]
 
 
 RECIPES = {
@@ -81,18 +81,18 @@ def _read(place: str) -> None:
 
 def with_size(choose: Random, content: bytes) -> bytes:
     """Write another size into the first bytes of the content."""
-    place, size = choose.randrange(min(64, len(content))), choose.choice(SIZES)
-    return content[:place] + struct.pack(choose.choice(["<I", ">I"]), size) + content[place + 4 :]
+    index, size = choose.randrange(min(64, len(content))), choose.choice(SIZES)
+    return content[:index] + struct.pack(choose.choice(["<I", ">I"]), size) + content[index + 4 :]
 
 
 def numbers(choose: Random) -> Any:
-    """Frames (T, d), now and then odd."""
-    found = np.random.default_rng(choose.randrange(10**6)).normal(size=(choose.randint(0, 9), choose.randint(1, 3)))
-    if found.size and choose.random() < 0.2:
-        found[0, 0] = choose.choice([np.nan, np.inf, 1e300, 5e-324])
+    """Return frames (T, d), sometimes with odd values."""
+    frames = np.random.default_rng(choose.randrange(10**6)).normal(size=(choose.randint(0, 9), choose.randint(1, 3)))
+    if frames.size and choose.random() < 0.2:
+        frames[0, 0] = choose.choice([np.nan, np.inf, 1e300, 5e-324])
     kind = choose.choice([np.float64, np.float32, np.float16, np.int64, np.uint8, np.bool_])
     with np.errstate(all="ignore"):
-        return found.astype(kind)
+        return frames.astype(kind)
 
 
 def _wav(choose: Random) -> bytes:

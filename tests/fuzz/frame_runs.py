@@ -1,4 +1,4 @@
-"""Small runs of the models that read frames, the data of each, and what they can be asked."""
+"""Small runs of models of frames, their data, and commands for them."""
 
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,12 @@ TABLES: dict[str, dict[str, Any]] = {
 
 
 def recipes(folder: Path) -> list[tuple[str, Path, Recipe]]:
-    """The name, the data and the recipe of each; the data are written into the folder."""
+    """Return the name, the data and the recipe of each run, and write the data into the folder."""
     return [(task, data := write(folder / f"{task}.npz", task), _recipe(data, task)) for task in TABLES]
 
 
 def write(path: Path, task: str) -> Path:
-    """Twelve images or series with what the task learns from."""
+    """Write twelve images or series with labels of the task."""
     generator = np.random.default_rng(0)
     arrays: dict[str, Any] = {"frames": generator.random((12, ROWS, COLUMNS)).astype(np.float32)}
     if task == "frame-labeling":
@@ -60,17 +60,17 @@ def _recipe(data: Path, task: str) -> Recipe:
 
 
 def settings(task: str) -> list[str]:
-    """The tables of a small run as settings of a command."""
+    """Return the tables of a small run as settings of a command."""
     return [
-        part
+        word
         for table, keys in TABLES[task].items()
         for key, value in keys.items()
-        for part in ("--set", f"{table}.{key}={value!r}".replace("'", '"'))
+        for word in ("--set", f"{table}.{key}={value!r}".replace("'", '"'))
     ]
 
 
 def questions(task: str, data: str) -> list[list[str]]:
-    """What a run in the folder `run` may be asked about a file of data."""
+    """Return commands for a run in the folder `run` with a file of data."""
     return [
         [command, "run", f"{data}[1]" if command == "inspect" and task != DRAWING else data]
         for command in QUESTIONS[task]

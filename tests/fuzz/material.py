@@ -1,4 +1,4 @@
-"""What cases are made of: small data of every kind, and a small trained run of every kind of model."""
+"""Material of cases: small data of every kind, and a small run of every kind of model."""
 
 import importlib
 import io
@@ -34,11 +34,11 @@ TINY = [
     )
     for part in ("--set", setting)
 ] + ["--threads", "1", "--device", "cpu"]  # fmt: skip
-"""What keeps a training short, whatever else is set."""
+"""Settings that keep a training short."""
 
 
 class Run(NamedTuple):
-    """A trained run, its task, and data that it can be asked about."""
+    """A trained run, its task, and data for its commands."""
 
     path: Path
     task: str
@@ -46,22 +46,22 @@ class Run(NamedTuple):
 
 
 class Material:
-    """The runs in a folder, and samples of data; the same for every case."""
+    """The runs in a folder and samples of data, shared by all cases."""
 
     def __init__(self, folder: Path, runs: list[Run]) -> None:
         self.folder, self.runs = folder, runs
         self.answers: dict[tuple[str, ...], bytes] = {}
-        """What each run said to a question when it was whole: by the run's name and the command."""
+        """The output of each undamaged run, by its name and the command."""
 
     def run(self, choose: Random, *tasks: str) -> Run:
         return choose.choice([run for run in self.runs if not tasks or run.task in tasks])
 
 
 def trained(folder: Path) -> Material:
-    """Trains them all, in some ten seconds."""
+    """Train all runs, in about ten seconds."""
     torch.set_num_threads(1)
     labelers(folder)
-    made = [
+    runs_and_data = [
         Run(folder / "names", TAGGERS, folder / "names.txt"),
         Run(folder / "upos", TAGGERS, folder / "upos.conllu"),
         Run(folder / "topics", CLASSIFIERS, folder / "topics.tsv"),
@@ -83,14 +83,14 @@ def trained(folder: Path) -> Material:
     ]  # fmt: skip
     for name, data, recipe in recipes:
         run_tiny(recipe, folder / name)
-        made.append(Run(folder / name, recipe.task, data))
-    made.append(Run(_imported(folder), MASKED, text))
-    _warm(made)
-    return Material(folder, made)
+        runs_and_data.append(Run(folder / name, recipe.task, data))
+    runs_and_data.append(Run(_imported(folder), MASKED, text))
+    _warm(runs_and_data)
+    return Material(folder, runs_and_data)
 
 
 def _warm(runs: list[Run]) -> None:
-    """What every case would import, compile and work out again is there before the first fork."""
+    """Import, compile and compute everything before the first fork that every case would repeat."""
     for module in pkgutil.walk_packages(ensue.__path__, "ensue."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -115,7 +115,7 @@ def _warm(runs: list[Run]) -> None:
 
 
 def make_cache(path: Path) -> Path:
-    """A cache with a profile of the machine, which takes long to measure."""
+    """Create a cache with a profile of the machine, whose measurement takes long."""
     profile = plain_profile()
     (path / "machines").mkdir(parents=True)
     (path / "machines" / profile.machine.path.name).write_text(profile.model_dump_json())
@@ -136,7 +136,7 @@ def _wide(folder: Path) -> LabelingRecipe:
 
 
 def _encoder_decoders(folder: Path) -> list[tuple[str, Path, Recipe]]:
-    """Attention over positions that are bounded, copying, and a single vector for the source; of several tokens."""
+    """Return recipes with bounded positions, copying, or a single vector of the source, and several tokenizers."""
     path = folder / "translated.tsv"
     path.write_text(pairs(40))
     learned = {side: SMALL[side] | {"positions": "learned", "context": 64} for side in ("encoder", "decoder")}
@@ -147,9 +147,9 @@ def _encoder_decoders(folder: Path) -> list[tuple[str, Path, Recipe]]:
         "tokens": {"d_embedding": 8, "tied": "all"},
     }
     plain = {"attention": {"kind": "none"}, "tokenizer": {"kind": "characters"}, "tokens": {"d_embedding": 8}}
-    made = {"translated": learned, "pointer": recurrent | copying, "plain": recurrent | plain}
+    tables = {"translated": learned, "pointer": recurrent | copying, "plain": recurrent | plain}
     train = {"steps": 4, "validations": 1}
-    return [(name, path, pair_recipe(path, train=train, **tables)) for name, tables in made.items()]
+    return [(name, path, pair_recipe(path, train=train, **tables)) for name, tables in tables.items()]
 
 
 def _bag(folder: Path) -> Recipe:
@@ -158,20 +158,20 @@ def _bag(folder: Path) -> Recipe:
 
 
 def _tuned(folder: Path) -> Recipe:
-    """The layers of the masked model, trained as a tagger."""
+    """Return a recipe of a tagger that tunes the layers of the masked model."""
     recipe = tagging(folder / "names.txt", features={"d_words": 0}, steps=4)
     return validate_recipe(recipe.model_dump() | {"encoder": {"from": str(folder / "masked")}}, where="tuned")
 
 
 def _beside(folder: Path) -> Recipe:
-    """The layers of the masked model as features."""
+    """Return a recipe with the layers of the masked model as features."""
     return classifying(folder / "topics.tsv", features={"contextual": [str(folder / "masked")]}, steps=4)
 
 
 def publish(folder: Path) -> None:
-    """A directory of transformers."""
-    reads = wordpiece(corpus=[words(800)])
-    write_bert(folder, Bert.random(reads.get_vocab_size(), context=64), reads)
+    """Write a directory of transformers."""
+    tokenizer = wordpiece(corpus=[words(800)])
+    write_bert(folder, Bert.random(tokenizer.get_vocab_size(), context=64), tokenizer)
 
 
 def _imported(folder: Path) -> Path:

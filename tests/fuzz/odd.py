@@ -1,10 +1,10 @@
-"""Odd values: numbers, words, names of files, encodings. All are short to write down."""
+"""Odd values: numbers, words, names of files, encodings. All are short."""
 
 from random import Random
 from typing import Any
 
 INTEGERS = [0, 1, -1, 2, 3, 7, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, -(2**63), 10**14, 10**20, -(10**30), 10**400]
-"""Small or beyond all bounds: what is in between may be what somebody wants to wait for."""
+"""Small numbers, or numbers beyond all bounds: others may be valid and slow."""
 REALS = [0.0, -0.0, 0.5, 1.0, -1.0, 1e-308, 5e-324, 1e308, 1e10, float("inf"), float("-inf"), float("nan"), 1 - 1e-16]
 NUMERALS = [
     "0", "-1", "1", "1.5", "1e400", "1e-400", "nan", "inf", "-inf", "0x10", "1_000", "٣", "１", "²", "+1", " 1", "1 ",
@@ -41,7 +41,7 @@ def integer(choose: Random) -> int:
 
 
 def scalar(choose: Random) -> Any:
-    """A value as JSON and TOML have them."""
+    """Return a value of JSON or TOML."""
     match choose.randrange(6):
         case 0:
             return integer(choose)
@@ -59,7 +59,7 @@ def numeral(choose: Random) -> str:
 
 
 def string(choose: Random) -> str:
-    """One that an argument can be: without a null character."""
+    """Return a string without a null character, so that it can be an argument."""
     return choose.choice(STRINGS).replace("\0", "").replace("\ud800", "\udc80")
 
 

@@ -1,4 +1,4 @@
-"""Cases of streams: sane commands whose streams are full, closed, folders, terminals or half a pipe; and kills."""
+"""Cases of streams: valid commands whose streams are full, closed, folders, terminals or broken pipes; and kills."""
 
 import shutil
 from random import Random
@@ -21,10 +21,10 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
     odd_one = choose.choice([1, 1, 1, 0, 0, 2])
     names = [name for name in OPENERS if name != "file"]
     case.streams = tuple(  # type: ignore[assignment]
-        choose.choice(names) if place == odd_one or choose.random() < 0.1 else "file" for place in range(3)
+        choose.choice(names) if descriptor == odd_one or choose.random() < 0.1 else "file" for descriptor in range(3)
     )
-    case.may_talk = case.arguments[:1] in (["train"], ["evaluate"], ["inspect"], ["gradients"])
-    case.by_itself = choose.random() < BY_ITSELF
+    case.writes_progress = case.arguments[:1] in (["train"], ["evaluate"], ["inspect"], ["gradients"])
+    case.in_new_interpreter = choose.random() < BY_ITSELF
 
 
 def _labels(choose: Random, case: Case, material: Material) -> list[str]:
@@ -67,12 +67,12 @@ def _other(choose: Random, case: Case, material: Material) -> list[str]:
 
 
 def _killed(choose: Random, case: Case, material: Material) -> None:
-    """Killed in the middle of training, and resumed."""
+    """Arrange a training that is killed and resumed."""
     run = material.run(choose)
     shutil.copy(run.path / "recipe.toml", case.folder / "recipe.toml")
     settings = ["train.steps=30", "train.checkpoint_every=2", "train.validations=5"]
     case.arguments = ["train", "recipe.toml", "--out", "out", "--threads", "1", "--device", "cpu"]
     for setting in settings:
         case.arguments += ["--set", setting]
-    case.killed_after = choose.choice([0.02, 0.1, 0.3, 0.6, 1.0])
-    case.may_talk = True
+    case.killed_after_seconds = choose.choice([0.02, 0.1, 0.3, 0.6, 1.0])
+    case.writes_progress = True

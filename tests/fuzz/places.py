@@ -1,4 +1,4 @@
-"""Where data may be: a file, a pipe, a folder, links, what is not a file at all; damaged, encoded and compressed."""
+"""Locations of data: a file, a pipe, a folder, links, or another kind of path; damaged, encoded and compressed."""
 
 import gzip
 import lzma
@@ -13,14 +13,14 @@ from fuzz.damage import damaged
 from fuzz.samples import SAMPLES, Sample, sample
 
 
-def placed(choose: Random, case: Case, found: Sample, *, plain: bool = False) -> tuple[str, list[str]]:
-    """The data somewhere in the case's folder, damaged, encoded and compressed; the path and the options that fit."""
+def placed(choose: Random, case: Case, drawn_sample: Sample, *, plain: bool = False) -> tuple[str, list[str]]:
+    """Write the data into the case's folder, damaged, encoded and compressed, and return its path and options."""
     encoding, options = "utf-8", []
     if not plain and choose.random() < 0.2:
         encoding = odd.encoding(choose)
         options = [] if choose.random() < 0.2 else ["--encoding", encoding]
-    content = damaged(choose, _encoded(found, encoding), most=3)
-    name, suffix = f"data{choose.randrange(10**6)}", found.suffix
+    content = damaged(choose, _encoded(drawn_sample, encoding), max_changes=3)
+    name, suffix = f"data{choose.randrange(10**6)}", drawn_sample.suffix
     if choose.random() < 0.15:
         content, suffix = _compressed(choose, content), suffix + choose.choice([".gz", ".xz", ".gz", ".GZ"])
     if choose.random() < 0.08:
@@ -28,32 +28,32 @@ def placed(choose: Random, case: Case, found: Sample, *, plain: bool = False) ->
     if choose.random() < 0.08:
         suffix = choose.choice([suffix for samples in SAMPLES.values() for suffix, _ in samples] + [".xz", ".gz", ".x"])
     path = case.folder / (name + suffix)
-    where = "file" if plain or choose.random() < 0.6 else choose.choice(list(PLACES))
-    place = PLACES[where](choose, case, path, content)
+    kind = "file" if plain or choose.random() < 0.6 else choose.choice(list(PLACES))
+    location = PLACES[kind](choose, case, path, content)
     if choose.random() < 0.03:
         forbid(choose, case, choose.choice([case.folder, *case.folder.rglob("*")]))
-    return place, options
+    return location, options
 
 
-def _encoded(found: Sample, encoding: str) -> bytes:
-    if found.suffix == ".bin":
-        return found.content.encode("latin-1")
+def _encoded(drawn_sample: Sample, encoding: str) -> bytes:
+    if drawn_sample.suffix == ".bin":
+        return drawn_sample.content.encode("latin-1")
     try:
-        return found.content.encode(encoding)
+        return drawn_sample.content.encode(encoding)
     except (LookupError, ValueError, AssertionError):
-        return found.content.encode()
+        return drawn_sample.content.encode()
 
 
 def _compressed(choose: Random, content: bytes) -> bytes:
     cut = choose.randint(0, len(content))
-    parts = [content] if choose.random() < 0.8 else [content[:cut], content[cut:]]
+    pieces = [content] if choose.random() < 0.8 else [content[:cut], content[cut:]]
     compress = choose.choice([gzip.compress, lzma.compress])
-    found = b"".join(compress(part) for part in parts)
-    return damaged(choose, found, most=2) if choose.random() < 0.5 else found
+    compressed = b"".join(compress(piece) for piece in pieces)
+    return damaged(choose, compressed, max_changes=2) if choose.random() < 0.5 else compressed
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write it, if the system takes such a name."""
+    """Write the content, unless the system refuses the name."""
     try:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
@@ -72,13 +72,16 @@ def _piped(choose: Random, case: Case, path: Path, content: bytes) -> str:
 
 
 def _in_folder(choose: Random, case: Case, path: Path, content: bytes) -> str:
-    """With files beside it, of the same kind or of another."""
+    """Write it with other files beside it, of the same kind or of another."""
     folder = case.folder / "folder"
     put(folder / path.name, content)
     for number in range(choose.randint(0, 2)):
-        other = sample(choose) if choose.random() < 0.3 else Sample(path.suffix, content.decode("latin-1"), "")
-        put(folder / f"{number}{other.suffix}", damaged(choose, other.content.encode("latin-1", "replace"), most=1))
-    _things_beside(choose, folder)
+        other_sample = sample(choose) if choose.random() < 0.3 else Sample(path.suffix, content.decode("latin-1"), "")
+        put(
+            folder / f"{number}{other_sample.suffix}",
+            damaged(choose, other_sample.content.encode("latin-1", "replace"), max_changes=1),
+        )
+    _put_others_beside(choose, folder)
     return choose.choice(["folder", "folder/", "folder/*", "folder/**", "**", f"folder/*{path.suffix}", "fold?r/**/*"])
 
 
@@ -86,22 +89,22 @@ def _in_class_folders(choose: Random, case: Case, path: Path, content: bytes) ->
     for label in choose.sample(["a", "b", "$x^$", "c d", "é"], choose.randint(1, 3)):
         folder = case.folder / "classes" / label
         folder.mkdir(parents=True, exist_ok=True)
-        put(folder / path.name, damaged(choose, content, most=1))
-        _things_beside(choose, folder)
-    _things_beside(choose, case.folder / "classes")
+        put(folder / path.name, damaged(choose, content, max_changes=1))
+        _put_others_beside(choose, folder)
+    _put_others_beside(choose, case.folder / "classes")
     return "classes"
 
 
-def _things_beside(choose: Random, folder: Path) -> None:
-    """What else a folder may hold."""
+def _put_others_beside(choose: Random, folder: Path) -> None:
+    """Put other kinds of paths into a folder."""
     folder.mkdir(exist_ok=True)
     if choose.random() < 0.3:
         names = choose.sample(["thing", "thing.txt", ".thing", "0.tsv"], choose.randint(1, 3))
-        put_thing(choose, *[folder / name for name in names])
+        put_special_path(choose, *[folder / name for name in names])
 
 
-def _thing(choose: Random, case: Case, path: Path, content: bytes) -> str:
-    put_thing(choose, case.folder / "thing", without=("fifo", "device"))
+def _special_path(choose: Random, case: Case, path: Path, content: bytes) -> str:
+    put_special_path(choose, case.folder / "thing", without=("fifo", "device"))
     return choose.choice(["thing", "thing/", "thing/*", "thing*"])
 
 
@@ -117,27 +120,27 @@ def _nowhere(choose: Random, case: Case, path: Path, content: bytes) -> str:
 
 
 PLACES = {
-    "file": _file, "pipe": _piped, "folder": _in_folder, "classes": _in_class_folders, "thing": _thing,
+    "file": _file, "pipe": _piped, "folder": _in_folder, "classes": _in_class_folders, "thing": _special_path,
     "link": _linked, "nowhere": _nowhere,
 }  # fmt: skip
 
 
-THINGS: dict[str, Callable[[Path], None]] = {
+SPECIAL_PATHS: dict[str, Callable[[Path], None]] = {
     "itself": lambda path: path.symlink_to(path.name), "its folder": lambda path: path.symlink_to("."),
     "broken": lambda path: path.symlink_to("nothing"), "device": lambda path: path.symlink_to("/dev/zero"),
     "fifo": os.mkfifo, "empty": lambda path: path.mkdir(),
 }  # fmt: skip
-"""What is not a file."""
+"""Kinds of paths that are not regular files."""
 
 
 def forbid(choose: Random, case: Case, path: Path) -> None:
-    """Take away the right to read, to write or to search."""
+    """Remove the permission to read, to write or to search."""
     if not path.is_symlink() and (path.is_file() or path.is_dir()):
         case.modes[path] = choose.choice([0o000, 0o400, 0o500, 0o200])
 
 
-def put_thing(choose: Random, *paths: Path, without: Collection[str] = ()) -> None:
-    """One of them at each of the paths where nothing is. A pipe that is named itself is read, and so is a device."""
+def put_special_path(choose: Random, *paths: Path, without: Collection[str] = ()) -> None:
+    """Put a special path at each missing path. A pipe or a device that is named itself is read."""
     for path in paths:
         if not os.path.lexists(path):
-            THINGS[choose.choice([name for name in THINGS if name not in without])](path)
+            SPECIAL_PATHS[choose.choice([name for name in SPECIAL_PATHS if name not in without])](path)

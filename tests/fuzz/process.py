@@ -1,7 +1,7 @@
-"""What the process of a case does, from the fork to its end: as a new interpreter would, without the seconds it takes.
+"""The process of a case, from the fork to its end, like a new interpreter without its seconds of imports.
 
-It never returns. Descriptors, limits and the streams of `sys` are made as a shell and Python make them, and at the end
-the streams are flushed as Python does, with status 120 where that fails.
+It never returns. Descriptors, limits and the streams of `sys` are those of a shell and of Python, and the streams are
+flushed like Python's at the end, with status 120 for a failure.
 """
 
 import contextlib
@@ -23,21 +23,21 @@ from fuzz.streams import OPENERS
 
 CPU_SECONDS = 20
 MORE_BYTES = 4 << 30
-LARGEST_FILE = 256 << 20
+MAX_FILE_BYTES = 256 << 20
 NOBODY = 65534
 PR_SET_PDEATHSIG = 1
-"""The request with which a process ends when its parent has ended."""
-OF_NOBODY = "-of-nobody"
-"""What stands behind the names of the caches of cases that are not root's."""
+"""The request by which a process ends with its parent."""
+NOBODY_SUFFIX = "-of-nobody"
+"""The suffix of caches for cases that do not run as root."""
 
 
 def run(case: Case) -> NoReturn:
-    """The child's whole life."""
+    """Run the case in the child process."""
     try:
         _prepare(case)
-        if case.killed_after is not None:
+        if case.killed_after_seconds is not None:
             _killed_once(case)
-        if case.by_itself:
+        if case.in_new_interpreter:
             os.execv(sys.executable, [sys.executable, "-m", "ensue", *case.arguments])
         status = _called(case)
     except BaseException:
@@ -52,7 +52,7 @@ def _prepare(case: Case) -> None:
     os.setsid()
     os.chdir(case.folder)
     os.environ.update(case.environment)
-    log = os.open(case.complaint, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log = os.open(case.error_output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     high = os.dup2(log, 100)
     os.close(log)
     faulthandler.register(signal.SIGUSR1, file=high)
@@ -63,7 +63,7 @@ def _prepare(case: Case) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MORE_BYTES,) * 2)
     seconds = CPU_SECONDS if case.cpu_seconds is None else case.cpu_seconds
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE,) * 2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for descriptor, kind in enumerate(case.streams):
         OPENERS[kind](case, descriptor)
@@ -73,17 +73,17 @@ def _prepare(case: Case) -> None:
 
 
 def _forbid(case: Case) -> None:
-    """Take rights away; to root nothing is forbidden, so that it becomes somebody else first."""
+    """Remove permissions. Root has all of them, so it becomes another user first."""
     if not case.modes:
         return
     is_root = os.getuid() == 0
     for path in (case.folder, *case.folder.rglob("*")) if is_root else ():
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     for path, mode in case.modes.items():
-        if path.exists():  # it may have been spoiled afterwards
+        if path.exists():  # it may have been damaged afterwards
             path.chmod(mode)
     if is_root:
-        os.environ |= {name: os.environ[name] + OF_NOBODY for name in ("ENSUE_CACHE", "ENSUE_CELLS")}
+        os.environ |= {name: os.environ[name] + NOBODY_SUFFIX for name in ("ENSUE_CACHE", "ENSUE_CELLS")}
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
@@ -96,7 +96,7 @@ def _streams_of_sys() -> None:
 
 
 def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper | None:
-    """As Python opens it; None where there is none, or where it is a folder."""
+    """Open a stream like Python, or return None for a closed descriptor or a folder."""
     try:
         os.fstat(descriptor)
         file = open(descriptor, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115 (as long as we live)
@@ -108,7 +108,7 @@ def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper | None:
 
 
 def _called(case: Case) -> int:
-    """The status with which it ends; what nobody caught is shown as Python shows it."""
+    """Run the command and return its status. An uncaught error is printed like Python's."""
     try:
         if case.action is None:
             ensue.cli.main()
@@ -131,7 +131,7 @@ def _called(case: Case) -> int:
 def _complain() -> None:
     text = traceback.format_exc()
     with contextlib.suppress(OSError):
-        os.write(100, text.encode(errors="backslashreplace"))  # whatever became of stderr
+        os.write(100, text.encode(errors="backslashreplace"))  # even if stderr is unusable
 
 
 def _flushed(status: int) -> int:
@@ -146,11 +146,11 @@ def _flushed(status: int) -> int:
 
 
 def _killed_once(case: Case) -> None:
-    """Run it in a process of its own for a while, kill that, and go on with what it left."""
+    """Run the command in a process for a while, kill it, and continue with its files."""
     child = os.fork()
     if child == 0:
         os._exit(_called(case))
-    time.sleep(case.killed_after or 0.0)
+    time.sleep(case.killed_after_seconds or 0.0)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     sys.argv = ["ensue", *case.arguments, "--resume"]

@@ -25,11 +25,11 @@ TOML = [
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
-    choose.choice([read_back, read_back, _shown, _trained])(choose, case, material)
+    choose.choice([arrange_round_trip, arrange_round_trip, _shown, _trained])(choose, case, material)
 
 
-def read_back(choose: Random, case: Case, material: Material) -> None:
-    """The library: what it writes is the recipe that it read."""
+def arrange_round_trip(choose: Random, case: Case, material: Material) -> None:
+    """Arrange a round trip by the library: a written recipe equals the one that was read."""
     case.action = partial(_read_and_back, *_given(choose, case)[:2])
 
 
@@ -38,7 +38,7 @@ def _shown(choose: Random, case: Case, material: Material) -> None:
 
 
 def _given(choose: Random, case: Case) -> tuple[str, list[str], dict[str, Any]]:
-    """The name of a recipe, or of a file that was made of one; settings; and the recipe that it was."""
+    """Return the name of a recipe or of a file of one, settings, and the recipe."""
     settings = [setting(choose) for _ in range(choose.choice([0, 0, 1, 1, 2]))]
     name = choose.choice(recipe_names())
     document = tomllib.loads(read_recipe(name).to_toml())
@@ -51,14 +51,14 @@ def _given(choose: Random, case: Case) -> tuple[str, list[str], dict[str, Any]]:
 
 
 def _read_and_back(name: str, settings: list[str]) -> None:
-    """What is written is the recipe that was read."""
+    """Assert that a written recipe equals the one that was read."""
     recipe = read_recipe(name, settings)
     Path("again.toml").write_text(recipe.to_toml(), encoding="utf-8")
     assert read_recipe("again.toml").to_toml() == recipe.to_toml(), "a recipe is not written as it was read"
 
 
 def _trained(choose: Random, case: Case, material: Material) -> None:
-    """Small before the settings, and few steps after them."""
+    """Arrange a training that is small before the settings, and short after them."""
     name, settings, document = _given(choose, case)
     data = {TAGGERS: "names.txt", CLASSIFIERS: "topics.tsv", SEQUENCES: "translated.tsv"}.get(
         document["task"], "text.txt"
@@ -73,11 +73,11 @@ def _trained(choose: Random, case: Case, material: Material) -> None:
     for setting in [*known, *settings]:
         case.arguments += ["--set", setting]
     case.arguments += TINY
-    case.may_talk = True
+    case.writes_progress = True
 
 
 def setting(choose: Random) -> str:
-    """A key of some recipe, or no key, and a value."""
+    """Return a key of a recipe, or an unknown key, and a value."""
     document = tomllib.loads(read_recipe(choose.choice(recipe_names())).to_toml())
     table = choose.choice([key for key in document if isinstance(document[key], dict)])
     key = f"{table}.{choose.choice(list(document[table]) or ['x'])}"
@@ -96,4 +96,4 @@ def _written(choose: Random, document: Any) -> bytes:
         text = repr(document).encode("utf-8", "surrogatepass")  # TOML has no such values
     if choose.random() < 0.03:
         text += choose.choice([b"x = " + b"[" * 3000, b"\n[a" + b".a" * 3000 + b"]\n", b"x = " + b"9" * 5000])
-    return damaged(choose, text, most=2) if choose.random() < 0.4 else text
+    return damaged(choose, text, max_changes=2) if choose.random() < 0.4 else text

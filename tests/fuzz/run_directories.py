@@ -1,4 +1,4 @@
-"""Cases of run directories: files cut, altered, exchanged between runs, gone, or something else than files."""
+"""Cases of run directories: files truncated, altered, exchanged between runs, missing, or not regular files."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from fuzz import frame_runs, odd
 from fuzz.case import Case, Outcome
 from fuzz.damage import damaged
 from fuzz.material import LANGUAGE_MODELS, MASKED, SEQUENCES, Material, Run
-from fuzz.places import forbid, put_thing
+from fuzz.places import forbid, put_special_path
 from fuzz.supervisor import outcomes
 from fuzz.values import altered, as_json
 
@@ -43,7 +43,7 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
 
 
 def questions(run: Run) -> list[list[str]]:
-    """What the model in the folder `run` may be asked."""
+    """Return commands for the model in the folder `run`."""
     if run.task == LANGUAGE_MODELS:
         write = ["generate", "run", "--max-tokens", "5", "--seed", "1"]
         return [
@@ -63,7 +63,7 @@ def questions(run: Run) -> list[list[str]]:
 
 
 def answers(material: Material, folder: Path) -> dict[tuple[str, ...], bytes]:
-    """What the runs answer as long as nobody has spoiled them."""
+    """Return the outputs of undamaged runs."""
     folder.mkdir()
     asked = [(run, question) for run in material.runs for question in questions(run)]
     cases = []
@@ -72,40 +72,40 @@ def answers(material: Material, folder: Path) -> dict[tuple[str, ...], bytes]:
         case.folder.mkdir()
         (case.folder / "run").symlink_to(run.path)
         cases.append(case)
-    found = {outcome.case.name: outcome.out for outcome in outcomes(cases)}
-    return {(run.path.name, *question): found[str(number)] for number, (run, question) in enumerate(asked)}
+    outputs = {outcome.case.name: outcome.out for outcome in outcomes(cases)}
+    return {(run.path.name, *question): outputs[str(number)] for number, (run, question) in enumerate(asked)}
 
 
 def _same(expected: bytes | None, outcome: Outcome) -> str | None:
-    """A run that was spoiled by accident is refused, or answers as before."""
+    """Return a fault unless a damaged run is refused or gives its old output."""
     return None if expected in (None, outcome.out) else "another answer: from files that were altered"
 
 
 def sign(run: Path) -> None:
-    """Write what was spoiled into the manifests, so that what is behind them is reached too."""
-    for path in filter(Path.is_file, run.rglob("manifest.json")):  # a pipe or a device has no end
+    """Update the manifests with the digests of damaged files, so that readers reach the files."""
+    for path in filter(Path.is_file, run.rglob("manifest.json")):  # a pipe or a device may be endless
         try:
             content = json.loads(path.read_text())
             for name, entry in content["files"].items():
                 if (path.parent / name).is_file():
-                    found = (path.parent / name).read_bytes()
-                    entry |= {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
+                    content = (path.parent / name).read_bytes()
+                    entry |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             path.write_text(json.dumps(content))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # it is what was spoiled
+            continue  # the manifest is damaged
 
 
 def _resumed(choose: Random, case: Case) -> None:
-    """Training goes on, or begins anew."""
+    """Arrange a training that continues, or starts again."""
     task_of_settings = ["--set", f"train.steps={choose.choice([2, 40, 41])}"]
-    how = choose.choice([["--resume"], ["--resume", *task_of_settings], ["run/recipe.toml", "--overwrite"]])
-    case.arguments = ["train", *how, "--out", "run", "--threads", "1", "--device", "cpu"]
-    case.may_talk = True
+    options = choose.choice([["--resume"], ["--resume", *task_of_settings], ["run/recipe.toml", "--overwrite"]])
+    case.arguments = ["train", *options, "--out", "run", "--threads", "1", "--device", "cpu"]
+    case.writes_progress = True
     case.may_change = {"run"}
 
 
 def spoil(choose: Random, path: Path, material: Material) -> None:
-    """The file is damaged, altered, exchanged or gone."""
+    """Damage, alter, exchange or remove the file."""
     ways: list[Callable[[], None]] = [
         partial(_damage, choose, path),
         partial(_exchange, choose, path, material),
@@ -119,22 +119,22 @@ def spoil(choose: Random, path: Path, material: Material) -> None:
 
 
 def _damage(choose: Random, path: Path) -> None:
-    path.write_bytes(damaged(choose, path.read_bytes(), most=3))
+    path.write_bytes(damaged(choose, path.read_bytes(), max_changes=3))
 
 
 def _exchange(choose: Random, path: Path, material: Material) -> None:
-    """A file of another run in its place, most often of the same name."""
+    """Replace the file by one of another run, usually of the same name."""
     others = [file for run in material.runs for file in run.path.rglob("*") if file.is_file()]
     same = [file for file in others if file.name == path.name]
     shutil.copyfile(choose.choice(same if same and choose.random() < 0.8 else others), path)
 
 
 def _remove(choose: Random, path: Path) -> None:
-    """It is gone, or something else is there."""
+    """Remove the file, or put a special path in its place."""
     path = choose.choice([path, path, path, path.parent]) if path.parent.name.startswith("step-") else path
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     if choose.random() < 0.7:
-        put_thing(choose, path)
+        put_special_path(choose, path)
 
 
 def _alter_json(choose: Random, path: Path) -> None:
@@ -142,7 +142,7 @@ def _alter_json(choose: Random, path: Path) -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.suffix == ".jsonl" else None
         document = lines or json.loads(path.read_text())
     except (ValueError, RecursionError):
-        return _damage(choose, path)  # it has been damaged before
+        return _damage(choose, path)  # the file has been damaged before
     changed = altered(choose, document)
     if lines and isinstance(changed, list):
         path.write_bytes(b"".join(as_json(choose, line) + b"\n" for line in changed))
@@ -154,7 +154,7 @@ def _alter_json(choose: Random, path: Path) -> None:
 def _alter_tensors(choose: Random, path: Path) -> None:
     try:
         tensors = load_file(path)
-    except Exception:  # it has been damaged before
+    except Exception:  # the file has been damaged before
         return _damage(choose, path)
     if not tensors:
         tensors = {"0": np.zeros((2, 3), np.float32)}

@@ -1,4 +1,4 @@
-"""Data as they are meant to be, of every format; small, and new in every case."""
+"""Valid data of every format, small, and different in every case."""
 
 import json
 import struct
@@ -13,7 +13,7 @@ from training.tiny import words
 
 
 class Sample(NamedTuple):
-    """Data as they are meant to be: the usual suffix, the content, and the tasks that read such data."""
+    """Valid data: the usual suffix, the content, and the tasks that read such data."""
 
     suffix: str
     content: str
@@ -21,16 +21,16 @@ class Sample(NamedTuple):
 
 
 def sample(choose: Random, kind: str | None = None) -> Sample:
-    """Some data of that kind, one of `SAMPLES`, or of any."""
+    """Return data of a kind of `SAMPLES`, or of any kind."""
     kind = kind or choose.choice(list(SAMPLES))
     suffix, make = choose.choice(SAMPLES[kind])
     return Sample(suffix, make(choose), kind)
 
 
 def glove(choose: Random) -> str:
-    found = dict.fromkeys([*words(60).split(), "anna", "lima", "sees", "novak"])
+    vocabulary = dict.fromkeys([*words(60).split(), "anna", "lima", "sees", "novak"])
     return "".join(
-        f"{word} {choose.gauss(0, 1):.4f} {choose.gauss(0, 1):.4f} {choose.gauss(0, 1):.4f}\n" for word in found
+        f"{word} {choose.gauss(0, 1):.4f} {choose.gauss(0, 1):.4f} {choose.gauss(0, 1):.4f}\n" for word in vocabulary
     )
 
 
@@ -40,10 +40,10 @@ def word2vec(choose: Random) -> str:
 
 
 def binary_vectors(choose: Random) -> str:
-    """The bytes of word2vec's binary format, as text in latin-1."""
+    """Return bytes of word2vec's binary format as text in latin-1."""
     rows = [row.split() for row in glove(choose).splitlines()]
-    parts = [row[0].encode() + b" " + struct.pack("<3f", *map(float, row[1:])) + b"\n" for row in rows]
-    return f"{len(parts)} 3\n" + b"".join(parts).decode("latin-1")
+    rows_of_bytes = [row[0].encode() + b" " + struct.pack("<3f", *map(float, row[1:])) + b"\n" for row in rows]
+    return f"{len(rows_of_bytes)} 3\n" + b"".join(rows_of_bytes).decode("latin-1")
 
 
 def similarities(choose: Random) -> str:
@@ -80,7 +80,7 @@ def gold(choose: Random) -> str:
 
 
 def translated(write: Callable[[list[tuple[str, str]]], str], choose: Random) -> str:
-    """Pairs of source and target in a format."""
+    """Return pairs of source and target in a format."""
     texts = [words(choose.randint(1, 9), seed=choose.randint(0, 999)).replace("\n", " ").strip() for _ in range(40)]
     return write(list(zip(texts[: choose.randint(1, 20)], texts[20:], strict=False)))
 
@@ -118,7 +118,7 @@ def _topical(write: object, choose: Random) -> str:
 
 
 def array(lines: str, choose: Random) -> str:
-    """JSON lines as one array, in one of the ways in which programs write it."""
+    """Return JSON lines as one array, in a form that programs write."""
     form = choose.choice([{}, {"indent": 2}, {"separators": (",", ":")}])
     return json.dumps([json.loads(line) for line in lines.splitlines()], **form) + choose.choice(["", "\n"])  # type: ignore[arg-type]
 

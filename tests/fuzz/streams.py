@@ -1,4 +1,4 @@
-"""What may stand behind a descriptor of a command: files, pipes, terminals, full disks, nothing."""
+"""Kinds of descriptors of a command: files, pipes, terminals, full disks, closed ones."""
 
 import os
 import pty
@@ -10,14 +10,14 @@ PIPE_BYTES = 10
 
 
 def _file(case: Case, descriptor: int) -> None:
-    """The usual: stdin from a file, the others into one."""
+    """Open a file, for reading as stdin and for writing otherwise."""
     if descriptor == 0:
         memory = os.memfd_create("stdin")
         os.truncate(memory, len(case.stdin))
         os.pwrite(memory, case.stdin, 0)
         _put(memory, 0)
     else:
-        path = case.output if descriptor == 1 else case.complaint
+        path = case.output if descriptor == 1 else case.error_output
         _put(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
 
 
@@ -33,20 +33,20 @@ def _null(case: Case, descriptor: int) -> None:
     _put(os.open(os.devnull, os.O_RDWR), descriptor)
 
 
-def _other_way(case: Case, descriptor: int) -> None:
-    """Open for writing where it is read, and for reading where it is written."""
+def _opposite_direction(case: Case, descriptor: int) -> None:
+    """Open a descriptor in the opposite direction."""
     _put(os.open(os.devnull, os.O_RDONLY if descriptor else os.O_WRONLY), descriptor)
 
 
 def _gone(case: Case, descriptor: int) -> None:
-    """A pipe whose other end is closed."""
+    """Open a pipe whose other end is closed."""
     reading, writing = os.pipe()
     os.close(writing if descriptor == 0 else reading)
     _put(reading if descriptor == 0 else writing, descriptor)
 
 
 def _leaving(case: Case, descriptor: int) -> None:
-    """A pipe whose reader takes a few bytes and goes, as `head` does."""
+    """Open a pipe whose reader takes a few bytes and closes it, like `head`."""
     if descriptor == 0:
         _file(case, descriptor)
         return
@@ -60,7 +60,7 @@ def _leaving(case: Case, descriptor: int) -> None:
 
 
 def _terminal(case: Case, descriptor: int) -> None:
-    """What is written to it is read and thrown away; what it says is stdin's bytes and an end of file."""
+    """Open a terminal that ignores output, and whose input is stdin's bytes and an end of file."""
     master, slave = pty.openpty()
     if os.fork() == 0:
         os.close(slave)
@@ -69,10 +69,10 @@ def _terminal(case: Case, descriptor: int) -> None:
     _put(slave, descriptor)
 
 
-def _talk(master: int, said: bytes) -> None:
+def _talk(master: int, typed: bytes) -> None:
     try:
-        if said:
-            os.write(master, said)
+        if typed:
+            os.write(master, typed)
         while os.read(master, 1024):
             pass
     except OSError:
@@ -81,7 +81,7 @@ def _talk(master: int, said: bytes) -> None:
 
 
 OPENERS: dict[str, Callable[[Case, int], None]] = {
-    "file": _file, "closed": _closed, "full": _full, "null": _null, "other way": _other_way, "gone": _gone,
+    "file": _file, "closed": _closed, "full": _full, "null": _null, "other way": _opposite_direction, "gone": _gone,
     "leaving": _leaving, "terminal": _terminal,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Runs cases, some at a time, each in a process of its own, and sees to it that every one of them ends."""
+"""Run cases in separate processes, several at a time, and stop those that do not end."""
 
 import contextlib
 import gc
@@ -22,12 +22,12 @@ class _Running:
     before: dict[str, str]
     began: float
     mib: int
-    """Memory that the process took over at the fork."""
+    """Memory that the process shares at the fork."""
     stopped: bool = False
 
 
 def outcomes(cases: Iterable[Case], *, processes: int = 1, keep: bool = False) -> Iterator[Outcome]:
-    """What comes of each case, in the order in which they end. The folders are removed unless they are to be kept."""
+    """Yield the outcome of each case, in the order in which they end. Remove the folders unless `keep` is true."""
     waiting = iter(cases)
     running: dict[int, _Running] = {}
     gc.freeze()  # a child that collected garbage would copy every page
@@ -50,11 +50,11 @@ def outcomes(cases: Iterable[Case], *, processes: int = 1, keep: bool = False) -
 
 
 def _started(case: Case) -> tuple[int, _Running]:
-    for path in (case.output, case.complaint):
+    for path in (case.output, case.error_output):
         path.write_bytes(b"")
     before, mib = inventory(case.folder), _anonymous_mib()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: those of pytest, which hold no lock
+        warnings.simplefilter("ignore", DeprecationWarning)  # pytest's threads hold no lock at a fork
         pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
@@ -63,25 +63,25 @@ def _started(case: Case) -> tuple[int, _Running]:
 
 
 def _ended(running: dict[int, _Running]) -> Iterator[Outcome]:
-    """Wait a little, and give what has ended meanwhile."""
+    """Wait up to a second, and yield outcomes of ended cases."""
     signal.sigtimedwait({signal.SIGCHLD}, 1.0)
     for pid, entry in list(running.items()):
-        found, status, usage = os.wait4(pid, os.WNOHANG)
+        ended_pid, status, usage = os.wait4(pid, os.WNOHANG)
         seconds = time.monotonic() - entry.began
-        if found:
+        if ended_pid:
             del running[pid]
-            _kill(pid)  # what it may have left behind
+            _kill(pid)  # its remaining children
             yield _outcome(entry, status, seconds, usage.ru_maxrss // 1024 - entry.mib)
-        elif _waited(pid, seconds) > entry.case.patience and not entry.stopped:
+        elif _waited(pid, seconds) > entry.case.wait_seconds and not entry.stopped:
             entry.stopped = True
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)  # it says where it is
+                os.kill(pid, signal.SIGUSR1)  # it prints its stack
             time.sleep(0.3)
             _kill(pid)
 
 
 def _waited(pid: int, seconds: float) -> float:
-    """The seconds in which a process neither computed nor was kept from it by others that had the processors."""
+    """Return the seconds in which a process neither computed nor waited for a processor."""
     with open(f"/proc/{pid}/schedstat") as times:
         computed, queued, _ = map(int, times.read().split())
     return seconds - (computed + queued) / 1e9
@@ -94,13 +94,13 @@ def _outcome(entry: _Running, status: int, seconds: float, peak_mib: int) -> Out
             path.chmod(0o700)
     stopped = entry.stopped or code == -signal.SIGXCPU
     return Outcome(
-        case, None if stopped else code, case.output.read_bytes(), case.complaint.read_text(errors="replace"), seconds,
-        peak_mib, entry.before, inventory(case.folder),
+        case, None if stopped else code, case.output.read_bytes(), case.error_output.read_text(errors="replace"),
+        seconds, peak_mib, entry.before, inventory(case.folder),
     )  # fmt: skip
 
 
 def _anonymous_mib() -> int:
-    """Memory of this process that a fork shares from its first moment. Pages of files come in when they are read."""
+    """Return the memory of this process that a fork shares at its start, without pages of files."""
     with open("/proc/self/statm") as sizes:
         _, resident, of_files, *_ = map(int, sizes.read().split())
     return (resident - of_files) * resource.getpagesize() >> 20
@@ -113,5 +113,5 @@ def _kill(group: int) -> None:
 
 def _remove(case: Case) -> None:
     shutil.rmtree(os.fsencode(case.folder), ignore_errors=True)
-    for path in (case.output, case.complaint):
+    for path in (case.output, case.error_output):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The fuzzer finds what is planted, finds nothing where nothing is, and finds nothing in the package."""
+"""The fuzzer reports planted bugs and no others, and none in the package."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 import ensue.data.detection.kind
-import ensue.extensions.surveying.summary  # what every case would import
+import ensue.extensions.surveying.summary  # every case would import it
 from conftest import REPOSITORY
 from fuzz import bombs, data_files, process, recipes
 from fuzz.case import Case
@@ -29,14 +29,14 @@ def judged(*cases: Case) -> list[Finding | None]:
 
 
 def data(folder: Path, name: str, path: str = "text.txt") -> Case:
-    """`ensue data` on a text."""
+    """Return a case of `ensue data` on a text."""
     case = Case(name, folder / name, ["data", path])
     case.folder.mkdir()
     (case.folder / "text.txt").write_text(TEXT)
     return case
 
 
-def kept_waiting() -> None:
+def waiting() -> None:
     time.sleep(60)
 
 
@@ -76,67 +76,67 @@ def unheard() -> None:
 
 
 PLANTED: dict[Callable[[], None], str] = {
-    wrong: "KeyError", os.abort: "signal 6", kept_waiting: "hang", greedy: "memory", silent: "no line",
+    wrong: "KeyError", os.abort: "signal 6", waiting: "hang", greedy: "memory", silent: "no line",
     talkative: "2 lines", destructive: "changed", careless: "left over", unheard: "OSError",
 }  # fmt: skip
 
 
-def found_bugs(folder: Path, bugs: list[Callable[[], None]]) -> dict[str, str]:
-    cases = [data(folder, bug.__name__) for bug in bugs]
-    for case, bug in zip(cases, bugs, strict=True):
-        case.action, case.patience = bug, 0.5 if bug is kept_waiting else 60
+def faults_of_bugs(folder: Path, functions: list[Callable[[], None]]) -> dict[str, str]:
+    cases = [data(folder, function.__name__) for function in functions]
+    for case, function in zip(cases, functions, strict=True):
+        case.action, case.wait_seconds = function, 0.5 if function is waiting else 60
     findings = map(judge, outcomes(cases, processes=2))
-    return {finding.name: finding.what for finding in findings if finding}
+    return {finding.name: finding.fault for finding in findings if finding}
 
 
 @pytest.mark.slow
-def test_planted_bugs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_bugs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzz.verdict.PEAK_MIB", 350)
-    expected = {bug.__name__: what for bug, what in PLANTED.items()}
-    assert found_bugs(tmp_path, list(PLANTED)) == expected
+    expected = {bug.__name__: fault for bug, fault in PLANTED.items()}
+    assert faults_of_bugs(tmp_path, list(PLANTED)) == expected
 
 
 @pytest.mark.slow
-def test_a_case_that_computes_for_ever_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_that_computes_forever_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "CPU_SECONDS", 1)
-    assert found_bugs(tmp_path, [computing]) == {"computing": "hang"}
+    assert faults_of_bugs(tmp_path, [computing]) == {"computing": "hang"}
 
 
 @pytest.mark.slow
-def test_a_bug_of_a_reader_is_found_where_it_is_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_bug_of_a_reader_is_reported_with_its_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     well, refused = data(tmp_path, "well"), data(tmp_path, "refused", "nothing")
     assert judged(well, refused) == [None, None]
     monkeypatch.setattr(ensue.data.detection.kind, "_detect_in_lines", lambda *arguments: {}["label"])
     (finding,) = judged(data(tmp_path, "wrong"))
     assert finding is not None
-    assert (finding.what, finding.where) == ("KeyError", "ensue/data/detection/kind.py detect")
+    assert (finding.fault, finding.location) == ("KeyError", "ensue/data/detection/kind.py detect")
 
 
 def test_a_case_is_a_function_of_its_seed(tmp_path: Path) -> None:
-    made = []
+    drawn_cases = []
     for name in ("one", "other"):
         case = Case(name, tmp_path / name)
         case.folder.mkdir()
-        data_files.looked_at(Random("7/data:3"), case, Material(tmp_path, []))
-        made.append((case.arguments, case.stdin, sorted(path.name for path in case.folder.rglob("*"))))
-    assert made[0] == made[1]
+        data_files.arrange_data_command(Random("7/data:3"), case, Material(tmp_path, []))
+        drawn_cases.append((case.arguments, case.stdin, sorted(path.name for path in case.folder.rglob("*"))))
+    assert drawn_cases[0] == drawn_cases[1]
 
 
 @pytest.mark.parametrize("first", [["--version"], ["-h"], ["predict", "--help"]])
-def test_json_is_not_expected_of_what_wins_over_a_command(first: list[str]) -> None:
+def test_json_is_not_expected_of_help_and_version(first: list[str]) -> None:
     assert promises_json(["predict", "run", "--json"])
     assert not promises_json([*first, "run", "--json"])
 
 
 @pytest.mark.parametrize("numbers", [range(21, 22), pytest.param(range(20, 26), marks=pytest.mark.slow)])
-def test_nothing_is_found_in_a_few_cases(numbers: range, tmp_path: Path) -> None:
+def test_a_few_cases_have_no_fault(numbers: range, tmp_path: Path) -> None:
     cases = []
     for number in numbers:
         case = Case(str(number), tmp_path / str(number))
         case.folder.mkdir()
-        arrange = [data_files.looked_at, data_files.read_back, recipes.read_back][number % 3]
+        arrange = [data_files.arrange_data_command, data_files.arrange_round_trip, recipes.arrange_round_trip][
+            number % 3
+        ]
         arrange(Random(number), case, Material(tmp_path, []))
         cases.append(case)
     assert judged(*cases) == [None] * len(numbers)
@@ -150,7 +150,7 @@ def bomb(folder: Path, name: str, size: int = bombs.LARGEST) -> Case:
 
 
 def test_small_bombs_take_bounded_time_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sample, of one kind of shape each."""
+    """The sample has one bomb of each kind of shape."""
     monkeypatch.setattr(bombs, "SECONDS", 1)
     names = ["width.conll", "blanks.txt", "tuple.json", "units.tmx"]
     assert judged(*(bomb(tmp_path, name, bombs.LARGEST // 8) for name in names)) == [None] * len(names)
@@ -167,7 +167,7 @@ def test_shape_bombs_take_bounded_time_and_memory(name: str, tmp_path: Path) -> 
     ("name", "bound"),
     [("width.conll", "ensue.data.lines.MAX_COLUMNS"), ("rows.csv.xz", "ensue.data.decoding.MAX_RATIO")],
 )
-def test_a_reader_without_bounds_is_found(
+def test_a_reader_without_bounds_is_reported(
     name: str, bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bombs, "SECONDS", 5)
@@ -175,11 +175,11 @@ def test_a_reader_without_bounds_is_found(
     monkeypatch.setattr(bound, 1 << 30)
     (finding,) = judged(bomb(tmp_path / "unbounded", name))
     assert finding is not None
-    assert finding.what == "hang"
+    assert finding.fault == "hang"
 
 
 @pytest.mark.slow
-def test_nothing_is_found_in_200_cases(tmp_path: Path) -> None:
+def test_two_hundred_cases_have_no_fault(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY / "tests")])}
     command = [sys.executable, "-m", "fuzz", "--cases", "200", "--seed", "2026"]
     result = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Documents of tables and lists with something in them that does not belong there."""
+"""Documents of tables and lists with wrong values."""
 
 import copy
 import json
@@ -8,19 +8,19 @@ from typing import Any
 from fuzz import odd
 
 
-def altered(choose: Random, document: Any, *, most: int = 2) -> Any:
-    """A copy with 1 to `most` changes, each somewhere."""
+def altered(choose: Random, document: Any, *, max_changes: int = 2) -> Any:
+    """Return a copy with 1 to `max_changes` changes at random positions."""
     document = copy.deepcopy(document)
-    for _ in range(choose.randint(1, most)):
+    for _ in range(choose.randint(1, max_changes)):
         document = _altered_once(choose, document)
     return document
 
 
 def _altered_once(choose: Random, document: Any) -> Any:
-    places = list(_places(document))
-    if not places or choose.random() < 0.03:
+    positions = list(_places(document))
+    if not positions or choose.random() < 0.03:
         return odd.scalar(choose)
-    parent, key = choose.choice(places)
+    parent, key = choose.choice(positions)
     match choose.randrange(8):
         case 0:
             del parent[key]
@@ -56,7 +56,7 @@ def _deep(choose: Random) -> Any:
 
 
 def as_json(choose: Random, document: Any) -> bytes:
-    """Written as Python does, with surrogates, NaN and all; now and then deeper than any reader goes."""
+    """Write JSON like Python, with surrogates and NaN, sometimes deeper than any reader allows."""
     text = json.dumps(document, ensure_ascii=choose.random() < 0.5)
     if choose.random() < 0.05:
         text = choose.choice(["[" * 100_000, '{"a":' * 3000 + "1" + "}" * 3000, f'{text[:-1]}, "x": {"9" * 5000}}}'])

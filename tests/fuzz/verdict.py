@@ -1,4 +1,4 @@
-"""Whether a case ended as it may: well, or in one line and status 2, with its input as it was."""
+"""The judgment of cases: each must succeed, or end with one line and status 2, with its input unchanged."""
 
 import re
 import shlex
@@ -9,34 +9,34 @@ from fuzz.case import Outcome
 
 PEAK_MIB = 2500
 """`classify-bag` with 38 labels has 82 million parameters, each with a gradient, a moment and copies for the disk."""
-LONGEST_LINE = 6000
+MAX_LINE_LENGTH = 6000
 _FRAME = re.compile(r'File "[^"]*/(?:src|site-packages)/(ensue/[^"]+)", line (\d+),? in (\S+)')
 
 
 class Finding(NamedTuple):
-    """`what` and `where` say to which group it belongs."""
+    """A fault of a case. Its `fault` and `location` define its group."""
 
     name: str
-    what: str
-    where: str
+    fault: str
+    location: str
     detail: str
     command: str
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.what} in {self.where}: {self.detail} [{self.command}]"
+        return f"{self.name}: {self.fault} in {self.location}: {self.detail} [{self.command}]"
 
 
 def judge(outcome: Outcome) -> Finding | None:
-    """The first thing that is wrong, if anything."""
-    what = next(_faults(outcome), None)
-    if what is None:
+    """Return the first fault of a case, if any."""
+    fault = next(_faults(outcome), None)
+    if fault is None:
         return None
-    kind, _, detail = what.partition(": ")
+    kind, _, detail = fault.partition(": ")
     frames = _FRAME.findall(outcome.err)
     in_order = frames if "most recent call first" not in outcome.err else frames[::-1]
-    where = f"{in_order[-1][0]} {in_order[-1][2]}" if in_order else "-"
+    location = f"{in_order[-1][0]} {in_order[-1][2]}" if in_order else "-"
     command = shlex.join(outcome.case.arguments) if outcome.case.action is None else "library"
-    return Finding(outcome.case.name, kind, where, detail[:300], command[:400])
+    return Finding(outcome.case.name, kind, location, detail[:300], command[:400])
 
 
 def _faults(outcome: Outcome) -> Iterator[str]:
@@ -70,9 +70,9 @@ def _faults_of_the_line(outcome: Outcome) -> Iterator[str]:
     lines = re.sub(notices, "", outcome.err, flags=re.MULTILINE).split("\n")
     if lines.pop() or not lines or not lines[-1].startswith("ensue: "):
         yield f"no line: {_last_line(outcome.err)}"
-    elif len(lines) > 1 and not outcome.case.may_talk:
+    elif len(lines) > 1 and not outcome.case.writes_progress:
         yield f"{len(lines)} lines: {lines[0]}"
-    elif len(lines[-1]) > LONGEST_LINE:
+    elif len(lines[-1]) > MAX_LINE_LENGTH:
         yield f"a long line: {len(lines[-1]):,} characters"
     elif re.search(r"[\x00-\x08\x0b-\x1f\x7f]", lines[-1]):
         yield f"control characters: {lines[-1]!r}"
@@ -80,7 +80,7 @@ def _faults_of_the_line(outcome: Outcome) -> Iterator[str]:
 
 def _faults_of_the_files(outcome: Outcome) -> Iterator[str]:
     has_begun = outcome.status == 0 or "--overwrite" in outcome.case.arguments
-    has_begun = has_begun or (outcome.case.may_talk and outcome.err.count("\n") > 1)
+    has_begun = has_begun or (outcome.case.writes_progress and outcome.err.count("\n") > 1)
     allowed = outcome.case.may_change if has_begun else set()
     for name, digest in outcome.before.items():
         if name.split("/")[0] not in allowed and outcome.after.get(name) != digest:

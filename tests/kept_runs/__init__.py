@@ -1,1 +1,1 @@
-"""A small trained run of each task as ensue 0.1.0 wrote it, and what it answers."""
+"""Stored runs: a small run of each task, written by ensue 0.1.0, and its outputs."""

@@ -1,4 +1,4 @@
-"""What a command says, and whether that is what it said before."""
+"""Outputs of commands, and their comparison with stored ones."""
 
 import io
 import json
@@ -16,16 +16,16 @@ import ensue.cli
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 TOLERANCE = 1e-5
-"""Absolute below 1, relative above. Where fewer digits are shown, one in the last of them is allowed."""
+"""The tolerance is absolute below 1, relative above. Fewer digits may differ by 1 in the last one."""
 
-GROWN = {"probability", "text"}
-"""The keys that objects of JSON got after the first kept runs: of spans, and of unknown tokens."""
+NEWER_KEYS = {"probability", "text"}
+"""Keys of JSON objects that are newer than the first stored runs: of spans, and of unknown tokens."""
 
 _commands = cache(typer.main.get_command)
 
 
 def answer(command: str) -> str:
-    """What a command of ensue writes to stdout; what an exported program does, where its path begins the command."""
+    """Return the stdout of a command of ensue, or of an exported program whose path begins the command."""
     program, *arguments = command.split()
     if program.endswith(".py"):
         with open(arguments[0], encoding="utf-8") as texts:
@@ -37,38 +37,40 @@ def answer(command: str) -> str:
     return out.getvalue()
 
 
-def are_alike(found: str, expected: str) -> bool:
-    """Whether two answers have the same text and numbers as good as equal; objects may have keys of `GROWN`."""
-    lines, before = found.split("\n"), expected.split("\n")
-    if len(lines) == len(before):
-        found = "\n".join(map(_as_before, lines, before))
-    numbers = list(zip(NUMBER.findall(found), NUMBER.findall(expected), strict=False))
-    return NUMBER.sub("#", found) == NUMBER.sub("#", expected) and all(_are_close(*pair) for pair in numbers)
+def are_alike(output: str, expected: str) -> bool:
+    """Return whether two outputs have equal text and close numbers. Objects may have keys of `NEWER_KEYS`."""
+    lines, expected_lines = output.split("\n"), expected.split("\n")
+    if len(lines) == len(expected_lines):
+        output = "\n".join(map(_without_newer_keys, lines, expected_lines))
+    numbers = list(zip(NUMBER.findall(output), NUMBER.findall(expected), strict=False))
+    return NUMBER.sub("#", output) == NUMBER.sub("#", expected) and all(_are_close(*pair) for pair in numbers)
 
 
-def _as_before(found: str, expected: str) -> str:
-    """A line; one that is an object of JSON without the keys that it did not have."""
-    if not found.startswith("{"):
-        return found
+def _without_newer_keys(line: str, expected: str) -> str:
+    """Return a line, without the newer keys if it is a JSON object."""
+    if not line.startswith("{"):
+        return line
     try:
-        now = json.loads(found)
-        then = _shared(now, json.loads(expected))
+        value = json.loads(line)
+        old_value = _shared(value, json.loads(expected))
     except json.JSONDecodeError:
-        return found
-    return found if then == now else json.dumps(then, ensure_ascii=False)
+        return line
+    return line if old_value == value else json.dumps(old_value, ensure_ascii=False)
 
 
-def _shared(found: Any, expected: Any) -> Any:
-    if isinstance(found, dict) and isinstance(expected, dict):
-        kept = {key: value for key, value in found.items() if key in expected or key not in GROWN}
-        return {key: _shared(value, expected.get(key)) for key, value in kept.items()}
-    if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
-        return list(map(_shared, found, expected))
-    return found
+def _shared(value: Any, expected: Any) -> Any:
+    if isinstance(value, dict) and isinstance(expected, dict):
+        old_keys = {key: value for key, value in value.items() if key in expected or key not in NEWER_KEYS}
+        return {key: _shared(value, expected.get(key)) for key, value in old_keys.items()}
+    if isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected):
+        return list(map(_shared, value, expected))
+    return value
 
 
-def _are_close(found: str, expected: str) -> bool:
+def _are_close(number: str, expected: str) -> bool:
     digits = len(expected.partition("e")[0].partition(".")[2])
     exact = "e" in expected or digits == 0
     last = 0.0 if exact else 1.01 * 10.0**-digits
-    return math.isclose(float(found), float(expected), rel_tol=TOLERANCE, abs_tol=max(TOLERANCE, last) if digits else 0)
+    return math.isclose(
+        float(number), float(expected), rel_tol=TOLERANCE, abs_tol=max(TOLERANCE, last) if digits else 0
+    )

@@ -1,7 +1,7 @@
-"""Made the archives in `archives`: trains a small run of each task and writes down what it answers.
+"""Train a small run of each task and store it with its outputs in `archives`.
 
-`PYTHONPATH=tests python -m kept_runs.make NAME ...` makes one that is not there yet, for a new task or a new layer. An
-archive is never made again: it says what an earlier version wrote and answered.
+`PYTHONPATH=tests python -m kept_runs.make NAME ...` writes a missing archive, for a new task or a new layer. An archive
+is never written again: it has the files and outputs of an earlier version.
 """
 
 import io
@@ -45,7 +45,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "glimpses": {"size": 4, "scales": 1, "convolutions": [2], "view": 2, "view_convolutions": [2]},
     "search": {"max_tokens": 8},
 }
-"""Of what a recipe has."""
+"""Small settings for the tables of a recipe."""
 TRAIN = {"steps": 6, "validations": 2, "batch_size": 4, "learning_rate": 0.02, "precision": "float32"}
 LAYERS = (
     "elman", "gru", "peephole", "coupled", "layer-norm", "projected", "depth-gated", "grid", "mingru",
@@ -53,8 +53,8 @@ LAYERS = (
 )  # fmt: skip
 
 
-class Made(NamedTuple):
-    """A recipe, its training data, the commands that its run answers, and settings."""
+class StoredRun(NamedTuple):
+    """A recipe, its training data, the commands for its run, and settings."""
 
     recipe: str
     data: str
@@ -103,86 +103,88 @@ def exported(texts: str) -> list[str]:
     return ["export {run} --format onnx --out graph", f"graph/predict.py {texts}"]
 
 
-RUNS: dict[str, Made] = {
-    "char-lstm": Made("char-lstm", "book.txt", [*SCORED, *WRITES, *exported("small.txt")]),
-    "stopped": Made("char-lstm", "book.txt", ["train --out {run} --resume --threads 1", *SCORED]),
-    **{name: Made(f"char-{name}", "book.txt", SCORED) for name in LAYERS},
-    "clockwork": Made("char-clockwork", "book.txt", SCORED, {"encoder.d_model": 12}),
-    "char-transformer": Made("char-transformer", "book.txt", [*SCORED, *WRITES]),
-    "word-window": Made("word-window", "book.txt", [*SCORED, *WRITES]),
-    "word-lstm-awd": Made("word-lstm-awd", "book.txt", SCORED, {"encoder.num_layers": 2}),
-    "bpe-transformer": Made("bpe-transformer", "book.txt", [*SCORED, *WRITES], {"tokenizer.max_size": 300}),
-    "tag-lstm": Made("tag-lstm", "train.conllu", TAGS),
-    "tag-lstm-crf": Made("tag-lstm-crf", "names.txt", [*NAMED, *exported("plain.txt")]),
-    "tag-transformer-crf": Made("tag-transformer-crf", "names.txt", NAMED),
-    "tag-vectors": Made(
+RUNS: dict[str, StoredRun] = {
+    "char-lstm": StoredRun("char-lstm", "book.txt", [*SCORED, *WRITES, *exported("small.txt")]),
+    "stopped": StoredRun("char-lstm", "book.txt", ["train --out {run} --resume --threads 1", *SCORED]),
+    **{name: StoredRun(f"char-{name}", "book.txt", SCORED) for name in LAYERS},
+    "clockwork": StoredRun("char-clockwork", "book.txt", SCORED, {"encoder.d_model": 12}),
+    "char-transformer": StoredRun("char-transformer", "book.txt", [*SCORED, *WRITES]),
+    "word-window": StoredRun("word-window", "book.txt", [*SCORED, *WRITES]),
+    "word-lstm-awd": StoredRun("word-lstm-awd", "book.txt", SCORED, {"encoder.num_layers": 2}),
+    "bpe-transformer": StoredRun("bpe-transformer", "book.txt", [*SCORED, *WRITES], {"tokenizer.max_size": 300}),
+    "tag-lstm": StoredRun("tag-lstm", "train.conllu", TAGS),
+    "tag-lstm-crf": StoredRun("tag-lstm-crf", "names.txt", [*NAMED, *exported("plain.txt")]),
+    "tag-transformer-crf": StoredRun("tag-transformer-crf", "names.txt", NAMED),
+    "tag-vectors": StoredRun(
         "tag-lstm-crf", "names.txt", [*NAMED, "predict {run} plain.txt --json --vectors glove.txt"],
         {"features.vectors": "glove.txt"},
     ),
-    "tag-pretrained": Made("tag-pretrained", "names.txt", NAMED, {"encoder.from": "origin"}),
-    "tag-contextual": Made("tag-lstm-crf", "names.txt", NAMED, {"features.contextual": ["origin"]}),
-    "tag-columns": Made(
+    "tag-pretrained": StoredRun("tag-pretrained", "names.txt", NAMED, {"encoder.from": "origin"}),
+    "tag-contextual": StoredRun("tag-lstm-crf", "names.txt", NAMED, {"features.contextual": ["origin"]}),
+    "tag-columns": StoredRun(
         "tag-columns", "treebank.conllu",
         [*OF_DATA, "predict {run} plain.txt --json --n-best 2", *exported("plain.txt")],
         {"data.labels": ["upos", "feats", "lemma"]},
     ),
-    "tag-nested": Made(
+    "tag-nested": StoredRun(
         "tag-nested", "spans.jsonl", [*OF_DATA, "predict {run} spans.jsonl", *exported("plain.txt")], {"data.nested": 2}
     ),
-    "cut-lstm": Made("cut-lstm", "train.conllu", ["predict {run} plain.txt", "evaluate {run} dev.conllu --json"]),
-    "classify-lstm": Made("classify-lstm", "reviews.tsv", [*SAYS, *exported("new.txt")]),
-    "classify-bag": Made("classify-bag", "topics.jsonl", OF_DATA),
-    "classify-pairs": Made("classify-pairs", "pairs.tsv", OF_DATA),
-    "classify-pretrained": Made("classify-pretrained", "reviews.tsv", SAYS, {"encoder.from": "origin"}),
-    "translate-lstm": Made("translate-lstm", "train.en,train.de", TRANSLATES),
-    "translate-feeding": Made("translate-lstm", "train.en,train.de", TRANSLATES, {"attention.feeding": True}),
-    "translate-plain": Made("translate-lstm-plain", "train.en,train.de", TRANSLATES),
-    "translate-transformer": Made("translate-transformer", "train.en,train.de", TRANSLATES),
-    "summarize-pointer": Made("summarize-pointer", "train.en,train.de", TRANSLATES),
-    "summarize-lm": Made("summarize-lm", "train.en,train.de", TRANSLATES, {"tokenizer.max_size": 300}),
-    "transduce-lstm": Made("transduce-lstm", "inflected.tsv", OF_DATA),
-    "vectors-cbow": Made("vectors-cbow", "book.txt", EMBEDS),
-    "vectors-skipgram": Made("vectors-skipgram", "book.txt", EMBEDS),
-    "vectors-fasttext": Made("vectors-fasttext", "book.txt", EMBEDS),
-    "vectors-glove": Made("vectors-glove", "book.txt", EMBEDS),
-    "masked": Made("bert-tiny", "book.txt", [*FILLS, *PUBLISHED, "predict again masks.txt --json --n-best 3"]),
-    "elmo": Made("elmo-small", "book.txt", IN_CONTEXT),
-    "context2vec": Made("context2vec", "book.txt", [*EMBEDS, "evaluate {run} small.txt --json"]),
-    "classify-frames": Made("classify-frames", "digits", OF_FEW),
-    "tag-frames": Made("tag-frames", "sensors.csv", OF_DATA),
-    "predict-frames": Made("predict-frames", "digits", SERIES),
-    "vrnn": Made("vrnn", "digits", SERIES),
-    "storn": Made("storn", "digits", SERIES),
-    "captions": Made("caption-lstm", "captions.csv", [*OF_DATA, "score {run} captions.csv --json"]),
-    "glimpses": Made("read-glimpses", "strips.npz", OF_DATA),
-    "draw": Made("draw", "images", ["evaluate {run} images --json --draws 3"]),
+    "cut-lstm": StoredRun("cut-lstm", "train.conllu", ["predict {run} plain.txt", "evaluate {run} dev.conllu --json"]),
+    "classify-lstm": StoredRun("classify-lstm", "reviews.tsv", [*SAYS, *exported("new.txt")]),
+    "classify-bag": StoredRun("classify-bag", "topics.jsonl", OF_DATA),
+    "classify-pairs": StoredRun("classify-pairs", "pairs.tsv", OF_DATA),
+    "classify-pretrained": StoredRun("classify-pretrained", "reviews.tsv", SAYS, {"encoder.from": "origin"}),
+    "translate-lstm": StoredRun("translate-lstm", "train.en,train.de", TRANSLATES),
+    "translate-feeding": StoredRun("translate-lstm", "train.en,train.de", TRANSLATES, {"attention.feeding": True}),
+    "translate-plain": StoredRun("translate-lstm-plain", "train.en,train.de", TRANSLATES),
+    "translate-transformer": StoredRun("translate-transformer", "train.en,train.de", TRANSLATES),
+    "summarize-pointer": StoredRun("summarize-pointer", "train.en,train.de", TRANSLATES),
+    "summarize-lm": StoredRun("summarize-lm", "train.en,train.de", TRANSLATES, {"tokenizer.max_size": 300}),
+    "transduce-lstm": StoredRun("transduce-lstm", "inflected.tsv", OF_DATA),
+    "vectors-cbow": StoredRun("vectors-cbow", "book.txt", EMBEDS),
+    "vectors-skipgram": StoredRun("vectors-skipgram", "book.txt", EMBEDS),
+    "vectors-fasttext": StoredRun("vectors-fasttext", "book.txt", EMBEDS),
+    "vectors-glove": StoredRun("vectors-glove", "book.txt", EMBEDS),
+    "masked": StoredRun("bert-tiny", "book.txt", [*FILLS, *PUBLISHED, "predict again masks.txt --json --n-best 3"]),
+    "elmo": StoredRun("elmo-small", "book.txt", IN_CONTEXT),
+    "context2vec": StoredRun("context2vec", "book.txt", [*EMBEDS, "evaluate {run} small.txt --json"]),
+    "classify-frames": StoredRun("classify-frames", "digits", OF_FEW),
+    "tag-frames": StoredRun("tag-frames", "sensors.csv", OF_DATA),
+    "predict-frames": StoredRun("predict-frames", "digits", SERIES),
+    "vrnn": StoredRun("vrnn", "digits", SERIES),
+    "storn": StoredRun("storn", "digits", SERIES),
+    "captions": StoredRun("caption-lstm", "captions.csv", [*OF_DATA, "score {run} captions.csv --json"]),
+    "glimpses": StoredRun("read-glimpses", "strips.npz", OF_DATA),
+    "draw": StoredRun("draw", "images", ["evaluate {run} images --json --draws 3"]),
 }  # fmt: skip
-RUNS = {name: made for name, made in RUNS.items() if made.recipe in recipe_names()}
-"""Those whose extension is there."""
+RUNS = {name: stored_run for name, stored_run in RUNS.items() if stored_run.recipe in recipe_names()}
+"""The runs whose extension is installed."""
 
 
 class _Stopping(Reporter):
-    """Stops a run after three steps, as Ctrl-C does."""
+    """A reporter that stops a run after three steps, like Ctrl-C."""
 
     def stepped(self, report: StepReport) -> None:
         if report.step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def small(made: Made) -> Recipe:
-    recipe = read_recipe(made.recipe, {"data.train": made.data, **made.settings})
+def small(stored_run: StoredRun) -> Recipe:
+    recipe = read_recipe(stored_run.recipe, {"data.train": stored_run.data, **stored_run.settings})
     document = recipe.model_dump(exclude_none=True)
     for name, table in SIZES.items():
-        kept = {key for key in table if f"{name}.{key}" in made.settings}
+        table_keys = {key for key in table if f"{name}.{key}" in stored_run.settings}
         if isinstance(document.get(name), dict):
-            document[name] |= {key: size for key, size in table.items() if key in document[name] and key not in kept}
+            document[name] |= {
+                key: size for key, size in table.items() if key in document[name] and key not in table_keys
+            }
     train = TRAIN | ({"sample_tokens": 8} if "sample_tokens" in document["train"] else {"steps": 40})
     document["train"] = {key: value for key, value in document["train"].items() if key not in BUDGETS} | train
-    return validate_recipe(document, where=made.recipe)
+    return validate_recipe(document, where=stored_run.recipe)
 
 
 def write_training_data() -> None:
-    """Write the training data of all runs into the present folder."""
+    """Write the training data of all runs into the current folder."""
     write_data(Path())
     Path("inflected.tsv").write_text(INFLECTED * 6)
     Path("treebank.conllu").write_text(TREEBANK * 8)
@@ -190,8 +192,8 @@ def write_training_data() -> None:
 
 
 def make(name: str) -> None:
-    """Trains the run of that name in a new folder, asks it, and packs both with the data that the commands name."""
-    made, archive = RUNS[name], ARCHIVES / f"{name}.tar.xz"
+    """Train a run in a new folder, and store it with its data and the outputs of its commands."""
+    stored_run, archive = RUNS[name], ARCHIVES / f"{name}.tar.xz"
     assert not archive.exists(), f"{archive} is kept as it is"
     with tempfile.TemporaryDirectory() as folder, chdir(folder), pytest.MonkeyPatch.context() as patch:
         profile = plain_profile()
@@ -206,13 +208,13 @@ def make(name: str) -> None:
             Path("few", label).mkdir(parents=True)
             shutil.copy(f"digits/{label}/0.wav", f"few/{label}")
         train_run(small(RUNS["masked"]), Path("origin"), threads=1)
-        train_run(small(made), Path(name), threads=1, reporter=_Stopping() if name == "stopped" else Reporter())
+        train_run(small(stored_run), Path(name), threads=1, reporter=_Stopping() if name == "stopped" else Reporter())
         if name != "stopped":
             shutil.rmtree(Path(name) / "checkpoints")
-        commands = [command.format(run=name, data=made.data) for command in made.commands]
-        kept = {word for command in commands for path in command.split() for word in path.split(",")}
-        kept |= {"stopped": {made.data}, "captions": {"images"}}.get(name, set())
-        paths = [path for path in sorted(kept | {name}) if Path(path).exists()]
+        commands = [command.format(run=name, data=stored_run.data) for command in stored_run.commands]
+        stored_paths = {word for command in commands for path in command.split() for word in path.split(",")}
+        stored_paths |= {"stopped": {stored_run.data}, "captions": {"images"}}.get(name, set())
+        paths = [path for path in sorted(stored_paths | {name}) if Path(path).exists()]
         with tarfile.open(archive, "x:xz", preset=9) as file:
             for path in paths:
                 file.add(path, filter=_plain)
@@ -223,7 +225,7 @@ def make(name: str) -> None:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Without owner and time; locks stay out."""
+    """Return the entry without owner and time, or None for a lock."""
     if entry.name.endswith(".lock"):
         return None
     entry.uid = entry.gid = entry.mtime = 0
@@ -232,7 +234,7 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def unpacked(name: str, folder: Path) -> list[dict[str, str]]:
-    """The run, its data, and the commands with their answers."""
+    """Unpack a run and its data, and return the commands with their outputs."""
     with tarfile.open(ARCHIVES / f"{name}.tar.xz") as file:
         file.extractall(folder, **TAR_OPTIONS)
     answers: list[dict[str, str]] = json.loads((folder / "answers.json").read_text(encoding="utf-8"))

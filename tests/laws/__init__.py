@@ -1,1 +1,1 @@
-"""Every layer × every law (docs/architecture.md), and proof that each law bites."""
+"""Every layer × every law (docs/architecture.md), and proof that each law detects a bug."""

@@ -1,4 +1,4 @@
-"""The layers of the table are shared by the tests of a process, so a test leaves them in evaluation."""
+"""The tests of a process share the layers of the table, so each test leaves them in evaluation."""
 
 from collections.abc import Iterator
 

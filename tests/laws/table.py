@@ -1,6 +1,6 @@
-"""The subjects of the laws: every layer of `ensue.nn`, in each mode that has equations of its own.
+"""The subjects of the laws: every layer of `ensue.nn`, in each mode with different equations.
 
-A new layer gets a line here and nothing else; `test_completeness` fails until it has one.
+A new layer needs only an entry in this table: `test_completeness` fails until it has one.
 """
 
 import importlib
@@ -269,7 +269,7 @@ CASES = [
 
 
 def concrete_layers() -> set[type[nn.SequenceLayer]]:
-    """Every class in a module of `ensue.nn` that can be made and is a layer."""
+    """Return every class in a module of `ensue.nn` that is a layer and not abstract."""
     names = [module.name for module in pkgutil.walk_packages(nn.__path__, "ensue.nn.")]
     classes = {kind for name in names for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)}
     return {kind for kind in classes if issubclass(kind, nn.SequenceLayer) and not inspect.isabstract(kind)}

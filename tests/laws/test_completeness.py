@@ -17,7 +17,7 @@ def test_every_layer_is_in_the_table() -> None:
     assert not uncovered()
 
 
-def test_a_missing_layer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_layer_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgotten(Window):
         pass
 

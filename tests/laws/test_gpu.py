@@ -17,16 +17,16 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 
 @pytest.mark.parametrize("subject", CASES)
-def test_every_layer_is_as_on_a_cpu(subject: Subject) -> None:
+def test_every_layer_gives_the_numbers_of_a_cpu(subject: Subject) -> None:
     on_cpu, on_gpu = list(results(subject.layer, "cpu")), list(results(copy.deepcopy(subject.layer).cuda(), "cuda"))
     assert len(on_gpu) == len(on_cpu)
-    for found, expected in zip(on_gpu, on_cpu, strict=True):
-        assert found.is_cuda
-        torch.testing.assert_close(found.cpu(), expected)
+    for result, expected in zip(on_gpu, on_cpu, strict=True):
+        assert result.is_cuda
+        torch.testing.assert_close(result.cpu(), expected)
 
 
 def results(layer: SequenceLayer, device: str) -> Iterator[torch.Tensor]:
-    """Outputs, numbers of the state and gradients of a whole sequence, then of its steps if the layer has any."""
+    """Yield outputs, leaves of the state and gradients of a full sequence, then of its steps if the layer has any."""
     x = inputs(layer).detach().to(device).requires_grad_()
     memory = memory_of(layer)
     if memory is not None:

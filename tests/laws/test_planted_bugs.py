@@ -1,4 +1,4 @@
-"""Layers with one bug each, which the law named beside it has to catch; without the bug, each is in the table."""
+"""Each law detects its bug in a layer that is in the table without the bug."""
 
 import copy
 from collections.abc import Callable
@@ -19,10 +19,10 @@ Result = tuple[Tensor, State]
 
 
 def as_kind(kind: type[layers.SequenceLayer], layer: layers.SequenceLayer) -> layers.SequenceLayer:
-    """A layer with the same parameters that runs as `kind` does, whatever `layer` has made of it."""
-    other = copy.copy(layer)
-    other.__class__ = kind
-    return other
+    """Return a layer with the same parameters and the methods of `kind`."""
+    copied = copy.copy(layer)
+    copied.__class__ = kind
+    return copied
 
 
 class Plain(layers.Pointwise):
@@ -33,7 +33,7 @@ class Plain(layers.Pointwise):
 
 
 class PeekingAttention(layers.MultiHeadAttention):
-    """Each position sees the one after it in its own place."""
+    """A bug: each position sees the next one in its place."""
 
     def _split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         queries, keys, values = super()._split_heads(x)
@@ -41,20 +41,20 @@ class PeekingAttention(layers.MultiHeadAttention):
 
 
 class ShortSighted(layers.GRU):
-    """Says that it looks ahead, and does not."""
+    """A bug: it claims to look ahead, and does not."""
 
     is_causal = False
 
 
 class AttentionToPadding(layers.MultiHeadAttention):
-    """Takes padding for real."""
+    """A bug: it treats padding as real positions."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().forward(x, state)
 
 
 class ForgetfulOfPadding(layers.MultiHeadAttention):
-    """Masks padding in the call in which it comes, and takes it for real afterwards."""
+    """A bug: it masks padding only in the call of the padding, not in later calls."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         y, state = super().forward(x, state, mask=mask)
@@ -62,7 +62,7 @@ class ForgetfulOfPadding(layers.MultiHeadAttention):
 
 
 class NotHeld(layers.GRU):
-    """Goes on computing its state over padding."""
+    """A bug: it updates its state at padding."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         x = x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)
@@ -70,7 +70,7 @@ class NotHeld(layers.GRU):
 
 
 class EmptyRowsReadAZero(layers.LSTM):
-    """Cannot do with a row without a real position, gives it one, and keeps the state that comes of it."""
+    """A bug: an empty row reads a zero, which changes its state."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         if mask is not None and x.shape[1]:
@@ -81,7 +81,7 @@ class EmptyRowsReadAZero(layers.LSTM):
 
 
 class DetachedState(layers.LSTM):
-    """Cuts the gradient between two calls of `forward`."""
+    """A bug: it cuts the gradient between two calls of `forward`."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         y, state = super().forward(x, state, mask=mask)
@@ -89,7 +89,7 @@ class DetachedState(layers.LSTM):
 
 
 class DetachedStep(layers.LSTM):
-    """Cuts the gradient between two steps."""
+    """A bug: it cuts the gradient between two steps."""
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
         return super().step(x_t, detach(state))
@@ -99,7 +99,7 @@ class DetachedStep(layers.LSTM):
 
 
 class AnotherStep(layers.GRU):
-    """Steps by other equations than those of `forward`."""
+    """A bug: `step` has other equations than `forward`."""
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
         h, after = super().step(x_t, state)
@@ -110,7 +110,7 @@ class AnotherStep(layers.GRU):
 
 
 class BatchOnDim1(layers.Elman):
-    """Keeps its state as (1, B, d), as the vendors' kernels do."""
+    """A bug: its state is (1, B, d), as in the vendors' kernels."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> layers.ElmanState:
         return layers.ElmanState(super().init_state(batch_size).h.unsqueeze(0))
@@ -127,21 +127,21 @@ class BatchOnDim1(layers.Elman):
 
 
 class RestartedPositions(layers.SinusoidalPositions):
-    """Counts from 0 in every call."""
+    """A bug: it counts from 0 in every call."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().forward(x, None, mask=mask)[0], state
 
 
 class ColumnsAsClock(layers.LearnedPositions):
-    """Counts columns, padding too, where it ought to count each row's real positions."""
+    """A bug: it counts columns, including padding, instead of each row's real positions."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().forward(x, state)
 
 
 class OneClockForAllRows(layers.LearnedPositions):
-    """Every row goes by the clock of the first."""
+    """A bug: every row has the position of the first row."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         if state is not None:
@@ -150,7 +150,7 @@ class OneClockForAllRows(layers.LearnedPositions):
 
 
 class InPlace(layers.Elman):
-    """Writes the new state over the old one."""
+    """A bug: it overwrites the old state."""
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
         y_t, after = super().step(x_t, state)
@@ -160,7 +160,7 @@ class InPlace(layers.Elman):
 
 
 class DeadParameter(layers.LSTM):
-    """Has a parameter that nothing reads."""
+    """A bug: a parameter has no effect."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
@@ -168,7 +168,7 @@ class DeadParameter(layers.LSTM):
 
 
 class ReversesPadding(layers.Bidirectional):
-    """Its backward layer begins with the padding, whatever that is."""
+    """A bug: its backward layer begins at the padding."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         rightward, last = self.rightward(x, mask=mask)
@@ -177,21 +177,21 @@ class ReversesPadding(layers.Bidirectional):
 
 
 class ReversesBlankPadding(ReversesPadding):
-    """Its backward layer begins with the padding, blanked."""
+    """A bug: its backward layer begins at padding that is set to zero."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().forward(x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0), state, mask=mask)
 
 
 class MixesRows(Plain):
-    """Subtracts the mean over the batch."""
+    """A bug: it subtracts the mean over the batch."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return x - x.mean(0), None
 
 
 class OutsideTheStateDict(layers.Pointwise):
-    """Keeps a trained number where no state dict finds it."""
+    """A bug: a trained number is missing in the state dict."""
 
     def __init__(self) -> None:
         super().__init__(nn.Linear(D, D), d_in=D)
@@ -202,21 +202,21 @@ class OutsideTheStateDict(layers.Pointwise):
 
 
 class DropsInEvaluation(Plain):
-    """Forgets to ask whether it is training."""
+    """A bug: it ignores the mode of training."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return F.dropout(x, 0.5), None
 
 
 class AttentionToPaddingOfMemory(layers.BilinearAttention):
-    """Takes the padding of its memory for real."""
+    """A bug: it treats the padding of its memory as real."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
         return super().init_state(batch_size, None if memory is None else Memory(memory.values))
 
 
 class SpreadsPaddingOfMemory(layers.BilinearAttention):
-    """Masks the scores at padding of its memory, and multiplies what stands there by zero."""
+    """A bug: it masks the scores at padding of its memory, and multiplies its values by zero."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
         state = super().init_state(batch_size, memory)
@@ -226,7 +226,7 @@ class SpreadsPaddingOfMemory(layers.BilinearAttention):
 
 
 class CommonMemory(layers.BilinearAttention):
-    """Subtracts the mean of all memories from each."""
+    """A bug: it subtracts the mean of all memories from each."""
 
     def keys_and_values(self, h: Tensor) -> tuple[Tensor, Tensor]:
         keys, values = super().keys_and_values(h)
@@ -234,14 +234,14 @@ class CommonMemory(layers.BilinearAttention):
 
 
 class DetachedMemory(layers.MultiHeadCrossAttention):
-    """Lets no gradient through to the memory."""
+    """A bug: it passes no gradient to the memory."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
         return super().init_state(batch_size, None if memory is None else Memory(memory.values.detach(), memory.mask))
 
 
 class RowsInOrder(layers.BilinearAttention):
-    """Takes every batch for beams in order."""
+    """A bug: it reads every batch as beams in order."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         if state is not None and len(x) % state.num_texts == 0:
@@ -252,7 +252,7 @@ class RowsInOrder(layers.BilinearAttention):
 
 
 class RowsInTurn(layers.BilinearAttention):
-    """Takes the rows of a beam for the texts in turn: 0, 1, 2, 0, 1, 2."""
+    """A bug: it reads the rows of a beam as texts in turn: 0, 1, 2, 0, 1, 2."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         if state is not None and state.repeats is not None:
@@ -262,14 +262,14 @@ class RowsInTurn(layers.BilinearAttention):
 
 
 class MarksPadding(layers.BilinearAttention):
-    """Keeps where padding is, not where it is not, so that what is added in joining states counts as real."""
+    """A bug: its mask marks padding, so that padding added by joining states counts as real."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
         return self._turned(super().init_state(batch_size, memory))
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
-        given = self.init_state(len(x)) if state is None else state
-        return super().forward(x, self._turned(given), mask=mask)[0], given
+        shared_state = self.init_state(len(x)) if state is None else state
+        return super().forward(x, self._turned(shared_state), mask=mask)[0], shared_state
 
     @staticmethod
     def _turned(state: Shared) -> Shared:
@@ -277,7 +277,7 @@ class MarksPadding(layers.BilinearAttention):
 
 
 class NothingIsAZero(layers.MultiHeadCrossAttention):
-    """Reads a zero where there is no memory."""
+    """A bug: it reads a zero in place of an empty memory."""
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
         assert self.d_memory is not None
@@ -286,7 +286,7 @@ class NothingIsAZero(layers.MultiHeadCrossAttention):
 
 
 class DrawsAtFirst(Plain):
-    """Takes a random number at its first call."""
+    """A bug: it draws a random number at its first call."""
 
     is_new = True
 
@@ -296,7 +296,7 @@ class DrawsAtFirst(Plain):
 
 
 class ShowsZerosAtFirst(layers.Window):
-    """Calls its tap once with numbers of its own."""
+    """A bug: it calls its tap with zeros at first."""
 
     is_new = True
 
@@ -308,7 +308,7 @@ class ShowsZerosAtFirst(layers.Window):
 
 
 class KeepsItsFirstMode(Plain):
-    """Goes on as it began, in training or in evaluation."""
+    """A bug: it stays in the mode of its first call."""
 
     mode: bool | None = None
 
@@ -318,7 +318,7 @@ class KeepsItsFirstMode(Plain):
 
 
 class KeepsWeights(layers.Pointwise):
-    """Keeps what it made of its weight as long as the weight has the same address and version."""
+    """A bug: it caches a function of its weight by the weight's address and version."""
 
     def __init__(self) -> None:
         super().__init__(nn.Linear(D, D), d_in=D)
@@ -333,7 +333,7 @@ class KeepsWeights(layers.Pointwise):
 
 
 class KeepsANumber(Plain):
-    """Reads the number in an attribute once."""
+    """A bug: it reads an attribute only once."""
 
     read: str | None = None
 
@@ -347,14 +347,14 @@ class KeepsANumber(Plain):
 
 
 class FoldsOverPadding(layers.Elman):
-    """Gives what its steps give at padding."""
+    """A bug: `fold` returns outputs of steps at padding."""
 
     def fold(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
         return super().fold(x, state)[0], super().fold(x, state, mask=mask)[1]
 
 
 class KeepsTheSequence(layers.Elman):
-    """Its state is a part of its outputs, whose memory it keeps."""
+    """A bug: its state is a view of its outputs and keeps their memory."""
 
     def step(self, x_t: Tensor, state: State = None) -> Result:
         y_t, (h,) = super().step(x_t, state)
@@ -416,12 +416,12 @@ PLANTED: list[tuple[Callable[[], layers.SequenceLayer], Law]] = [
 
 
 @pytest.mark.parametrize(("make", "law"), PLANTED)
-def test_bug_is_caught(make: Callable[[], layers.SequenceLayer], law: Law) -> None:
+def test_the_law_detects_the_bug(make: Callable[[], layers.SequenceLayer], law: Law) -> None:
     with pytest.raises(AssertionError):
         law(Subject("planted", make))
 
 
-def test_every_law_catches_a_bug() -> None:
+def test_every_law_detects_a_bug() -> None:
     assert {law.__name__ for _, law in PLANTED} == {
         law.__name__ for law in [*EVERY_LAYER, *OF_CALLS, *STEPPING, *REMEMBERING]
     }

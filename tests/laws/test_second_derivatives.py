@@ -1,4 +1,4 @@
-"""Gradients of gradients: of every layer, and of every autograd function that has a backward pass of its own."""
+"""Gradients of gradients: of every layer, and of every autograd function with a custom backward pass."""
 
 import importlib.util
 import inspect
@@ -27,36 +27,42 @@ from ensue.types import Memory
 from .table import CASES, feeding
 
 
-def bent(y: Tensor) -> Tensor:
+def squared(y: Tensor) -> Tensor:
     return y.square()
 
 
-def flat(y: Tensor) -> Tensor:
-    """Its gradient by y is constant."""
+def identity(y: Tensor) -> Tensor:
+    """Return `y`, whose gradient is constant."""
     return y
 
 
 def gradients(
-    layer: SequenceLayer, x: Tensor, of: Callable[[Tensor], Tensor], *, history: bool = True
+    layer: SequenceLayer, x: Tensor, function: Callable[[Tensor], Tensor], *, history: bool = True
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The sources and the gradients by them."""
+    """Return the sources and the gradients by them."""
     y, final = layer(x, start(layer), mask=MASK)
-    total = sum((of(part) * random(*part.shape, seed=7)).sum() for part in (mask_outputs(y), *float_leaves(final)))
+    total = sum(
+        (function(result) * random(*result.shape, seed=7)).sum() for result in (mask_outputs(y), *float_leaves(final))
+    )
     sources = [x, *layer.parameters()]
     return sources, list(torch.autograd.grad(total, sources, create_graph=history, materialize_grads=True))
 
 
-def product(layer: SequenceLayer, of: Callable[[Tensor], Tensor]) -> list[Tensor]:
-    """The product of the Hessian with a random direction."""
-    sources, found = gradients(layer, inputs(layer), of)
-    along = sum((part * random(*part.shape, seed=9)).sum() for part in found if part.requires_grad)
-    if not isinstance(along, Tensor):
+def product(layer: SequenceLayer, function: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """Return the product of the Hessian with a random direction."""
+    sources, gradients_by_sources = gradients(layer, inputs(layer), function)
+    directional = sum(
+        (gradient * random(*gradient.shape, seed=9)).sum()
+        for gradient in gradients_by_sources
+        if gradient.requires_grad
+    )
+    if not isinstance(directional, Tensor):
         return []
-    return list(torch.autograd.grad(along, sources, allow_unused=True, materialize_grads=True))
+    return list(torch.autograd.grad(directional, sources, allow_unused=True, materialize_grads=True))
 
 
-def differences(layer: SequenceLayer, of: Callable[[Tensor], Tensor], step: float = 1e-6) -> list[Tensor]:
-    """The product with the Hessian, from gradients at two points."""
+def differences(layer: SequenceLayer, function: Callable[[Tensor], Tensor], step: float = 1e-6) -> list[Tensor]:
+    """Return the product with the Hessian, computed from gradients at two points."""
     ends = []
     for side in (step, -step):
         x = inputs(layer)
@@ -65,42 +71,42 @@ def differences(layer: SequenceLayer, of: Callable[[Tensor], Tensor], step: floa
             x += side * random(*x.shape, seed=9)
             before = {name: p.clone() for name, p in layer.named_parameters()}
             layer.load_state_dict(moved, strict=False)
-        ends.append([part.detach() for part in gradients(layer, x, of, history=False)[1]])
+        ends.append([gradient.detach() for gradient in gradients(layer, x, function, history=False)[1]])
         layer.load_state_dict(before, strict=False)
     return [(upper - lower) / (2 * step) for upper, lower in zip(*ends, strict=True)]
 
 
 def check_second_derivatives(subject: Subject) -> None:
-    """On torch's attention by products: its fused kernels refuse a second derivative, in a line."""
+    """Assert equal second derivatives, with torch's attention by products: its fused kernels refuse them."""
     layer = subject.build()
     with sdpa_kernel(SDPBackend.MATH):
         compare(layer, is_smooth=subject.name not in WITH_JUMPS)
 
 
 WITH_JUMPS = {"zoneout lstm with masks given", "hard attention", "hard attention before the cell"}
-"""Their gradients at two points may be those of two choices."""
+"""Layers whose gradients at two points may belong to two choices."""
 
 
 def compare(layer: SequenceLayer, *, is_smooth: bool = True) -> None:
-    for of in (flat, bent):
-        found = product(layer, of)
-        if is_smooth and found:
-            torch.testing.assert_close(found, differences(layer, of), rtol=1e-4, atol=1e-5)
+    for function in (identity, squared):
+        second_derivatives = product(layer, function)
+        if is_smooth and second_derivatives:
+            torch.testing.assert_close(second_derivatives, differences(layer, function), rtol=1e-4, atol=1e-5)
         else:
             with executing("fold"):
-                torch.testing.assert_close(found, product(layer, of))
+                torch.testing.assert_close(second_derivatives, product(layer, function))
 
 
 @pytest.mark.parametrize("subject", CASES)
-def test_second_derivatives_of_layers(subject: Subject) -> None:
-    """Without a compiler: a second derivative runs in torch operations in any case."""
+def test_second_derivatives_of_layers_equal_differences(subject: Subject) -> None:
+    """No compiler is used, since second derivatives always run in torch operations."""
     with executing("plain"):
         check_second_derivatives(subject)
 
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("subject", CASES)
-def test_second_derivatives_of_compiled_layers(subject: Subject) -> None:
+def test_second_derivatives_of_compiled_layers_equal_differences(subject: Subject) -> None:
     check_second_derivatives(subject)
 
 
@@ -133,7 +139,7 @@ FUNCTIONS: dict[str, Callable[[], tuple[Callable[..., Tensor], list[Tensor]]]] =
         [d(2, 1, 3, 2)],
     ),
 }
-"""A function of real numbers for each autograd function of the package, through which it runs."""
+"""For each autograd function of the package, a function that uses it."""
 
 
 @cache
@@ -142,17 +148,17 @@ def modules() -> list[str]:
 
 
 def source(module: str) -> str:
-    place = (importlib.util.find_spec(module) or pytest.fail(module)).origin
-    assert place is not None
-    return Path(place).read_text(encoding="utf-8")
+    origin = (importlib.util.find_spec(module) or pytest.fail(module)).origin
+    assert origin is not None
+    return Path(origin).read_text(encoding="utf-8")
 
 
 @cache
 def autograd_functions() -> set[type]:
-    """Those of all modules of the package."""
+    """Return the autograd functions of all modules of the package."""
     names = [name for name in modules() if "autograd.Function" in source(name)]
-    found = {kind for name in names for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)}
-    return {kind for kind in found if issubclass(kind, torch.autograd.Function)}
+    classes = {kind for name in names for _, kind in inspect.getmembers(importlib.import_module(name), inspect.isclass)}
+    return {kind for kind in classes if issubclass(kind, torch.autograd.Function)}
 
 
 def test_every_autograd_function_is_in_the_table() -> None:
@@ -162,13 +168,13 @@ def test_every_autograd_function_is_in_the_table() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_second_derivatives_of_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_derivatives_of_functions_equal_differences(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (kind,) = (kind for kind in autograd_functions() if kind.__name__ == name)
     ran: list[str] = []
     forward = kind.forward
     monkeypatch.setattr(kind, "forward", staticmethod(lambda *args: ran.append(name) or forward(*args)))
     function, sources = FUNCTIONS[name]()
-    in_float32 = {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2}  # where one direction at random has too little of an error
+    in_float32 = {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2}  # a random direction may miss an error
     options = in_float32 if name in ("_Weights", "_Rotation") else {"fast_mode": True}
     assert torch.autograd.gradgradcheck(function, sources, **options)
     total = function(*sources).sin().sum()
@@ -182,8 +188,8 @@ def test_fused_attention_refuses_a_second_derivative() -> None:
         compare(Subject("dot attention", lambda: DotAttention(3, 3)).build())
 
 
-def test_a_backward_pass_without_a_history_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `once_differentiable` has it."""
+def test_a_backward_pass_without_a_history_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plant is `once_differentiable`."""
     monkeypatch.setattr("ensue.engine.runner.needs_history", lambda errors: False)
     with pytest.raises((AssertionError, RuntimeError)):
         check_second_derivatives(Subject("lstm", lambda: MinGRU(3, 4)))

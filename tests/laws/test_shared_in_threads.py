@@ -1,4 +1,4 @@
-"""A layer in training that threads share gives each of them what it gives one alone, and keeps its parameters."""
+"""A layer in training that threads share gives each the results of a single thread, and keeps its parameters."""
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ THREADS, CALLS = 4, 2
 
 
 def run(layer: SequenceLayer) -> list[Tensor]:
-    """Outputs, outputs of a step, and gradients."""
+    """Return outputs, outputs of a step, and gradients."""
     x = inputs(layer)
     y, _ = layer(x, start(layer), mask=MASK)
     results = [mask_outputs(y)]
@@ -32,9 +32,9 @@ def run(layer: SequenceLayer) -> list[Tensor]:
 
 
 def share(layer: SequenceLayer, calls: int = CALLS) -> None:
-    """Raises AssertionError, or the error of a thread, where threads disturb each other."""
-    layer = copy.deepcopy(layer).train()  # other tests have the layer too, in evaluation
-    before, alone, again = dict(layer.named_parameters()), run(layer), run(layer)
+    """Run a layer in threads. Raise AssertionError, or the error of a thread, if threads disturb each other."""
+    layer = copy.deepcopy(layer).train()  # other tests use the layer in evaluation
+    before, expected, repeated = dict(layer.named_parameters()), run(layer), run(layer)
     begin = Barrier(THREADS)
 
     def work(_: int) -> list[list[Tensor]]:
@@ -42,29 +42,33 @@ def share(layer: SequenceLayer, calls: int = CALLS) -> None:
         return [run(layer) for _ in range(calls)]
 
     with ThreadPoolExecutor(THREADS) as pool:
-        found = [each for calls in pool.map(work, range(THREADS)) for each in calls]
+        results_of_threads = [results for calls in pool.map(work, range(THREADS)) for results in calls]
     after = dict(layer.named_parameters())
     assert after.keys() == before.keys()
     assert all(after[name] is parameter for name, parameter in before.items())
-    steady = [place for place, (one, other) in enumerate(zip(alone, again, strict=True)) if torch.equal(one, other)]
-    for each in found:
-        assert all(torch.equal(each[place], alone[place]) for place in steady)
+    deterministic = [
+        index
+        for index, (first, second) in enumerate(zip(expected, repeated, strict=True))
+        if torch.equal(first, second)
+    ]
+    for results in results_of_threads:
+        assert all(torch.equal(results[index], expected[index]) for index in deterministic)
 
 
-def often(case: Any) -> Any:
-    """Layers that replace weights are always tried, of the others a few."""
+def sampled_case(case: Any) -> Any:
+    """Return the case, sampled unless its layer replaces weights."""
     (subject,) = case.values
     replaces = any(isinstance(module, Clockwork | WeightDrop) for module in subject.layer.modules())
     return case if replaces else pytest.param(subject, id=case.id, marks=[*case.marks, pytest.mark.sampled(4)])
 
 
-@pytest.mark.parametrize("subject", [often(case) for case in CASES])
+@pytest.mark.parametrize("subject", [sampled_case(case) for case in CASES])
 def test_threads_share_a_layer(subject: Subject) -> None:
     share(subject.layer)
 
 
 class WithoutLock(WeightDrop):
-    """Replaces weights while other threads read them."""
+    """A layer that replaces weights while other threads read them."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
         result: tuple[Tensor, State] = torch.func.functional_call(
@@ -73,6 +77,6 @@ class WithoutLock(WeightDrop):
         return result
 
 
-def test_replaced_weights_are_noticed() -> None:
+def test_replaced_weights_are_detected() -> None:
     with pytest.raises((AssertionError, ValueError, RuntimeError)):
         share(WithoutLock(LSTM(D, D_OUT).double(), 0.5), calls=50)

@@ -1,6 +1,6 @@
-"""Layers and heads in a program with other defaults of torch, or with hooks on what autograd saves: the same numbers.
+"""Layers and heads give equal numbers with other defaults of torch, or with hooks on the tensors that autograd saves.
 
-In float32 and in training, where masks of dropout, weights of attention and losses are computed in C.
+The tests are in float32 and in training, in which dropout masks, attention weights and losses are computed in C.
 """
 
 import copy
@@ -75,13 +75,13 @@ def check(make: Callable[[], tuple[Callable[..., Tensor], Sequence[Tensor]]]) ->
             function, sources = make()
             if is_warm:
                 results(within(torch.enable_grad), function, sources)
-            found = results(call, function, sources)
-            for y, wanted in zip(found, expected, strict=True):
-                torch.testing.assert_close(y, wanted, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}: {text}")  # noqa: B023
+            actual = results(call, function, sources)
+            for y, expected_value in zip(actual, expected, strict=True):
+                torch.testing.assert_close(y, expected_value, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}: {text}")  # noqa: B023
 
 
-def trained(subject: Subject) -> tuple[Callable[..., Tensor], Sequence[Tensor]]:
-    """A layer in training as a function of x."""
+def training_function(subject: Subject) -> tuple[Callable[..., Tensor], Sequence[Tensor]]:
+    """Return a layer in training as a function of x, and its arguments."""
     layer = copy.deepcopy(subject.build()).float().train()
     memory = None
     if layer.d_memory is not None:
@@ -105,8 +105,8 @@ def trained(subject: Subject) -> tuple[Callable[..., Tensor], Sequence[Tensor]]:
         for subject in SUBJECTS
     ],
 )  # fmt: skip
-def test_layers(subject: Subject) -> None:
-    check(lambda: trained(subject))
+def test_layers_give_equal_numbers_in_any_surroundings(subject: Subject) -> None:
+    check(lambda: training_function(subject))
 
 
 def f(*shape: int, seed: int = 1) -> Tensor:
@@ -129,22 +129,22 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions(name: str) -> None:
+def test_functions_give_equal_numbers_in_any_surroundings(name: str) -> None:
     check(lambda: FUNCTIONS[name])
 
 
 @pytest.mark.parametrize(
     "planted", [lambda x: x * torch.full((3,), 1 / 3).to(x), lambda x: x * torch.zeros(3, dtype=x.dtype).to("cpu")]
 )
-def test_a_buffer_of_the_defaults_is_caught(planted: Callable[[Tensor], Tensor]) -> None:
+def test_a_buffer_of_the_default_type_is_detected(planted: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises((AssertionError, NotImplementedError)):
         check(lambda: (planted, [f(1, 3)]))
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
-def test_a_trace_among_the_tensors_of_a_checkpoint_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when a layer is traced at its first call, with the hooks of its caller."""
+def test_a_trace_under_the_hooks_of_a_checkpoint_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plant traces a layer at its first call, under the hooks of its caller."""
     monkeypatch.setattr("torch.autograd.graph.saved_tensors_hooks", lambda *_: nullcontext())
     monkeypatch.setitem(SURROUNDINGS, "saved copies", within(torch.enable_grad))
     with pytest.raises(torch.utils.checkpoint.CheckpointError):
-        check(lambda: trained(Subject("lstm", lambda: LSTM(3, 4))))
+        check(lambda: training_function(Subject("lstm", lambda: LSTM(3, 4))))

@@ -1,4 +1,4 @@
-"""Every layer inside of torch's transforms: right, whether it has run before or not, and afterwards as before."""
+"""Every layer is correct inside torch's transforms, whether it has run before or not, and unchanged afterwards."""
 
 import copy
 import io
@@ -22,7 +22,7 @@ from ensue.types import map_state
 
 from .table import SUBJECTS
 
-pytestmark = pytest.mark.usefixtures("unchecked_types")  # traces would record the checks, which only tests have
+pytestmark = pytest.mark.usefixtures("unchecked_types")  # traces would record the type checks of tests
 
 B, T = 6, 3
 Run = Callable[[Tensor], Tensor]
@@ -42,7 +42,7 @@ class Outputs(nn.Module):
 
 
 class Case:
-    """A layer as a function, what it is recorded with, and what it is then run on."""
+    """A layer as a function, the input of its recording, and the input of its run."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject, self.run = subject, Outputs(subject.build())
@@ -58,7 +58,7 @@ def weighted(y: Tensor) -> Tensor:
 
 @cache
 def value(subject: Subject) -> Tensor:
-    case = Case(subject)  # each expected result is that of a layer which nothing was done with
+    case = Case(subject)  # each expected result is that of a new layer
     with executing("fold"):
         return case.run(case.x).detach()
 
@@ -85,7 +85,7 @@ def jacobian(subject: Subject) -> Tensor:
 
 
 @cache
-def explained(subject: Subject) -> object:
+def explanation(subject: Subject) -> object:
     return explain(subject.build())
 
 
@@ -94,28 +94,28 @@ def dual(case: Case) -> Tensor:
         return forward_ad.unpack_dual(case.run(forward_ad.make_dual(case.x, torch.ones_like(case.x)))).tangent
 
 
-def hooked(case: Case) -> Tensor:
-    seen: list[object] = []
-    handles = [case.run.layer.register_forward_hook(lambda *given: seen.append(given) or None)]
-    handles += [case.run.layer.register_full_backward_hook(lambda *given: seen.append(given) or None)]
+def with_hooks(case: Case) -> Tensor:
+    calls: list[object] = []
+    handles = [case.run.layer.register_forward_hook(lambda *args: calls.append(args) or None)]
+    handles += [case.run.layer.register_full_backward_hook(lambda *args: calls.append(args) or None)]
     x = case.x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(case.total(x).sum(), x)
+    (gradient,) = torch.autograd.grad(case.total(x).sum(), x)
     for handle in handles:
         handle.remove()
-    assert len(seen) == len(handles)
-    return found
+    assert len(calls) == len(handles)
+    return gradient
 
 
 def in_threads(case: Case) -> Tensor:
-    found: list[Tensor] = []
-    threads = [threading.Thread(target=lambda: found.append(case.run(case.x).detach())) for _ in range(3)]
+    outputs: list[Tensor] = []
+    threads = [threading.Thread(target=lambda: outputs.append(case.run(case.x).detach())) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 3
-    assert all(torch.equal(found[0], other) for other in found)
-    return found[0]
+    assert len(outputs) == 3
+    assert all(torch.equal(outputs[0], output) for output in outputs)
+    return outputs[0]
 
 
 def forked(case: Case) -> Tensor:
@@ -141,7 +141,7 @@ def called_with_others(case: Case) -> Tensor:
 
 
 def through_onnx(case: Case, *, dynamo: bool) -> Tensor:
-    """In float32, since the runtime lacks some operations in float64; torch's exporter may refuse an operation."""
+    """Run the layer in ONNX, in float32, since the runtime lacks float64. The exporter may refuse an operation."""
     sessions, file = pytest.importorskip("onnxruntime"), io.BytesIO()
     if dynamo:
         pytest.importorskip("onnxscript")
@@ -152,31 +152,31 @@ def through_onnx(case: Case, *, dynamo: bool) -> Tensor:
     except torch.onnx.errors.UnsupportedOperatorError:
         return value(case.subject)
     session = sessions.InferenceSession(file.getvalue())
-    assert [part.name for part in session.get_inputs()] == ["x"]
-    found = torch.from_numpy(session.run(None, {"x": case.x.float().numpy()})[0])
-    torch.testing.assert_close(found, value(case.subject).float(), rtol=1e-3, atol=1e-4)
+    assert [value_info.name for value_info in session.get_inputs()] == ["x"]
+    output = torch.from_numpy(session.run(None, {"x": case.x.float().numpy()})[0])
+    torch.testing.assert_close(output, value(case.subject).float(), rtol=1e-3, atol=1e-4)
     return value(case.subject)
 
 
 def recorded(case: Case) -> Tensor:
-    """Without the stack of each operation, which takes half of the time."""
+    """Record the layer, without the stack of each operation, which takes half of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch._subclasses.fake_tensor.traceback.extract_stack", lambda: None)
-        found: Tensor = make_fx(torch.no_grad()(case.run))(case.recorded)(case.x)
-    return found
+        traced: Tensor = make_fx(torch.no_grad()(case.run))(case.recorded)(case.x)
+    return traced
 
 
 def compiled(case: Case) -> Tensor:
-    """Without a measurement of each guard with cold caches, which takes half of the time."""
+    """Compile the layer, without a measurement of each guard, which takes half of the time."""
     torch._dynamo.reset()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch._dynamo.guards.profile_guard_manager", lambda *arguments: 0.0)
-        found: Tensor = torch.compile(case.run, backend="eager")(case.x)
-    return found
+        output: Tensor = torch.compile(case.run, backend="eager")(case.x)
+    return output
 
 
 class Transform(NamedTuple):
-    """What a transform gives for a layer, and what it should give."""
+    """A transform: a function of a case, and its expected result."""
 
     run: Callable[[Case], Tensor]
     expected: Callable[[Subject], Tensor]
@@ -197,7 +197,7 @@ TRANSFORMS = {
         lambda case: torch.autograd.functional.jacobian(case.total, case.x, vectorize=True), jacobian
     ),
     "functional_call": Transform(called_with_others, value),
-    "hooks": Transform(hooked, gradient),
+    "hooks": Transform(with_hooks, gradient),
     "deepcopy": Transform(lambda case: copy.deepcopy(case.run)(case.x), value),
     "threads": Transform(in_threads, value),
     "inference_mode": Transform(infers, value),
@@ -210,7 +210,7 @@ TRANSFORMS = {
     "torch.onnx.export, dynamo": Transform(lambda case: through_onnx(case, dynamo=True), value, is_slow=True),
 }
 QUICK = {"lstm", "mingru", "clockwork", "input feeding of an lstm", "additive attention", "attention rotary"}
-"""One for each way of running: compiled, a scan, C of its own, fed, an autograd function, torch's fused attention."""
+"""One layer for each execution: compiled, a scan, other C code, feeding, an autograd function, fused attention."""
 CASES = [
     pytest.param(
         subject, name, id=f"{subject.name}-{name}".replace(" ", "_"), marks=[] if is_quick else pytest.mark.slow
@@ -227,24 +227,24 @@ def check(subject: Subject, transform: Transform, *, is_warm: bool) -> None:
     case = Case(subject)
     if is_warm:
         case.total(case.recorded.clone().requires_grad_()).sum().backward()
-    found = transform.run(case).detach()
-    torch.testing.assert_close(found, transform.expected(subject), rtol=1e-6, atol=1e-8)
+    result = transform.run(case).detach()
+    torch.testing.assert_close(result, transform.expected(subject), rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(case.run(case.x).detach(), value(subject))
     if isinstance(case.run.layer, Recurrent):
-        assert explain(case.run.layer) == explained(subject)
+        assert explain(case.run.layer) == explanation(subject)
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(("subject", "name"), CASES)
-def test_transforms(subject: Subject, name: str) -> None:
+def test_layers_are_correct_inside_transforms(subject: Subject, name: str) -> None:
     for is_warm in (False, True):
         check(subject, TRANSFORMS[name], is_warm=is_warm)
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", ["torch.jit.trace", "forward mode"])
-def test_a_layer_that_asks_for_no_transform_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_that_ignores_transforms_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.engine.execution.is_transformed", lambda: False)
     with pytest.raises((AssertionError, IndexError, RuntimeError, ValueError)):
         check(Subject("lstm", lambda: LSTM(3, 4)), TRANSFORMS[name], is_warm=True)

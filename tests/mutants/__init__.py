@@ -1,1 +1,1 @@
-"""Small changes to the code that tests near it have to notice: how sharp the tests are (`make mutants`)."""
+"""Mutants: small changes of the code that nearby tests must detect (`make mutants`)."""

@@ -1,4 +1,4 @@
-"""Mutants of a fixed sample against the tests near them: PYTHONPATH=tests python -m mutants --help"""
+"""Try mutants of a fixed sample with the tests near them: PYTHONPATH=tests python -m mutants --help"""
 
 import argparse
 import json
@@ -12,11 +12,11 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from mutants.near import GROUPS, near
-from mutants.sample import Mutant, found_again, sample
+from mutants.sample import Mutant, relocated, sample
 from mutants.trial import copied, keep_cells, try_tests
 
 LIMIT = 2.0
-"""Times what the tests take without a mutant, and some seconds more, that a mutant's trial may compute."""
+"""A trial may compute this multiple of the time of the tests without a mutant, and `MORE` seconds."""
 MORE = 10.0
 AT_MOST = 600.0
 
@@ -27,16 +27,16 @@ def main() -> int:
     if options.again:
         records = [json.loads(line) for line in options.again.read_text().splitlines()]
         expected = [(record["group"], Mutant(**record["mutant"])) for record in records]
-        chosen = found_again(package, GROUPS, expected)
+        chosen = relocated(package, GROUPS, expected)
     else:
         chosen = sample(package, GROUPS, options.count, options.seed)
-    done = (
+    finished = (
         {json.loads(line)["name"] for line in options.out.read_text().splitlines()} if options.out.exists() else set()
     )
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         root = copied(options.checkout, Path(folder))
         for group in GROUPS:
-            mutants = [mutant for other, mutant in chosen if other == group and mutant.name not in done]
+            mutants = [mutant for other_group, mutant in chosen if other_group == group and mutant.name not in finished]
             tests = {mutant: near(root / "tests", mutant.path, group) for mutant in mutants}
             limit = _limit(root, tests) if mutants else 0.0
             for mutant in mutants:
@@ -65,7 +65,7 @@ def _options() -> argparse.Namespace:
 
 
 def _limit(root: Path, tests: dict[Mutant, list[str]]) -> float:
-    """Seconds for a mutant of a group, after what all their tests take without one; they have to pass."""
+    """Return the seconds for a mutant of a group, from a run of its tests without a mutant, which must pass."""
     trial = try_tests(root, sorted({test for some in tests.values() for test in some}), AT_MOST)
     if trial.outcome != "survived":
         sys.exit(f"without a mutant: {trial}")

@@ -1,6 +1,6 @@
-"""The parts of the package that are mutated, all of them, and the tests that are near a file.
+"""The parts of the package that are mutated, which are all of them, and the tests near a file.
 
-Tests are named by what stands between `test_` and `.py`, wherever the file lies: after a move the same ones are run.
+Tests are named by the part between `test_` and `.py`, in any folder, so that a moved file is still found.
 """
 
 from pathlib import Path
@@ -15,9 +15,9 @@ GROUPS: dict[str, list[str]] = {
     "surveying": ["extensions/surveying"], "extensions": ["extensions"], "recipe": ["recipe", "recipes"],
     "cli": ["cli", "console"], "rest": ["."],
 }  # fmt: skip
-"""Folders of src/ensue; a file belongs to the first group that has it, and the last one has all."""
+"""Folders of src/ensue. A file belongs to the first group that contains it, and the last one contains all."""
 
-WHOLE: dict[str, list[str]] = {
+TESTS_OF_GROUPS: dict[str, list[str]] = {
     "engine": [f"engine/test_{name}" for name in (
         "uses", "operations", "steps", "random_steps", "untraceable_steps", "memory", "engine", "compiler", "library",
     )],
@@ -65,9 +65,9 @@ WHOLE: dict[str, list[str]] = {
     "cli": ["commands", "predict", "notices", "streams", "bad_input", "bad_labels"],
     "rest": ["arguments", "errors", "parsing", "processor", "cache_command", "compare_command", "minimal_pairs"],
 }  # fmt: skip
-"""The tests of a group, run for each of its files after those that are nearer to it."""
+"""The tests of a group, run for each of its files after nearer ones."""
 
-OWN: dict[str, list[str]] = {
+TESTS_OF_FILES: dict[str, list[str]] = {
     "scores": ["scores", "feedback", "cross_attention"], "attentional": ["attentional", "feedback"],
     "context": ["attentional"], "cross": ["cross_attention", "copying"], "feedback": ["feedback"],
     "multi_head": ["attention_against_torch", "states"], "border": ["borders", "border", "border_cases"],
@@ -78,22 +78,26 @@ OWN: dict[str, list[str]] = {
     "positions": ["attention_against_torch", "states"], "products": ["bf16_kernels"],
     "softmax": ["linear_cross_entropy", "encoders"], "transformer": ["attention_against_torch"],
 }  # fmt: skip
-"""Tests of a file, before those that have its name and those of its group."""
+"""Tests of a file, run before those with its name and those of its group."""
 
 
 def near(tests: Path, path: str, group: str) -> list[str]:
-    """The test files that are run for a mutant of the file at `path`, the nearest first."""
+    """Return the test files for a mutant of the file at `path`, the nearest first."""
     stem = Path(path).stem
-    names = [*OWN.get(stem, []), stem, *WHOLE[group]]
-    found = {str(file): None for name in names for file in sorted(tests.rglob(f"{_file(name)}.py"))}
-    return list(found)
+    names = [*TESTS_OF_FILES.get(stem, []), stem, *TESTS_OF_GROUPS[group]]
+    paths = {str(file): None for name in names for file in sorted(tests.rglob(f"{_file(name)}.py"))}
+    return list(paths)
 
 
 def missing(package: Path, tests: Path) -> list[str]:
-    """What these tables name and is not there."""
-    names = {name for table in (WHOLE, OWN) for tests_of_it in table.values() for name in tests_of_it}
+    """Return the names in these tables that do not exist."""
+    names = {
+        name for table in (TESTS_OF_GROUPS, TESTS_OF_FILES) for tests_of_it in table.values() for name in tests_of_it
+    }
     stems = {path.stem for folders in GROUPS.values() for name in folders for path in (package / name).rglob("*.py")}
-    return sorted(name for name in names if not list(tests.rglob(f"{_file(name)}.py"))) + sorted(OWN.keys() - stems)
+    return sorted(name for name in names if not list(tests.rglob(f"{_file(name)}.py"))) + sorted(
+        TESTS_OF_FILES.keys() - stems
+    )
 
 
 def _file(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which mutants: Cosmic Ray's operators on the files of a group, a fixed sample by seed, found again after a move."""
+"""A fixed sample of Cosmic Ray's mutants in the files of a group, by seed, which can be relocated after a move."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change. What it is (`change`) and the name of its file are how it is found again after a move."""
+    """A mutant. After a move it is identified by its `change` and the name of its file."""
 
     operator: str
     definition: str
     text: str
-    """The line's."""
+    """The text of the line."""
     number: int
-    """Which of those that have all this in common, in the order of the file."""
+    """The number among equal changes, in the order of the file."""
     path: str
     occurrence: int
     line: int
@@ -53,12 +53,12 @@ class Mutant:
         return hashlib.sha256(f"{Path(self.path).stem} {self.change}".encode()).hexdigest()[:8]
 
     def mutated(self, source: str) -> str:
-        found = mutate_code(source, get_operator(f"core/{self.operator}")(), self.occurrence)
-        assert found is not None
-        return str(found)
+        mutated_source = mutate_code(source, get_operator(f"core/{self.operator}")(), self.occurrence)
+        assert mutated_source is not None
+        return str(mutated_source)
 
     def is_code(self, root: Path) -> bool:
-        """Whether it is Python still: a star before keywords is not a product."""
+        """Return whether the mutant is valid Python: a star before keywords is not a product."""
         try:
             compile(self.mutated((root / self.path).read_text(encoding="utf-8")), self.path, "exec")
         except SyntaxError:
@@ -67,7 +67,7 @@ class Mutant:
 
 
 def sample(root: Path, groups: dict[str, list[str]], count: int, seed: int) -> list[tuple[str, Mutant]]:
-    """`count` mutants of each group of folders, all families in turn, in the order of a hash of seed and name."""
+    """Return `count` mutants of each group, the families in turn, in the order of a hash of seed and name."""
 
     def rank(mutant: Mutant) -> str:
         return hashlib.sha256(f"{seed} {mutant.name}".encode()).hexdigest()
@@ -83,32 +83,34 @@ def sample(root: Path, groups: dict[str, list[str]], count: int, seed: int) -> l
     return chosen
 
 
-def found_again(root: Path, groups: dict[str, list[str]], wanted: list[tuple[str, Mutant]]) -> list[tuple[str, Mutant]]:
-    """The same changes where their lines stand now, in a file of the same name if there are several; some are gone."""
-    places = defaultdict(list)
+def relocated(
+    root: Path, groups: dict[str, list[str]], old_mutants: list[tuple[str, Mutant]]
+) -> list[tuple[str, Mutant]]:
+    """Return the same changes at their current lines, preferably in a file of the same name. Some may be missing."""
+    mutants_by_change = defaultdict(list)
     for group, all_of_it in grouped(root, groups).items():
         for mutant in all_of_it:
-            places[mutant.change].append((group, mutant))
-    found = []
-    for _, mutant in wanted:
-        same = places[mutant.change]
-        same.sort(key=lambda place: Path(place[1].path).stem != Path(mutant.path).stem)
-        found += same[:1]
-    return found
+            mutants_by_change[mutant.change].append((group, mutant))
+    mutants = []
+    for _, mutant in old_mutants:
+        candidates = mutants_by_change[mutant.change]
+        candidates.sort(key=lambda item: Path(item[1].path).stem != Path(mutant.path).stem)
+        mutants += candidates[:1]
+    return mutants
 
 
 def grouped(root: Path, groups: dict[str, list[str]]) -> dict[str, list[Mutant]]:
-    """All mutants, by group."""
-    seen: set[str] = set()
-    found: dict[str, list[Mutant]] = {}
+    """Return all mutants by group."""
+    seen_names: set[str] = set()
+    mutants: dict[str, list[Mutant]] = {}
     for group, folders in groups.items():
         paths = {path: None for folder in folders for path in sorted((root / folder).rglob("*.py"))}
         names = [str(path.relative_to(root)) for path in paths]
-        found[group] = [
-            m for name in names if name not in seen for m in _of_file((root / name).read_text("utf-8"), name)
+        mutants[group] = [
+            m for name in names if name not in seen_names for m in _of_file((root / name).read_text("utf-8"), name)
         ]
-        seen.update(names)
-    return found
+        seen_names.update(names)
+    return mutants
 
 
 def _family(mutant: Mutant) -> str:
@@ -123,6 +125,8 @@ def _of_file(source: str, path: str) -> Iterator[Mutant]:
         positions = ((node, start) for node in nodes for start, _ in operator.mutation_positions(node))
         for occurrence, (node, (line, _)) in enumerate(positions):
             about = ASTQuery(node).get_definition_name() or "", lines[line - 1].strip()
-            if "TYPE_CHECKING" not in about[1] and node.parent.type != "parameters":  # a star there is no product
+            if (
+                "TYPE_CHECKING" not in about[1] and node.parent.type != "parameters"
+            ):  # a star of parameters is not a product
                 yield Mutant(name, *about, same[about], path, occurrence, line)
             same[about] += 1

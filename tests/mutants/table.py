@@ -1,10 +1,10 @@
-"""Thirty mutants of one line, each in a mechanism of its own, with the default tests that kill it."""
+"""Mutants of one line, each in a different mechanism, with the default tests that kill it."""
 
 from typing import NamedTuple
 
 
 class OneLine(NamedTuple):
-    """A line of a file of src/ensue, what stands in its place, and the tests, of which one has to fail."""
+    """A line of a file of src/ensue, its replacement, and the tests, of which one must fail."""
 
     path: str
     before: str

@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "src" / "ensue"
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A copy of the package, into which mutants are written."""
+    """A copy of the package, in which mutants are written."""
     folder = tmp_path_factory.mktemp("mutants") / "src"
     shutil.copytree(PACKAGE, folder / "ensue", ignore=shutil.ignore_patterns("__pycache__"))
     yield folder
@@ -25,13 +25,13 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("mutant", TABLE.values(), ids=TABLE)
-def test_the_line_is_there(mutant: OneLine) -> None:
+def test_the_line_occurs_once(mutant: OneLine) -> None:
     assert (PACKAGE / mutant.path).read_text(encoding="utf-8").count(mutant.before) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", TABLE.values(), ids=TABLE)
-def test_default_tests_kill_it(mutant: OneLine, copy: Path) -> None:
+def test_default_tests_kill_the_mutant(mutant: OneLine, copy: Path) -> None:
     path = copy / "ensue" / mutant.path
     text = path.read_text(encoding="utf-8")
     tests = [str(REPOSITORY / "tests" / name) for name in mutant.tests.split()]

@@ -1,6 +1,6 @@
-"""A mutant's trial: its file is written into a copy of the checkout, the tests near it run in a fork, and it is undone.
+"""The trial of a mutant: nearby tests run in a fork, in a copy of the checkout with the mutant.
 
-The process that forks has imported what tests need from other packages, and nothing of `ensue`.
+The forking process has imported other packages that tests need, and nothing of `ensue`.
 """
 
 import os
@@ -23,29 +23,29 @@ import typer  # noqa: F401
 
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "_build", "__pycache__", ".hypothesis", ".mypy_cache", ".ruff_cache")
 IDLE = 10
-"""Times its seconds of computing that a trial may take by the clock."""
+"""The multiple of its limit of computing seconds that a trial may take by the clock."""
 
 
 class Trial(NamedTuple):
     outcome: str
-    """"killed", "survived" or "out of time", which is killed too."""
+    """The outcome: "killed", "survived" or "out of time", which counts as killed."""
     seconds: float
-    """Of computing."""
+    """Seconds of processor time."""
     by: str
     """The first test that failed."""
 
 
 def copied(checkout: Path, folder: Path) -> Path:
-    """A copy of the checkout, for mutants to be written into."""
+    """Copy the checkout for mutants."""
     return Path(shutil.copytree(checkout, folder / "checkout", ignore=LEFT_OUT))
 
 
 def try_tests(root: Path, tests: list[str], limit: float) -> Trial:
-    """Whether all tests pass within `limit` seconds of computing, in a copy of the compiled cells."""
+    """Run the tests within `limit` seconds of computing, with a copy of the compiled cells."""
     log = root.parent / "log"
     shutil.rmtree(root / ".pytest_cache", ignore_errors=True)
-    if (kept := root.parent / "cells").is_dir():
-        shutil.copytree(kept, root / ".pytest_cache" / "d" / "cells", copy_function=os.link)
+    if (stored_cells := root.parent / "cells").is_dir():
+        shutil.copytree(stored_cells, root / ".pytest_cache" / "d" / "cells", copy_function=os.link)
         (root / ".pytest_cache" / "d" / "cells").chmod(0o700)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     child = os.fork()
@@ -61,18 +61,18 @@ def try_tests(root: Path, tests: list[str], limit: float) -> Trial:
 
 
 def keep_cells(root: Path) -> None:
-    """What is compiled now is there for every trial."""
-    kept = root.parent / "cells"
-    kept.mkdir(exist_ok=True)
+    """Store the compiled cells for every trial."""
+    stored_cells = root.parent / "cells"
+    stored_cells.mkdir(exist_ok=True)
     for path in (root / ".pytest_cache" / "d" / "cells").glob("*.so"):
-        if not (kept / path.name).exists():
-            os.link(path, kept / path.name)
+        if not (stored_cells / path.name).exists():
+            os.link(path, stored_cells / path.name)
 
 
 def _waited(child: int, end: float) -> int:
     while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
+        ended_pid, status = os.waitpid(child, os.WNOHANG)
+        if ended_pid:
             return status
         if time.monotonic() > end:
             os.killpg(child, signal.SIGKILL)

@@ -15,7 +15,7 @@ from ensue.tasks.contract.job import Job
 from ensue.training import loop, run
 from ensue.training.loop import TimePlan, Trainer
 from ensue.training.run import begin_job
-from kept_runs.make import RUNS, Made, small
+from kept_runs.make import RUNS, StoredRun, small
 from page_data import write_data
 from training.tiny import run_tiny
 from training.tiny_texts import Listener
@@ -27,7 +27,7 @@ NAMES = [
     "vectors-cbow", "vectors-glove", "similar-texts", "texts-of-pairs",
 ]  # fmt: skip
 """Recipes for all classes of jobs."""
-CASES = RUNS | dict.fromkeys(["similar-texts", "texts-of-pairs"], Made("sentence-vectors", "pairs.tsv", []))
+CASES = RUNS | dict.fromkeys(["similar-texts", "texts-of-pairs"], StoredRun("sentence-vectors", "pairs.tsv", []))
 JUDGED = {"vectors-cbow": "similar.tsv", "vectors-glove": "analogies.txt", "similar-texts": "sts-dev.tsv"}
 """The held-out data of recipes that are scored on judgments."""
 
