@@ -103,9 +103,12 @@ def test_scores_have_a_row_for_each_file_and_a_total(model: LanguageModel, tmp_p
     }
 
 
-def test_a_file_without_pairs_is_refused(model: LanguageModel, tmp_path: Path) -> None:
+def test_a_file_without_pairs_or_with_a_wrong_first_line_is_refused(model: LanguageModel, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("\n\n")
     with pytest.raises(DataError, match=r"x\.jsonl: no pairs"):
+        scores_of(model, tmp_path / "x.jsonl")
+    (tmp_path / "x.jsonl").write_text("{}\n")
+    with pytest.raises(DataError, match=r"x\.jsonl:1: expected"):
         scores_of(model, tmp_path / "x.jsonl")
 
 

@@ -62,7 +62,7 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
                 yield batch
                 batch = []
     except EnsueError:
-        yield batch
+        yield from [batch] if batch else []
         raise
     if batch:
         yield batch
