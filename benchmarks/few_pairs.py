@@ -5,9 +5,9 @@
 DATA is the folder of the data sets. One set is SIGMORPHON 2017 in four languages, scored by the share of right forms on
 its development words; the 3,000 training words are those of "medium" and the first other words of "high". The other set
 is Multi30k from English to German, scored by BLEU on 300 validation sentences. A draw is a random sample of `size`
-training pairs, the same for all methods. Methods of ensue are recipes with their default settings, or with the settings
-in `METHODS`. The peer `affix rules` is a reimplementation of the baseline of SIGMORPHON 2017 (Cotterell et al. 2017).
-Each result is a line of OUT/results.jsonl; a finished result is not measured again.
+training pairs, the same for all methods. Methods of ensue are recipes. The peer `affix rules` is a reimplementation of
+the baseline of SIGMORPHON 2017 (Cotterell et al. 2017). Each result is a line of OUT/results.jsonl; a finished result
+is not measured again.
 """
 
 from __future__ import annotations
@@ -17,26 +17,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from data_files import read_lines
 from few_examples import Result, measure_all, train_recipe
 
 LANGUAGES = ("english", "german", "turkish", "finnish")
 PEER = "affix rules"
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "transduce-lstm": ("transduce-lstm", {}),
-    "transduce-few": ("transduce-few", {}),
-    "translate-lstm": ("translate-lstm", {}),
-    "translate-transformer": ("translate-transformer", {}),
-    "small translate-lstm": (
-        "translate-lstm",
-        {
-            "tokenizer.max_size": 1_000, "encoder.dropout": 0.5, "decoder.dropout": 0.5, "decoder.d_model": 256,
-            "train.epochs": 30, "train.batch_tokens": 1_000, "train.validations": 5,
-        },
-    ),
-}  # fmt: skip
+METHODS = ("transduce-lstm", "transduce-few", "translate-lstm", "translate-transformer", "translate-few")
 Pair = tuple[str, ...]
 
 
@@ -129,11 +116,10 @@ def measure(name: str, method: str, train: Sequence[Pair], test: Sequence[Pair],
     train_file, test_file = folder / "train.tsv", folder / "test.tsv"
     for file, pairs in ((train_file, train), (test_file, test)):
         file.write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
-    recipe, settings = METHODS[method]
     inflects = name in LANGUAGES
-    settings = {"data.format": "sigmorphon" if inflects else "tsv", **settings}
+    settings = {"data.format": "sigmorphon" if inflects else "tsv"}
     score = "exact_match" if inflects else "bleu"
-    result = train_recipe(recipe, train_file, test_file, folder / "run", score, **settings)
+    result = train_recipe(method, train_file, test_file, folder / "run", score, **settings)
     return result | {"score": result["score"] / 100}
 
 

@@ -123,8 +123,8 @@ def test_pairs(ensue: Ensue) -> None:
         "characters in a source         2      10   7.3    10       10\n"
         "characters in a target         2      11   8.7    13       13\n"
         "\n"
-        "recipe: translate-lstm, since there are under 5,000 pairs\n"
-        "next: ensue train translate-lstm --train train.tsv --set train.patience=2 --out translator\n"
+        "recipe: translate-few, since there are at most 1,000 pairs\n"
+        "next: ensue train translate-few --train train.tsv --out translator\n"
     )
 
 
@@ -133,7 +133,7 @@ def test_columns_of_pairs_are_named(ensue: Ensue) -> None:
     output = ensue("data", "x.csv", "--sources", "en", "--targets", "fr")
     assert '\nread as    source: column 3 "en", target: column 4 "fr"\n' in output.out
     assert output.out.endswith(
-        "next: ensue train translate-lstm --train x.csv --set train.patience=2 --set 'data.sources=[\"en\"]' "
+        "next: ensue train translate-few --train x.csv --set 'data.sources=[\"en\"]' "
         "--set 'data.targets=[\"fr\"]' --out translator\n"
     )
     output = ensue("data", "x.csv", "--sources", "en", "--targets", "it")

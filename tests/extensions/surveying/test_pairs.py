@@ -135,7 +135,9 @@ def test_what_is_wrong_with_published_data(shared_data: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "few", "size", "many", "reason"),
     [
-        ("ein Satz mit {0} Worten\ta sentence of {0} words\n", "translate-lstm", 6000, "translate-transformer",
+        ("ein Satz mit {0} Worten\ta sentence of {0} words\n", "translate-few", 1001, "translate-lstm",
+         "there are under 5,000 pairs"),
+        ("ein Satz mit {0} Worten\ta sentence of {0} words\n", "translate-few", 6000, "translate-transformer",
          "exports to C and the web need translate-lstm"),
         ("walk{0}\twalk{0}ed\tV;PST\n", "transduce-few", 501, "transduce-lstm", ""),
     ],

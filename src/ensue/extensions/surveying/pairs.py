@@ -32,6 +32,8 @@ _MAX_TRANSDUCED_WORDS, _MIN_SUMMARIZED_WORDS, _MAX_SUMMARY_PERCENT = 2, 50, 50
 """The bounds on mean lengths and on the median ratio for suggesting transducers and summarizers."""
 _MAX_FEW_INFLECTIONS = 500
 """The maximum number of inflected words for which the recipe `transduce-few` is suggested."""
+_MAX_FEW_TRANSLATIONS = 1_000
+"""The maximum number of pairs for which the recipe `translate-few` is suggested. With 3,000 pairs it was worse."""
 _FEW_PAIRS = 5_000
 """The number of pairs below which an LSTM is suggested. With 1,500 pairs an LSTM was better; the bound is a guess."""
 
@@ -310,6 +312,8 @@ class PairReport(Report[PairSummary]):
             return "transduce-lstm", "transducer", "both sides are words or short"
         if source.lengths.mean > _MIN_SUMMARIZED_WORDS and median < _MAX_SUMMARY_PERCENT:
             return "summarize-pointer", "summarizer", "targets are much shorter than sources"
+        if self.summary.size <= _MAX_FEW_TRANSLATIONS:
+            return "translate-few", "translator", f"there are at most {_MAX_FEW_TRANSLATIONS:,} pairs"
         if self.summary.size < _FEW_PAIRS:
             return "translate-lstm", "translator", f"there are under {_FEW_PAIRS:,} pairs"
         return "translate-transformer", "translator", "pairs are many; exports to C and the web need translate-lstm"
