@@ -25,5 +25,6 @@ SentenceVectorsPipeline = Literal[
 ]  # fmt: skip
 SequencePipeline = Literal[
     "answer-transformer", "summarize-lm", "summarize-pointer", "summarize-transformer", "transduce-few",
-    "transduce-lstm", "transduce-transformer", "translate-lstm", "translate-lstm-plain", "translate-transformer",
+    "transduce-lstm", "transduce-transformer", "translate-few", "translate-lstm", "translate-lstm-plain",
+    "translate-transformer",
 ]  # fmt: skip
