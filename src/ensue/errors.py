@@ -94,7 +94,7 @@ class DataError(EnsueError):
         super().__init__(self.place + message)
 
     def with_options(self) -> "DataError":
-        """Return the error for commands without `--set`: options replace settings, and other settings are left out."""
+        """Return the error for commands without `--set`: options replace settings, other advice is left out."""
         message = self.message
         for setting, option in {**self.options, "--set data.labels=": "--labels "}.items():
             message = message.replace(setting, option)
@@ -149,7 +149,7 @@ def quote(value: Any, max_characters: int = 60) -> str:
 
 
 def letters_and_digits(text: str) -> str:
-    """Return a text without punctuation, white space and a written `\\n`, to compare the texts of different tools."""
+    """Return a text without punctuation, white space and escaped line ends, to compare the texts of different tools."""
     return re.sub(r"\\n|[\W_]+", "", text)
 
 
@@ -201,7 +201,7 @@ def check_path(name: str, value: Any) -> None:
 
 
 def check_texts(value: Any, expected: str) -> None:
-    """Raise EnsueError for a single text, and TypeError for a table, a mapping, bytes or a value without items."""
+    """Raise EnsueError for a single text, and TypeError for a table, a mapping, bytes or a value that has no items."""
     if isinstance(value, str):
         raise EnsueError("predict takes a list of texts; for a single text: predict([text])")
     names = () if hasattr(value, "collect") else getattr(value, "columns", getattr(value, "column_names", None))

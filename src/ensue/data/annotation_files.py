@@ -18,7 +18,7 @@ _BRAT_SPAN = re.compile(r"T\S*\t(\S+) (\d{1,9} \d{1,9}(?:;\d{1,9} \d{1,9})*)(?:\
 
 
 def brat_rows(path: Path, encoding: str, *, nested: bool = False) -> Iterator[Row]:
-    """Yield the lines of the `.txt` file beside an `.ann` file that are not blank, with their spans.
+    """Yield the lines that are not blank of the `.txt` file beside an `.ann` file, with their spans.
 
     A span that continues on the next line is clipped. Relations, events, attributes and notes are ignored. Raises
     DataError (file:line) for an invalid span, a span that is not in the text, a discontinuous span whose gaps contain

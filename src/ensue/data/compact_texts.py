@@ -426,7 +426,7 @@ class Ragged:
         return RaggedRows(rows=rows).ragged()
 
     def padded(self, rows: Rows, fill: int = 0, *, among: Rows | None = None) -> NDArray[np.int64]:
-        """Return rows padded on the right, (B, T, ...). T is the maximum length in `among` (default: `rows`)."""
+        """Return rows padded on the right, (B, T, ...). T is the maximum length of rows `among` (default: `rows`)."""
         if self.file is None and among is None and len(rows) == 1:
             return self[int(rows[0])][np.newaxis].astype(np.int64)
         indices, mask = padded_indices(self.starts, self.lengths, rows, among=among)

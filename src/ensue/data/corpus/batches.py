@@ -28,8 +28,8 @@ class TokenBatch(NamedTuple):
 class Batches(ABC):
     """Batches of segments of `segment_length` ids.
 
-    A larger `batch_size` than the number of segments is reduced. Raises TrainingError for fewer than `segment_length`
-    + 1 ids.
+    A `batch_size` above the number of segments is reduced to this number. Raises TrainingError for fewer than
+    `segment_length` + 1 ids.
     """
 
     def __init__(self, tokens: TokenFile, *, batch_size: int, segment_length: int, seed: int) -> None:

@@ -234,7 +234,7 @@ def is_header_of_sources(rows: Rows) -> bool:
 
 
 def _split_header(rows: Rows) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """Return the first row and the columns below; empty lists if one of its cells is too long or repeated below it."""
+    """Return the first row and the columns below it; empty lists if a cell is too long or repeated in its column."""
     header = rows[0] if rows else [""]
     columns = list(zip(*(row for row in rows[1:] if len(row) == len(header)), strict=True))
     is_repeated = any(name and name in column for name, column in zip(header, columns, strict=False))
