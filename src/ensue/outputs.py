@@ -6,7 +6,6 @@ An existing file is replaced only with `overwrite`, if empty, or if the cache re
 
 import csv
 import glob
-import hashlib
 import io
 import json
 import os
@@ -20,7 +19,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
 
-from ensue.cache import atomic_file, cache_directory, temporary_directory
+from ensue.cache import atomic_file, cache_directory, json_digest, temporary_directory
 from ensue.errors import DataError, EnsueError
 from ensue.parsing import ParseError, matching_files, parse_json
 
@@ -277,5 +276,4 @@ def _is_open(path: Path) -> bool:
 def _record_name(path: Path) -> str:
     """Return the name of the cache file that records this state of a file."""
     status = os.stat(path)
-    key = [os.path.realpath(path), status.st_ino, status.st_size, status.st_mtime_ns]
-    return hashlib.sha256(json.dumps(key).encode(errors="surrogateescape")).hexdigest()[:32] + ".output"
+    return json_digest([os.path.realpath(path), status.st_ino, status.st_size, status.st_mtime_ns]) + ".output"
