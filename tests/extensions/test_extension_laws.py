@@ -1,4 +1,4 @@
-"""The laws of extensions: the core knows none, each can be taken away, and a new one touches its folder alone."""
+"""Laws: the core neither imports nor names an extension, and each extension can be removed with its dependents."""
 
 import json
 import os
@@ -18,57 +18,55 @@ from source_imports import SOURCE, compiled, imports, modules, strings
 FOLDER = SOURCE / "ensue" / "extensions"
 TESTS = Path(__file__).parents[1]
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
-OWN = [name for name in modules(SOURCE) if not name.startswith("ensue.extensions.")]
-"""The modules of the core."""
-LATE = {"ensue"}
-"""The public face of the package: names of extensions stand there for type checkers alone."""
+LAZY_MODULES = {"ensue"}
+"""The public module of the package: it imports names of extensions only for type checkers."""
 
 
 def extension_of(module: str) -> str:
-    """The extension that a module belongs to; "" for one of the core."""
+    """Return the extension of a module; "" for a module of the core."""
     return module.split(".")[2] if module.startswith("ensue.extensions.") else ""
 
 
 @cache
-def known_in_the_core() -> set[tuple[str, str]]:
-    """Modules of the core with the extensions that they import, or name in a string."""
+def extensions_in_the_core() -> set[tuple[str, str]]:
+    """Return modules of the core with the extensions that they import or name in a string."""
     edges = {
-        (found.importer, extension_of(found.imported))
-        for found in imports(SOURCE)
-        if not extension_of(found.importer) and (found.at_runtime or found.importer not in LATE)
+        (edge.importer, extension_of(edge.imported))
+        for edge in imports(SOURCE)
+        if not extension_of(edge.importer) and (edge.at_runtime or edge.importer not in LAZY_MODULES)
     }
     for name, path in modules(SOURCE).items():
         if not extension_of(name):
-            edges |= {(name, extension) for extension in named(compiled(path))}
+            edges |= {(name, extension) for extension in named_extensions(compiled(path))}
     return {(module, extension) for module, extension in edges if extension}
 
 
-def named(code: CodeType) -> Iterator[str]:
-    """The extensions whose modules or templates strings of a module name."""
+def named_extensions(code: CodeType) -> Iterator[str]:
+    """Yield the extensions whose modules or templates occur in strings of a module."""
     for text in strings(code):
         yield from re.findall(r"\bextensions[./](\w+)", text)
 
 
-def test_the_core_knows_no_extension() -> None:
-    assert sorted(known_in_the_core()) == []
+def test_the_core_neither_imports_nor_names_an_extension() -> None:
+    assert sorted(extensions_in_the_core()) == []
 
 
 @pytest.mark.parametrize("line", ['PLACE = "ensue.extensions.serving.api:routes"', 'T = "extensions/frames/page.html"'])
-def test_a_name_in_a_string_is_seen(line: str) -> None:
-    assert len(list(named(compile(line, "words.py", "exec")))) == 1
+def test_a_string_with_a_module_or_file_of_an_extension_names_it(line: str) -> None:
+    assert len(list(named_extensions(compile(line, "words.py", "exec")))) == 1
 
 
-def test_extensions_import_those_that_they_declare() -> None:
+def test_extensions_import_exactly_the_extensions_they_declare() -> None:
     undeclared = {
-        (found.importer, extension_of(found.imported))
-        for found in imports(SOURCE)
-        if (own := extension_of(found.importer))
-        and (other := extension_of(found.imported))
-        and own != other
-        and other not in extensions()[own].needs
+        (edge.importer, extension_of(edge.imported))
+        for edge in imports(SOURCE)
+        if (importer_extension := extension_of(edge.importer))
+        and (imported_extension := extension_of(edge.imported))
+        and importer_extension != imported_extension
+        and imported_extension not in extensions()[importer_extension].needs
     }
     assert undeclared == set()
-    used = {(extension_of(found.importer), extension_of(found.imported)) for found in imports(SOURCE)}
+    used = {(extension_of(edge.importer), extension_of(edge.imported)) for edge in imports(SOURCE)}
     assert {(name, need) for name in NAMES for need in extensions()[name].needs} <= used
 
 
@@ -106,11 +104,11 @@ for case in json.load(sys.stdin):
     os.wait()
     print(chr(0), flush=True)
 """
-"""Prints the help without some extensions, and "done" behind it, for each of the cases on standard input."""
+"""Print the help without some extensions, and then "done", for each case on standard input."""
 
 
-def without(name: str) -> list[str]:
-    """The extension and those that need it."""
+def extension_and_dependents(name: str) -> list[str]:
+    """Return an extension and the extensions that need it."""
     hidden = [name]
     for each in hidden:
         hidden += [other for other in NAMES if each in extensions()[other].needs and other not in hidden]
@@ -122,23 +120,23 @@ def commands_of(names: list[str]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What `ensue --help` prints without an extension and those that need it."""
+def help_texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The output of `ensue --help` without an extension and its dependents, by extension."""
     cases = []
-    for hidden in map(without, NAMES):
+    for hidden in map(extension_and_dependents, NAMES):
         left = [each for each in NAMES if each not in hidden]
         cases.append((hidden, left, sorted(commands_of(left))))
     command = [sys.executable, "-c", WITHOUT.format(tests=str(TESTS), cache=str(tmp_path_factory.mktemp("compiled")))]
-    said = subprocess.run(command, input=json.dumps(cases), capture_output=True, text=True, check=True).stdout
-    return dict(zip(NAMES, said.split("\0\n"), strict=False))
+    output = subprocess.run(command, input=json.dumps(cases), capture_output=True, text=True, check=True).stdout
+    return dict(zip(NAMES, output.split("\0\n"), strict=False))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_an_extension_all_else_is_imported_and_listed(name: str, helps: dict[str, str]) -> None:
-    hidden, said = without(name), helps[name]
-    assert said.endswith("done\n"), said[-2000:]
-    assert all(f"\n  {command} " in said for command in commands_of([each for each in NAMES if each not in hidden]))
-    assert not any(f"\n  {command} " in said for command in commands_of(hidden))
+def test_without_an_extension_the_others_are_imported_and_listed(name: str, help_texts: dict[str, str]) -> None:
+    hidden, output = extension_and_dependents(name), help_texts[name]
+    assert output.endswith("done\n"), output[-2000:]
+    assert all(f"\n  {command} " in output for command in commands_of([each for each in NAMES if each not in hidden]))
+    assert not any(f"\n  {command} " in output for command in commands_of(hidden))
 
 
 CORE = (
@@ -146,14 +144,14 @@ CORE = (
     "models/test_tagger.py", "cli/test_commands.py", "test_labeling_pipeline.py", "test_classification_pipeline.py",
     "test_pipeline.py", "test_sequence_pipeline.py",
 )  # fmt: skip
-"""Default tests of the core."""
+"""Tests of the core."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_without_an_extension_tests_of_the_core_pass(name: str) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "ENSUE_TEST"))}
-    environment["ENSUE_TEST_WITHOUT"] = ",".join(without(name))
+    environment["ENSUE_TEST_WITHOUT"] = ",".join(extension_and_dependents(name))
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", *(str(TESTS / each) for each in CORE)]
-    done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
+    finished = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stdout[-3000:]

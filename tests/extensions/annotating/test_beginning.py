@@ -1,4 +1,4 @@
-"""The first labels of a pool, from a few examples of each."""
+"""Probabilities of the labels of a pool of texts, from a few examples of each label."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,7 @@ import pytest
 from ensue.extensions.annotating.beginning import CONCENTRATION, EXAMPLE_WEIGHT, NUM_ROUNDS, label_probabilities
 
 
-def test_probabilities_against_written_out_equations() -> None:
-    """As the equations are written, text by text."""
+def test_probabilities_equal_the_written_out_equations() -> None:
     generator = np.random.default_rng(1)
     pool, examples = generator.normal(size=(9, 5)), generator.normal(size=(4, 5))
     labels = np.array([0, 1, 2, 1])
@@ -22,8 +21,8 @@ def test_probabilities_against_written_out_equations() -> None:
         if round < NUM_ROUNDS:
             moved = [sums[k] + sum(row[k] * v for row, v in zip(p, u, strict=True)) for k in range(3)]
             means = [v / np.sqrt(v @ v) for v in moved]
-    found = label_probabilities(pool.astype(np.float32), examples.astype(np.float32), labels)
-    assert found == pytest.approx(np.array(p), abs=1e-4)
+    probabilities = label_probabilities(pool.astype(np.float32), examples.astype(np.float32), labels)
+    assert probabilities == pytest.approx(np.array(p), abs=1e-4)
 
 
 def test_a_zero_vector_has_equal_probabilities() -> None:

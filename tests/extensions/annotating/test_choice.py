@@ -1,4 +1,4 @@
-"""What to label next: unsure and different texts first, in the forms of annotation tools, which are read back."""
+"""The choice of texts to label: uncertain and different texts first, in formats of annotation tools."""
 
 import json
 from pathlib import Path
@@ -30,17 +30,20 @@ def test_equal_texts_are_chosen_last() -> None:
     texts = np.eye(4, dtype=np.float32)[[0, 0, 1, 2, 3]]
     residuals = np.array([[0.5], [0.5], [0.4], [0.0], [0.3]], np.float32)
     for seed in range(5):
-        found = draw_diverse(texts, residuals, 5, seed)
-        assert found[0] in (0, 1)
-        assert found[-1] == 1 - found[0]
-        assert sorted(found) == [*range(5)]
-        assert found == draw_diverse(texts, residuals, 9, seed)
+        order = draw_diverse(texts, residuals, 5, seed)
+        assert order[0] in (0, 1)
+        assert order[-1] == 1 - order[0]
+        assert sorted(order) == [*range(5)]
+        assert order == draw_diverse(texts, residuals, 9, seed)
 
 
 def test_texts_are_drawn_by_k_means_plus_plus() -> None:
-    """By the squared distance of outer products to the nearest one that is drawn, written out."""
-    draw = np.random.default_rng(0)
-    texts, residuals = draw.standard_normal((6, 3)).astype(np.float32), draw.standard_normal((6, 2)).astype(np.float32)
+    """The probability of a text is proportional to the squared distance of its outer product to the first one."""
+    generator = np.random.default_rng(0)
+    texts, residuals = (
+        generator.standard_normal((6, 3)).astype(np.float32),
+        generator.standard_normal((6, 2)).astype(np.float32),
+    )
     outer = np.einsum("nd,nk->ndk", texts, residuals).reshape(6, -1).astype(np.float64)
     first = int((outer**2).sum(1).argmax())
     distances = ((outer - outer[first]) ** 2).sum(1)
@@ -50,19 +53,18 @@ def test_texts_are_drawn_by_k_means_plus_plus() -> None:
 
 
 @pytest.mark.parametrize("d", [0, 8])
-def test_vectors_of_texts(d: int) -> None:
+def test_vectors_of_texts_have_unit_length_and_depend_on_the_words(d: int) -> None:
     words = np.random.default_rng(1).standard_normal((7, d)).astype(np.float32)
     values = np.array([0, 1, 0, 1, 0, 2, 3, 4, 0, 5, 6])
-    found = text_vectors(words, Ragged(values, np.array([0, 2, 4, 8, 11])))
-    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
-    assert np.allclose(found[0], found[1], atol=1e-5)
-    assert found[0] @ found[2] < 0.9
+    vectors = text_vectors(words, Ragged(values, np.array([0, 2, 4, 8, 11])))
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert np.allclose(vectors[0], vectors[1], atol=1e-5)
+    assert vectors[0] @ vectors[2] < 0.9
     empty = text_vectors(words, Ragged(values[:2], np.array([0, 0, 2])))
     assert np.isfinite(empty).all()
 
 
-def test_the_formats_of_tools_can_be_read(tmp_path: Path) -> None:
-    """A person says yes to each prediction: what the tools export then."""
+def test_accepted_predictions_of_each_tool_are_read_as_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
 
     def tagged() -> list[tuple[str, ...]]:
@@ -89,13 +91,13 @@ def test_the_formats_of_tools_can_be_read(tmp_path: Path) -> None:
     assert json.loads(text("jsonl", [LABELED], [])) == {"text": "good", "prediction": ["pos"], "probability": 0.75}
 
 
-def accepted(tasks: str) -> str:
-    """The export of Label Studio once each prediction is an annotation."""
-    found: list[dict[str, Any]] = json.loads(tasks)
-    for task in found:
+def accepted(text: str) -> str:
+    """The export of Label Studio after each prediction has been accepted as an annotation."""
+    tasks: list[dict[str, Any]] = json.loads(text)
+    for task in tasks:
         (prediction,) = task.pop("predictions")
         task["annotations"] = [{"result": prediction["result"], "was_cancelled": False}]
-    return json.dumps(found)
+    return json.dumps(tasks)
 
 
 WORDS = [["Ann", "Novak", "does", "n't", "like", f"Oslo{n}", "(", "today", ")."] for n in range(4)]
@@ -133,29 +135,29 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_texts_that_are_labeled_are_not_chosen_again(
     tmp_path: Path, run: str, name: str, line: Any, pipelines: dict[str, Any]
 ) -> None:
-    """In whichever format, whose words a tokenizer may have divided."""
+    """In each format, also if a tokenizer has divided the words."""
     pool, labeled = tmp_path / "pool.txt", tmp_path / name
     pool.write_text("".join(f"{text}\n" for text in PLAIN))
     labeled.write_text(line(1) + line(3))
-    found = pipelines[run].choose(pool, 4, without=[labeled])
-    assert sorted(each.texts for each in found) == [(PLAIN[0],), (PLAIN[2],)]
+    choices = pipelines[run].choose(pool, 4, without=[labeled])
+    assert sorted(choice.texts for choice in choices) == [(PLAIN[0],), (PLAIN[2],)]
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("run", ["tag-lstm-crf", "classify-lstm"])
-def test_a_run_chooses(tmp_path: Path, run: str) -> None:
+def test_a_run_chooses_new_texts_and_repeats_the_choice_of_a_seed(tmp_path: Path, run: str) -> None:
     unpacked(run, tmp_path)
     pipeline = load(tmp_path / run)
     pool = tmp_path / "pool.txt"
     pool.write_text("".join(f"Anna number {n} sees Lima .\n" for n in range(20)) + "Anna number 3 sees Lima .\n")
-    known = tmp_path / "known.txt"
-    known.write_text("Anna number 3 sees Lima .\nAnna number 4 sees Lima .\n")
-    found = pipeline.choose(pool, 18, without=[known])
-    assert sorted(int(each.texts[0].split()[2]) for each in found) == [*range(3), *range(5, 20)]
-    again = [[each.texts for each in pipeline.choose(pool, 4, seed=1)] for _ in range(2)]
+    labeled = tmp_path / "known.txt"
+    labeled.write_text("Anna number 3 sees Lima .\nAnna number 4 sees Lima .\n")
+    choices = pipeline.choose(pool, 18, without=[labeled])
+    assert sorted(int(choice.texts[0].split()[2]) for choice in choices) == [*range(3), *range(5, 20)]
+    again = [[choice.texts for choice in pipeline.choose(pool, 4, seed=1)] for _ in range(2)]
     assert again[0] == again[1]
     with pytest.raises(DataError, match="no texts remain"):
-        pipeline.choose(known, 2, without=[known])
+        pipeline.choose(labeled, 2, without=[labeled])
     for count, seed in ((0, 0), (-2, 0), (2, -1)):
         with pytest.raises(EnsueError, match="expected a whole number from"):
             pipeline.choose(pool, count, seed=seed)

@@ -1,4 +1,4 @@
-"""JSON of annotation tools and libraries, by samples in their documented forms."""
+"""JSON layouts of annotation tools and libraries, by samples in their documented forms."""
 
 import copy
 import json
@@ -28,8 +28,8 @@ ROWS = [{"text": text, "label": label} for text, label in TEXTS]
 
 
 def task(text: str, *results: dict[str, Any], canceled: bool = False) -> dict[str, Any]:
-    made = {"id": 5, "was_cancelled": canceled, "ground_truth": False, "result": list(results)}
-    return {"id": 1, "data": {"text": text}, "annotations": [made], "predictions": [], "project": 1}
+    annotation = {"id": 5, "was_cancelled": canceled, "ground_truth": False, "result": list(results)}
+    return {"id": 1, "data": {"text": text}, "annotations": [annotation], "predictions": [], "project": 1}
 
 
 def choice(*labels: str) -> dict[str, Any]:
@@ -74,6 +74,7 @@ SENTENCES: dict[str, Any] = {
     "texte": [{"texte": "Anna saw Rome", "entities": SPANS}],
     "document": [{"document": "Anna saw Rome", "annotation": SPANS}],
 }  # fmt: skip
+SENTENCES |= {f"{name}, one object": SENTENCES[name][0] for name in ("DataTurks", "Label Studio", "doccano")}
 LABELED: dict[str, Any] = {
     "data": {"version": 2, "data": ROWS},
     "pandas, columns": {
@@ -106,7 +107,7 @@ LABELED: dict[str, Any] = {
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("name", SENTENCES)
-def test_sentences(tmp_path: Path, name: str, indent: int | None) -> None:
+def test_sentences_of_each_layout_are_read(tmp_path: Path, name: str, indent: int | None) -> None:
     path = written(tmp_path / "a.json", json.dumps(SENTENCES[name], indent=indent))
     assert detect(path).kind == "sentences"
     source = SentenceSource(path)
@@ -115,15 +116,15 @@ def test_sentences(tmp_path: Path, name: str, indent: int | None) -> None:
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("name", LABELED)
-def test_labeled_texts(tmp_path: Path, name: str, indent: int | None) -> None:
+def test_labeled_texts_of_each_layout_are_read(tmp_path: Path, name: str, indent: int | None) -> None:
     path = written(tmp_path / "a.json", json.dumps(LABELED[name], indent=indent))
     assert detect(path).kind == "texts"
     assert [(*d.texts, *d.labels) for d in DocumentSource(str(path))] == TEXTS
 
 
 @pytest.mark.parametrize("name", ["lists", "texts"])
-def test_texts_by_label(tmp_path: Path, name: str) -> None:
-    """An object of lists with other meanings, such as a sentence with its labels, is read otherwise."""
+def test_texts_grouped_by_label_are_read(tmp_path: Path, name: str) -> None:
+    """An object whose lists have another meaning, such as a sentence with its labels, is not read in this way."""
     path = tmp_path / "a.json"
     lists = {"good": ["a good day", "a fine day"], "bad": ["a bad day", "a dull day", "no day"]}
     rows = [(text, label) for label, texts in lists.items() for text in texts]
@@ -137,7 +138,7 @@ def test_texts_by_label(tmp_path: Path, name: str) -> None:
         assert [*text_blocks(path, "utf-8")] == [path.read_text()]
 
 
-def test_intents_of_a_chatbot(tmp_path: Path) -> None:
+def test_intents_of_a_chatbot_are_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     intents = [
         {"tag": "hi", "patterns": ["good day", "good morning"], "responses": ["hi"]},
@@ -150,7 +151,7 @@ def test_intents_of_a_chatbot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lines", ["".join, "\n".join, ",\n".join])
-def test_objects_over_several_lines(tmp_path: Path, lines: Any) -> None:
+def test_objects_may_span_several_lines(tmp_path: Path, lines: Any) -> None:
     """Numbers stay as they are written."""
     path = tmp_path / "a.json"
     texts = [json.dumps({"text": f"day {n}", "label": n % 2}, indent=2).replace(": 1", ": 1.50") for n in range(4)]
@@ -161,7 +162,7 @@ def test_objects_over_several_lines(tmp_path: Path, lines: Any) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_cells_with_json(tmp_path: Path, delimiter: str) -> None:
+def test_cells_with_json_are_read(tmp_path: Path, delimiter: str) -> None:
     """A text without spans has an empty cell in Label Studio's CSV. The texts may have commas and line ends."""
     path = tmp_path / ("a.tsv" if delimiter == "\t" else "a.csv")
     cells = [("1", "1", json.dumps(FLAT_SPANS), "Anna saw Rome"), ("2", "1", "", "no,\nnames")]
@@ -181,8 +182,8 @@ def test_lines_of_a_tool_are_converted_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*tasks left out")
-def test_export_of_label_studio(tmp_path: Path) -> None:
-    """A browser counts the character behind a smile one further than a code point."""
+def test_offsets_of_label_studio_count_utf_16_units_and_canceled_tasks_are_left_out(tmp_path: Path) -> None:
+    """An emoji counts as two units, since browsers count so."""
     path = tmp_path / "spans.json"
     smile = task("😀 Lima, Rome", region(3, 7, "Lima", "LOC"), region(8, 12, "Rome", "LOC"))
     path.write_text(json.dumps([smile, task("none"), task("no", canceled=True)], indent=1))
@@ -211,7 +212,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_files(tmp_path: Path, name: str) -> None:
+def test_unsupported_layouts_are_refused(tmp_path: Path, name: str) -> None:
     content, message = WRONG[name]
     (tmp_path / "a.json").write_text(json.dumps(content))
     with pytest.raises(DataError, match=message):
@@ -221,7 +222,7 @@ def test_wrong_files(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("key", ["text", "tekst", "utterance no. 1"])
 @pytest.mark.parametrize("name", ["Label Studio", "Label Studio before 1.0", "Label Studio, JSON-MIN"])
 def test_the_text_of_label_studio_has_any_name(name: str, key: str, tmp_path: Path) -> None:
-    """Also beside another text, and where a task has no span."""
+    """Also if a task has another text, or no span."""
     text, bare = (json.loads(json.dumps(SENTENCES[name][0])) for _ in range(2))
     for value, content in ((text, "Anna saw Rome"), (bare, "nobody came at all")):
         data = value.get("data", value)
@@ -235,7 +236,7 @@ def test_the_text_of_label_studio_has_any_name(name: str, key: str, tmp_path: Pa
     assert [source.format.labels(sentence) for sentence in source] == [("O",) * 4, NAMES[1], ("O",) * 4]
 
 
-def test_webanno_names_what_to_export(tmp_path: Path) -> None:
+def test_webanno_is_refused_with_the_formats_to_export(tmp_path: Path) -> None:
     text = "#FORMAT=WebAnno TSV 3.3\n#T_SP=de.NamedEntity|value\n\n\n#Text=Anna, saw\n1-1\t0-4\tAnna\tPER\t\n"
     (tmp_path / "a.tsv").write_text(text)
     for source in (SentenceSource, DocumentSource):
@@ -244,7 +245,7 @@ def test_webanno_names_what_to_export(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"text": "a",\n "label" "b"}\n', '{"text": "a"} x\n', '[{"text": "a"}, x]\n'])
-def test_what_is_no_json_is_refused_as_before(tmp_path: Path, text: str) -> None:
+def test_invalid_json_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(DataError, match=r"not JSON|expected"):
         list(DocumentSource(str(tmp_path / "a.json")))
@@ -252,7 +253,7 @@ def test_what_is_no_json_is_refused_as_before(tmp_path: Path, text: str) -> None
 
 ODD = [None, 5, 10**400, 1.5, "x", "", [], {}, True, [1], ["a"], [[]], {"a": 1}, "\ud800", float("nan")]
 EVERY = 37
-"""The law tries each case of this number; the slow tests try all."""
+"""The default test tries one case in this number; the slow test tries all."""
 CHOICES = [task("good", choice("pos")), task("so so", choice("pos", "neg"))]
 INTENTS = {"intents": [{"tag": "hi", "patterns": ["good day", "good morning"]}]}
 SAMPLES = {**SENTENCES, **{f"texts, {name}": value for name, value in LABELED.items()},
@@ -277,7 +278,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def failures(path: Path, every: int) -> Iterator[str]:
-    """What readers raise beside one line, for every layout with an odd value at every place."""
+    """Yield the errors that are not one line of DataError, for every layout with an odd value at every place."""
     cases = [(name, place, odd) for name, value in SAMPLES.items() for place in places(value) for odd in ODD]
     for name, place, odd in cases[::every]:
         path.write_text(json.dumps(changed(SAMPLES[name], place, odd)))
@@ -340,11 +341,11 @@ def test_a_sentence_of_rows_has_the_line_of_its_first_word(tmp_path: Path) -> No
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("every", [EVERY, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_wrong_value_is_one_line(tmp_path: Path, every: int) -> None:
+def test_a_value_of_a_wrong_type_is_read_or_refused_in_one_line(tmp_path: Path, every: int) -> None:
     assert [*failures(tmp_path / "a.json", every)] == []
 
 
-def test_the_law_sees_a_layout_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_notices_a_layout_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.data.json_layouts.INCOMPLETE", (KeyError,))
     assert any(failures(tmp_path / "a.json", EVERY))
 
@@ -361,7 +362,7 @@ LARGE: dict[str, str] = {
 
 @pytest.mark.parametrize("name", LARGE)
 def test_a_value_that_is_too_long_is_an_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No part of a file is left out: with or without a line end, and with lines behind the long one."""
+    """With or without a line end, and with lines after the long one, so no part of a file is left out silently."""
     for module in ("json_layouts", "json_array", "decoding"):
         monkeypatch.setattr(f"ensue.data.{module}.MAX_CHARACTERS", 1_000)
     monkeypatch.setattr("ensue.data.decoding.BLOCK_BYTES", 64)
@@ -372,7 +373,7 @@ def test_a_value_that_is_too_long_is_an_error(name: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_layout_is_known_whatever_the_size_of_blocks(
+def test_a_layout_is_detected_for_any_size_of_blocks(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first value may be longer than a block of the file."""
@@ -384,17 +385,9 @@ def test_a_layout_is_known_whatever_the_size_of_blocks(
     assert "".join(text_blocks(tmp_path / "a.json", "utf-8")) == "".join(expected)
 
 
-def test_a_file_with_one_example(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    for value in (SENTENCES["DataTurks"][0], SENTENCES["Label Studio"][0], SENTENCES["doccano"][0]):
-        path.write_text(json.dumps(value))
-        source = SentenceSource(path)
-        assert [(sentence.words, source.format.labels(sentence)) for sentence in source] == [NAMES]
-
-
 @pytest.mark.filterwarnings("default::ensue.notices.Notice")
 def test_results_that_are_not_read_are_counted(tmp_path: Path) -> None:
-    """Relations have no value. A text with other regions alone is not one without names."""
+    """Relations have no value. A text that has only unsupported regions does not become a text without spans."""
     path = tmp_path / "a.json"
     relation = {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right"}
     regions = {"type": "hypertextlabels", "from_name": "ner", "value": {"start": "/p", "end": "/p", "labels": ["X"]}}

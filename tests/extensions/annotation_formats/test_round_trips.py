@@ -1,6 +1,6 @@
-"""Law: what `predict --to FORMAT` writes is read back as training data with the predicted labels, or refused in a line.
+"""Law: files of `predict --to FORMAT` are read back with the predicted labels, or refused in one line.
 
-The law has every writer, every kind of tagger and every kind of input; `UNREADABLE` are formats that no task learns.
+The law tries every writer, every kind of tagger and every kind of input; no task reads the formats in `UNREADABLE`.
 """
 
 import csv
@@ -51,9 +51,9 @@ def taggers(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     folder = tmp_path_factory.mktemp("kept")
     for name in ("tag-columns", "tag-nested"):
         unpacked(name, folder)
-    kept = {path.parent.name: path.parent for path in folder.rglob("config.json")}
+    unpacked_runs = {path.parent.name: path.parent for path in folder.rglob("config.json")}
     return {"names": runs / "names", "upos": runs / "upos"} | {
-        k: v for k, v in kept.items() if k in ("tag-columns", "tag-nested")
+        k: v for k, v in unpacked_runs.items() if k in ("tag-columns", "tag-nested")
     }
 
 
@@ -67,8 +67,8 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 Labeled = list[list[tuple[str, str]]]
 
 
-def labeled(pipeline: Any, sentences: Iterable[tuple[Sequence[str], Sequence[Any]]], to: str) -> Labeled:
-    """The labels of each sentence with the letters under them: of spans, or of words."""
+def labels_with_letters(pipeline: Any, sentences: Iterable[tuple[Sequence[str], Sequence[Any]]], to: str) -> Labeled:
+    """Return the labels of each sentence with the letters of their spans or words."""
     result = []
     for words, labels in sentences:
         if words and (to in SPANS or (pipeline.labels.has_spans and (to != "docbin" or pipeline.nested))):
@@ -83,7 +83,7 @@ def answers(pipeline: Any, name: str, to: str) -> Labeled:
     read = [(each.sentence.words, each.labels) for each in pipeline.label(pipeline.source(name))]
     if to in SPANS and not pipeline.labels.has_spans:  # a span for each word
         read = [(words, [f"B-{label}" for label in labels]) for words, labels in read]
-    return labeled(pipeline, read, to)
+    return labels_with_letters(pipeline, read, to)
 
 
 def read_back(pipeline: Any, to: str) -> Labeled:
@@ -100,20 +100,22 @@ def read_back(pipeline: Any, to: str) -> Labeled:
     read = [
         (each.words, [*zip(*(source.format.labels(each, name) for name in columns), strict=True)]) for each in source
     ]
-    return labeled(pipeline, [(words, [row if several else row[0] for row in rows]) for words, rows in read], to)
+    return labels_with_letters(
+        pipeline, [(words, [row if several else row[0] for row in rows]) for words, rows in read], to
+    )
 
 
 def check(pipeline: Any, name: str, to: str) -> str:
-    """Return how the round trip fails; "" if the labels are the same, or one line says why there are none."""
+    """Return how the round trip fails; "" if the labels are equal, or if one line of `REFUSALS` is raised."""
     shutil.rmtree("out", ignore_errors=True)
     try:
         writers.write_predictions(pipeline, name, Path(NAMES[to]), to=to, overwrite=True)
-        found = read_back(pipeline, to)
+        labels_read = read_back(pipeline, to)
     except EnsueError as error:
         message = str(error)
-        return "" if "\n" not in message and any(each in message for each in REFUSALS) else message
+        return "" if "\n" not in message and any(fragment in message for fragment in REFUSALS) else message
     expected = answers(pipeline, name, to)
-    return "" if found == expected else f"{found}\n{expected}"
+    return "" if labels_read == expected else f"{labels_read}\n{expected}"
 
 
 @pytest.mark.sampled(3)
@@ -130,10 +132,10 @@ def test_labels_are_read_back(to: str, taggers: dict[str, Path]) -> None:
     assert wrong == {}
 
 
-def test_a_writer_of_places_in_other_units_is_noticed(
+def test_the_law_notices_a_writer_of_offsets_in_other_units(
     taggers: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A planted bug: spans that are one character too far."""
+    """A planted bug: the ends of spans are one character too far."""
     pipeline = load(taggers["names"], device="cpu")
     assert check(pipeline, "mark.txt", "doccano") == ""
     with monkeypatch.context() as patch:
@@ -171,11 +173,11 @@ def test_keys_of_the_output_keep_the_values_of_a_record(run: str, to: str, runs:
     for format in writers.FORMATS:
         row = json.loads("".join(writers.write_predictions(pipeline, "a.jsonl", to=format)).strip("[]\n "))
         keys |= {*row, *row.get("data", ()), *row.get("meta", ())}
-    mine = {key: f"mine {key}" for key in sorted(keys - {"text", "label", "labels", "spans"})}
-    Path("b.jsonl").write_text(json.dumps({"text": "Anna Novak"} | mine) + "\n")
+    user_values = {key: f"mine {key}" for key in sorted(keys - {"text", "label", "labels", "spans"})}
+    Path("b.jsonl").write_text(json.dumps({"text": "Anna Novak"} | user_values) + "\n")
     output = "".join(writers.write_predictions(pipeline, "b.jsonl", to=to))
-    assert len(mine) >= 8
-    assert [value for value in mine.values() if value not in output] == []
+    assert len(user_values) >= 8
+    assert [value for value in user_values.values() if value not in output] == []
 
 
 NUMBERS = {"a": "1e5", "b": "1.10", "c": "-0.0", "d": "7", "e": "1E+2", "f": "true"}
@@ -184,7 +186,7 @@ NUMBERS = {"a": "1e5", "b": "1.10", "c": "-0.0", "d": "7", "e": "1E+2", "f": "tr
 @pytest.mark.parametrize("to", ["csv", "jsonl", *writers.FORMATS])
 @pytest.mark.parametrize("run", ["names", "topics"])
 def test_numbers_of_a_record_keep_their_text(run: str, to: str, runs: Path) -> None:
-    """In a record of its own line, in one between rows that are left out, and in a layout of another tool."""
+    """In a record on a line of its own, in a record between rows that are left out, and in the layout of a tool."""
     pipeline = load(runs / run, device="cpu")
     numbers = NUMBERS | {"g": "-0", "h": "123456789012345678901234567890"}
     row, layout = (", ".join(f'"{key}": {each[key]}' for key in each) for each in (numbers, NUMBERS))

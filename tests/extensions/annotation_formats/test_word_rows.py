@@ -27,7 +27,7 @@ TABLES = {
 
 @pytest.mark.parametrize("form", ["plain", "mark", "utf-16", "crlf", "xz"])
 @pytest.mark.parametrize("name", TABLES)
-def test_sentences_in_tables_of_words(name: str, form: str, tmp_path: Path) -> None:
+def test_sentences_are_read_from_tables_with_a_word_in_each_row(name: str, form: str, tmp_path: Path) -> None:
     table = TABLES[name].replace("\n", "\r\n") if form == "crlf" else TABLES[name]
     encoding = {"mark": "utf-8-sig", "utf-16": "utf-16"}.get(form, "utf-8")
     path = tmp_path / ("x.csv.xz" if form == "xz" else "x.csv")
@@ -36,13 +36,13 @@ def test_sentences_in_tables_of_words(name: str, form: str, tmp_path: Path) -> N
     assert detect(path, encoding=encoding).kind == "sentences"
     sentences = list(SentenceSource(path, encoding=encoding))
     assert len(sentences) == 40
-    assert {(one.words, one.column("labels")) for one in sentences} == {
+    assert {(sentence.words, sentence.column("labels")) for sentence in sentences} == {
         (("Ann", "left", ",", "Graz"), ("B-PER", "O", "O", "B-LOC"))
     }
 
 
 @pytest.mark.parametrize("header", ["sentence,word,label", "id,word,tag", "sentence_id,text,label"])
-def test_other_tables_stay_what_they_are(header: str, tmp_path: Path) -> None:
+def test_tables_with_texts_in_the_rows_are_read_as_texts(header: str, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text(f"{header}\n" + "".join(f"the long word {n},word,{n % 2}\n" for n in range(40)))
     assert detect(path).kind == "texts"

@@ -1,4 +1,4 @@
-"""`ensue predict --to`: what is written is read back with the predicted labels, and names its place."""
+"""`ensue predict --to`: written labels are read back, and rows have the places of their texts."""
 
 import csv
 import json
@@ -80,9 +80,9 @@ def test_offsets_of_json_lines_are_places_in_the_document(unit: str, ensue: Ensu
         }[unit]  # fmt: skip
         size = 2 if unit == "utf-16" else 1
         for part in (row, *row["spans"]):
-            cut = units[size * part["start"] : size * part["end"]]
-            cut = cut if isinstance(cut, str) else cut.decode("utf-16-le" if size == 2 else "utf-8")
-            assert cut == part["text"]
+            excerpt = units[size * part["start"] : size * part["end"]]
+            excerpt = excerpt if isinstance(excerpt, str) else excerpt.decode("utf-16-le" if size == 2 else "utf-8")
+            assert excerpt == part["text"]
 
 
 def test_brat_is_written_beside_the_texts_or_in_a_folder(
@@ -151,7 +151,7 @@ def test_labels_of_texts_are_read_back(format: str, ensue: Ensue, runs: Path) ->
     assert labels == [answer.labels for answer in answers]
 
 
-def test_several_columns_of_labels(ensue: Ensue, tmp_path: Path) -> None:
+def test_a_tagger_of_several_columns_writes_them_all(ensue: Ensue, tmp_path: Path) -> None:
     unpacked("tag-columns", tmp_path)
     run = next(path.parent for path in tmp_path.rglob("config.json"))
     Path("b.txt").write_text('Anna sees Lima\n"Anna" sees (Lima), too.\n')
@@ -177,26 +177,28 @@ def test_several_columns_of_labels(ensue: Ensue, tmp_path: Path) -> None:
         (["--to", "csv", "--out", "b.tsv"], "b.tsv: exists; --overwrite replaces it"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_written(arguments: list[str], message: str, refused: Callable[..., str], runs: Path) -> None:
+def test_invalid_formats_offsets_and_paths_are_refused(
+    arguments: list[str], message: str, refused: Callable[..., str], runs: Path
+) -> None:
     for name in ("a.tsv", "b.tsv"):
         Path(name).write_text("music\ta song\n")
     assert refused("predict", runs / "names", "a.tsv", *arguments).startswith(message)
     assert Path("b.tsv").read_text() == "music\ta song\n"
 
 
-def test_classifiers_have_no_brat(refused: Callable[..., str], runs: Path) -> None:
+def test_brat_is_refused_for_classifiers(refused: Callable[..., str], runs: Path) -> None:
     Path("a.txt").write_text("a song\n")
     assert refused("predict", runs / "topics", "a.txt", "--to", "brat").startswith("--to brat is for taggers; ")
 
 
-def test_documents_of_spacy(ensue: Ensue, runs: Path, texts: Path) -> None:
+def test_documents_of_spacy_are_read_back(ensue: Ensue, runs: Path, texts: Path) -> None:
     pytest.importorskip("spacy")
     ensue("predict", runs / "names", texts, "--to", "docbin", "--out", "x.spacy")
     source = SentenceSource("x.spacy")
     assert [[*source.format.labels(each)] for each in source if each.words] == predicted(runs / "names")
 
 
-def test_the_suffix_of_the_output_is_its_format(
+def test_the_suffix_of_the_output_determines_its_format(
     ensue: Ensue, refused: Callable[..., str], runs: Path, texts: Path
 ) -> None:
     ensue("predict", runs / "names", texts, "--out", "x.csv")

@@ -1,4 +1,4 @@
-"""Models that read in both directions: what they read, what they predict, what they give, and how they are trained."""
+"""Bidirectional language models: batches, losses, layers, vectors and scores, and refused recipes and queries."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def recipe(tables: dict[str, Any], path: Path | str = "", **train: Any) -> Recip
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick() -> Iterator[None]:
+def without_compiler() -> Iterator[None]:
     """Nothing is compiled."""
     with executing("plain"):
         yield
@@ -80,10 +80,8 @@ def context2vec(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Bidir
     return trained(CONTEXT, corpus, tmp_path_factory.mktemp("context"))
 
 
-def test_each_direction_predicts_the_next_word_of_its_own_way(corpus: Path) -> None:
-    """Segments: targets are the words after (before) the inputs; both directions read each word of an epoch once, and
-    each row goes on where it was.
-    """
+def test_each_direction_predicts_its_next_word(corpus: Path) -> None:
+    """Targets are the words after (before) the inputs, and each row of a segment continues that of the last step."""
     job = BidirectionalJob(recipe(ELMO, corpus))
     task, text = job.task, job.text
     assert isinstance(task.batches, Segments)
@@ -97,24 +95,26 @@ def test_each_direction_predicts_the_next_word_of_its_own_way(corpus: Path) -> N
             for n, row in enumerate(np.pad(rows, ((0, 0), (0, 9)), constant_values=260).tolist())
             if n >= 2
         }
-        for name, seen in read.items():
-            way = getattr(batch, name)
+        for name, targets_so_far in read.items():
+            direction = getattr(batch, name)
             spelled = np.pad(
                 batch.words.numpy(), ((0, 0), (0, rows.shape[1] + 9 - batch.words.shape[1])), constant_values=260
             )
-            ids = np.array([[1 if n < 2 else id_of[tuple(spelled[n])] for n in row] for row in way.inputs.tolist()])
-            assert (ids[:, 1:] == way.targets[:, :-1].numpy()).all()
-            if seen:
-                assert (ids[:, 0] == seen[-1][:, -1]).all()
-            seen.append(way.targets.numpy())
-            ends = way.inputs[ids == 1]
+            ids = np.array(
+                [[1 if n < 2 else id_of[tuple(spelled[n])] for n in row] for row in direction.inputs.tolist()]
+            )
+            assert (ids[:, 1:] == direction.targets[:, :-1].numpy()).all()
+            if targets_so_far:
+                assert (ids[:, 0] == targets_so_far[-1][:, -1]).all()
+            targets_so_far.append(direction.targets.numpy())
+            ends = direction.inputs[ids == 1]
             assert (ends == (0 if name == "rightward" else 1)).all()
     rightward, leftward = (np.concatenate(read[name], axis=1) for name in read)
-    # leftward predicts each word of a stretch but its last, rightward each but its first
+    # leftward does not predict the last word of a row, rightward not the first
     assert (leftward[:, ::-1][:, 1:] == rightward[:, :-1]).all()
 
 
-def test_blocks_are_read_as_if_they_were_whole_texts(corpus: Path) -> None:
+def test_blocks_begin_at_a_boundary_in_both_directions(corpus: Path) -> None:
     job = BidirectionalJob(recipe(CONTEXT, corpus))
     batch = job.task.batch(3, torch.device("cpu"))
     assert (batch.rightward.inputs[:, 0] == 0).all()
@@ -135,7 +135,7 @@ def test_blocks_are_read_as_if_they_were_whole_texts(corpus: Path) -> None:
 def test_a_word_is_predicted_without_being_read(
     elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline
 ) -> None:
-    """Another word in a place changes neither its context nor what predicts it; it changes the others."""
+    """Another word changes neither its own context vector nor its prediction, but the context vectors of the others."""
     one, other = ["the", "cat", "sat", "on"], ["the", "mat", "sat", "on"]
     a, b = context2vec.layers_of_words([one, other])
     np.testing.assert_allclose(a[1, 1], b[1, 1], atol=1e-6)
@@ -148,14 +148,14 @@ def test_a_word_is_predicted_without_being_read(
 
 @torch.no_grad()
 def test_a_batch_sums_the_surprisals_of_both_directions(elmo: BidirectionalPipeline, corpus: Path) -> None:
-    """Against each direction by itself, position by position, from the vectors of its words."""
+    """Against the steps of each direction, position by position."""
     job = BidirectionalJob(recipe(ELMO, corpus))
     batch = job.task.batch(0, torch.device("cpu"))
     model = elmo.model
     loss, _ = model.loss(batch.words, batch.rightward, batch.leftward)
     vectors, total = model.words(batch.words), 0.0
-    for layers, way in ((model.rightward, batch.rightward), (model.leftward, batch.leftward)):
-        for row, targets in zip(way.inputs, way.targets, strict=True):
+    for layers, direction in ((model.rightward, batch.rightward), (model.leftward, batch.leftward)):
+        for row, targets in zip(direction.inputs, direction.targets, strict=True):
             state = None
             for number, target in zip(row, targets, strict=True):
                 h, state = layers.step(vectors[number : number + 1], state)
@@ -174,8 +174,8 @@ def test_context_loss_is_that_of_negative_samples(context2vec: BidirectionalPipe
     assert isinstance(model, ContextModel)
     assert batch.noise is not None
     noise = batch.noise.clone()
-    noise[0, 0, 0] = batch.rightward.targets[0, 0]  # which then does not count
-    found = model.loss(batch.words, batch.rightward, batch.leftward, noise)
+    noise[0, 0, 0] = batch.rightward.targets[0, 0]  # a sample that equals the target does not count
+    loss = model.loss(batch.words, batch.rightward, batch.leftward, noise)
     total = 0.0
     for row in range(4):
         ids = batch.rightward.targets[row].tolist()
@@ -185,7 +185,7 @@ def test_context_loss_is_that_of_negative_samples(context2vec: BidirectionalPipe
             scores = (model.targets.weight @ torch.from_numpy(c[t])).tolist()
             total += math.log1p(math.exp(-scores[target]))
             total += sum(math.log1p(math.exp(scores[k])) for k in drawn if k != target)
-    assert float(found.total) == pytest.approx(total, rel=1e-4)
+    assert float(loss.total) == pytest.approx(total, rel=1e-4)
 
 
 def model_words(pipeline: BidirectionalPipeline) -> tuple[str, ...]:
@@ -207,12 +207,12 @@ def test_layers_of_words_do_not_depend_on_other_sentences(elmo: BidirectionalPip
 
 @pytest.mark.parametrize("kind", ["lstm", "grid"])
 def test_layers_of_any_stack_with_words_of_any_size(kind: str) -> None:
-    """Vectors of words that are smaller than the features of a layer have zeros behind; a grid is one layer."""
+    """Vectors of words that are smaller than the features of a layer are padded with zeros; a grid is one layer."""
     encoder = {"kind": kind, "d_model": 6, "num_layers": 2, "dropout": 0.5, "dropout_input": 0.5}
     tables = ELMO | {"words": {"kind": "table", "d_words": 4}, "encoder": encoder}
-    tokenizer, found = WordTokenizer.train(["a b"]), recipe(tables)
-    assert isinstance(found, BidirectionalRecipe)
-    pipeline = BidirectionalPipeline(BidirectionalParts(tokenizer).build(found), tokenizer, found)
+    tokenizer, parsed = WordTokenizer.train(["a b"]), recipe(tables)
+    assert isinstance(parsed, BidirectionalRecipe)
+    pipeline = BidirectionalPipeline(BidirectionalParts(tokenizer).build(parsed), tokenizer, parsed)
     (layers,) = pipeline.layers_of_words([["a", "b", "c"]])
     assert layers.shape == (pipeline.num_layers, 3, pipeline.d_layers) == (3 if kind == "lstm" else 2, 3, 12)
     assert not layers[0, :, 8:].any()
@@ -234,7 +234,7 @@ def test_state_is_carried_if_asked(elmo: BidirectionalPipeline) -> None:
 
 @torch.no_grad()
 def test_perplexity_is_that_of_each_direction(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
-    """Of a text whose words the softmax does not all know, against both directions position by position."""
+    """With an unknown word, against the steps of both directions, position by position."""
     path = written(tmp_path / "text.txt", "the cat sat\non zebras while\n")
     scores = elmo.evaluate(path).as_json()
     assert elmo.scored_items(path).compute() == pytest.approx({"nats_per_token": scores["nats_per_token"]})
@@ -279,7 +279,9 @@ def test_the_better_text_of_a_pair_is_the_one_with_fewer_nats(elmo: Bidirectiona
     assert elmo.minimal_pairs(path).total == PairScore("total", 4, better, sum(good == bad for good, bad in nats))
 
 
-def test_neighbors_of_words_and_of_gaps(elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline) -> None:
+def test_neighbors_are_near_the_vector_of_a_word_or_of_a_gap(
+    elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline
+) -> None:
     assert [n.word for n in elmo.neighbors("cats", 2)] != []
     assert "cat" not in [n.word for n in elmo.neighbors("cat", 5)]
     assert len(context2vec.neighbors("the cat [] on a mat", 4)) == 4
@@ -287,11 +289,13 @@ def test_neighbors_of_words_and_of_gaps(elmo: BidirectionalPipeline, context2vec
     table = context2vec.model.targets.weight.detach().numpy()[2:]
     cosines = table @ context / np.linalg.norm(table, axis=1) / np.linalg.norm(context)
     best = model_words(context2vec)[2 + int(cosines.argmax())]
-    found = context2vec.neighbors("the [] on", 1)[0]
-    assert (found.word, found.similarity) == (best, pytest.approx(float(cosines.max()), abs=1e-5))
+    neighbor = context2vec.neighbors("the [] on", 1)[0]
+    assert (neighbor.word, neighbor.similarity) == (best, pytest.approx(float(cosines.max()), abs=1e-5))
 
 
-def test_what_a_model_cannot_do_is_told(elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline) -> None:
+def test_queries_that_a_model_cannot_answer_are_refused(
+    elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline
+) -> None:
     with pytest.raises(EnsueError, match="a gap, "):
         elmo.neighbors("the [] sat")
     wrong = {"[] and []": "occurs 2 times", "": "the text has no words", "zebra": 'no vector for the word "zebra"'}
@@ -330,7 +334,7 @@ def test_contexts_learn_which_words_fit(tmp_path: Path) -> None:
         ({"encoder": {"kind": "grid", "residual": True}}, "other connections"),
     ],
 )
-def test_recipes_that_do_not_go_together(change: dict[str, Any], message: str) -> None:
+def test_contradictory_recipes_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         recipe(ELMO | change)
 
@@ -340,7 +344,7 @@ def test_a_model_without_a_head_is_not_trained(corpus: Path, tmp_path: Path) -> 
         run_tiny(recipe(ELMO | {"head": {"kind": "none"}}, corpus), tmp_path / "run")
 
 
-def test_a_model_reads_no_other_kind_of_tokenizer(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
+def test_a_tokenizer_of_another_kind_is_refused(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
     run = Path(shutil.copytree(elmo.run, tmp_path / "run"))
     tokenizer = CharacterTokenizer.train("abcdefghijklmn", min_count=1)
     (run / "tokenizer.json").write_text(json.dumps(tokenizer.to_json()))
@@ -349,7 +353,7 @@ def test_a_model_reads_no_other_kind_of_tokenizer(elmo: BidirectionalPipeline, t
         ensue.load(run)
 
 
-def test_what_is_inside_of_both_directions(elmo: BidirectionalPipeline) -> None:
+def test_an_inspection_shows_the_units_of_both_directions(elmo: BidirectionalPipeline) -> None:
     text = "ba bo bu ba be"
     view = elmo.inspect(text).view
     score = [token.nats for token in elmo.score(text)]
@@ -367,7 +371,7 @@ def test_what_is_inside_of_both_directions(elmo: BidirectionalPipeline) -> None:
         elmo.inspect(" ")
 
 
-def test_what_fits_in_the_place_of_each_word(context2vec: BidirectionalPipeline) -> None:
+def test_an_inspection_lists_the_words_that_fit_in_each_place(context2vec: BidirectionalPipeline) -> None:
     words_read = ["ba", "bo", "bu", "be"]
     inspection = context2vec.inspect(" ".join(words_read))
     assert inspection.view.rightward is None
@@ -377,19 +381,19 @@ def test_what_fits_in_the_place_of_each_word(context2vec: BidirectionalPipeline)
     assert "Words that fit" in inspection.page
 
 
-def test_a_batch_slices_its_fields() -> None:
+def test_a_slice_of_a_batch_has_its_rows_of_both_directions() -> None:
     batch = BidirectionalBatch(
         *(Direction(*rows) for rows in torch.arange(12).view(2, 2, 3, 1)), torch.arange(9), first=False
     )
-    some = batch.slice_rows(slice(1, 3))
-    assert (batch.rows, some.rows, some.count, some.first) == (3, 2, 4, False)
-    assert some.leftward.targets.tolist() == [[10], [11]]
-    assert some.words is batch.words
-    assert some.noise is None
+    part = batch.slice_rows(slice(1, 3))
+    assert (batch.rows, part.rows, part.count, part.first) == (3, 2, 4, False)
+    assert part.leftward.targets.tolist() == [[10], [11]]
+    assert part.words is batch.words
+    assert part.noise is None
 
 
 def test_senses_and_words_in_context_are_scored(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
-    """Uses for learning are those for testing, so the nearest sense is right where their vectors differ."""
+    """The uses for training are also those for testing, so the nearest sense is right if their vectors differ."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "classes_map.txt").write_text('{"0": "x", "1": "y"}', encoding="utf-8")
     for part in ("train", "test"):

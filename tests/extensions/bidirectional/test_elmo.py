@@ -1,4 +1,4 @@
-"""ELMo's hdf5 file with its options: what is refused. The conversion has tests of its own."""
+"""Invalid hdf5 files and options of ELMo are refused. test_published_elmo.py tests the conversion."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
-def test_missing_arrays_and_options_and_other_files(weights: Path) -> None:
+def test_missing_arrays_missing_options_and_other_files_are_refused(weights: Path) -> None:
     assert "array" in refused(weights)
     weights.write_bytes(b"no hdf5")
     assert "not an hdf5 file" in refused(weights)
@@ -44,7 +44,7 @@ def test_missing_arrays_and_options_and_other_files(weights: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_file_that_is_cut_off(weights: Path, share: float) -> None:
+def test_a_truncated_file_is_refused(weights: Path, share: float) -> None:
     content = weights.read_bytes()
     weights.write_bytes(content[: int(share * len(content))])
     assert "weights.hdf5" in refused(weights)
@@ -52,7 +52,7 @@ def test_a_file_that_is_cut_off(weights: Path, share: float) -> None:
 
 @pytest.mark.parametrize("storage", ["external", "virtual"])
 def test_arrays_in_other_files_are_not_read(weights: Path, storage: str) -> None:
-    """They would put any file of the user into the run, and a pipe would be waited for."""
+    """Otherwise a file could copy other files of the user into the run, or block on a pipe."""
     secret = weights.parent / "secret"
     secret.write_bytes(bytes(16))
     with h5py.File(weights, "a") as file:
@@ -65,7 +65,7 @@ def test_arrays_in_other_files_are_not_read(weights: Path, storage: str) -> None
     assert "CNN/b_cnn_0: stored in another file" in refused(weights)
 
 
-def test_deep_groups_and_links_are_bounded(weights: Path) -> None:
+def test_deep_groups_are_refused_and_links_are_not_followed(weights: Path) -> None:
     with h5py.File(weights, "a") as file:
         file["loop"] = h5py.SoftLink("/")
         file["elsewhere"] = h5py.ExternalLink("other.hdf5", "/")
@@ -75,7 +75,7 @@ def test_deep_groups_and_links_are_bounded(weights: Path) -> None:
     assert "groups nested more than 16 levels deep" in refused(weights)
 
 
-def test_arrays_that_are_larger_than_the_file(weights: Path) -> None:
+def test_arrays_that_are_larger_than_the_file_are_refused(weights: Path) -> None:
     with h5py.File(weights, "w") as file:
         file.create_dataset("char_embed", shape=(261, 1 << 40), dtype="f4", chunks=(1, 1 << 10))
     assert "truncated or damaged: arrays of" in refused(weights)

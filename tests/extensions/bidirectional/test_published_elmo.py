@@ -1,4 +1,4 @@
-"""A published ELMo as a model of ours, against its equations; and arrays that are none."""
+"""Arrays in the format of ELMo as a model of ensue, against the equations; invalid arrays are refused."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ def published() -> dict[str, np.ndarray[Any, Any]]:
     return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def test_an_imported_elmo_is_its_equations() -> None:
-    """One word, from the arrays as they are published, by hand."""
+def test_an_imported_elmo_computes_its_equations() -> None:
+    """The layers of one word, computed from the arrays."""
     arrays = published()
     recipe, parts, weights = from_elmo(arrays, OPTIONS)
     model = parts.build(recipe)
@@ -49,8 +49,8 @@ def test_an_imported_elmo_is_its_equations() -> None:
         x, responses = arrays["char_embed"][characters + [260] * (50 - len(characters))], []
         for k, width in enumerate((1, 2)):
             w = arrays[f"CNN/W_cnn_{k}"][0]
-            seen = [np.einsum("kd,kdn->n", x[t : t + width], w) for t in range(50 - width + 1)]
-            responses.append(np.max(seen, 0) + arrays[f"CNN/b_cnn_{k}"])
+            products = [np.einsum("kd,kdn->n", x[t : t + width], w) for t in range(50 - width + 1)]
+            responses.append(np.max(products, 0) + arrays[f"CNN/b_cnn_{k}"])
         y = np.maximum(np.concatenate(responses), 0)
         carry = sigmoid(y @ arrays["CNN_high_0/W_carry"] + arrays["CNN_high_0/b_carry"])
         y = (
@@ -71,8 +71,8 @@ def test_an_imported_elmo_is_its_equations() -> None:
 
     word = vector([258, 0x68, 0x69, 259])
     expected = [np.concatenate((word, word))]
-    ways = [[vector([258, mark, 259]), word] for mark in (256, 257)]
-    firsts = [lstm(direction, 0, inputs) for direction, inputs in enumerate(ways)]
+    inputs_of_directions = [[vector([258, mark, 259]), word] for mark in (256, 257)]
+    firsts = [lstm(direction, 0, inputs) for direction, inputs in enumerate(inputs_of_directions)]
     seconds = [lstm(direction, 1, inputs) for direction, inputs in enumerate(firsts)]
     expected.append(np.concatenate([first[-1] for first in firsts]))
     expected.append(np.concatenate([first[-1] + second[-1] for first, second in zip(firsts, seconds, strict=True)]))
@@ -94,7 +94,7 @@ def test_an_imported_elmo_is_its_equations() -> None:
         ({}, {"CNN/b_cnn_1": np.zeros(3, np.int32)}, "expected floats"),
     ],
 )
-def test_what_is_no_elmo_is_told(options: Any, arrays: dict[str, Any], message: str) -> None:
+def test_invalid_options_and_arrays_are_refused(options: Any, arrays: dict[str, Any], message: str) -> None:
     changed = {name: value for name, value in (published() | arrays).items() if value is not None}
     with pytest.raises(DataError, match=message):
         from_elmo(changed, OPTIONS | options if isinstance(options, dict) else options)

@@ -1,4 +1,4 @@
-"""The vectors of ELMo's two reference programs, from their weights. Skipped where ../shared/data or h5py is absent."""
+"""The vectors of ELMo's two reference programs, from their weights. Skipped without ../shared/data or h5py."""
 
 import json
 from pathlib import Path
@@ -32,9 +32,9 @@ def test_vectors_are_those_of_the_reference(program: str, sentences: str, shared
     folder = shared_data / "elmo_fixtures" / program
     elmo, compared = imported(folder), 0
     for column, texts in enumerate(json.loads((folder / sentences).read_text())):
-        found = elmo.layers_of_words([text.split() for text in texts], carry=True)
+        sentences_layers = elmo.layers_of_words([text.split() for text in texts], carry=True)
         with h5py.File(folder / f"lm_embeddings_{column}.hdf5") as file:
-            for number, layers in enumerate(found):
+            for number, layers in enumerate(sentences_layers):
                 expected = file[str(number)][()]  # (2 directions, T, 16)
                 np.testing.assert_allclose(layers[-1], np.concatenate(list(expected), 1), rtol=0, atol=5e-6)
                 compared += len(layers[-1])
@@ -47,7 +47,7 @@ def test_vectors_of_words_are_those_of_the_reference(shared_data: Path) -> None:
     with h5py.File(folder / "elmo_token_embeddings.hdf5") as file:
         expected = file["embedding"][()]
     elmo = imported(folder)
-    found = np.stack([layers[0, 0, :16] for layers in elmo.layers_of_words([[word] for word in words])])
+    vectors = np.stack([layers[0, 0, :16] for layers in elmo.layers_of_words([[word] for word in words])])
     is_word = np.array([word not in ("<S>", "</S>") for word in words])  # these two are the boundaries there
     assert is_word.sum() == len(expected) - 2
-    np.testing.assert_allclose(found[is_word], expected[is_word], rtol=0, atol=5e-6)
+    np.testing.assert_allclose(vectors[is_word], expected[is_word], rtol=0, atol=5e-6)

@@ -1,4 +1,4 @@
-"""Senses from a few examples: the nearest mean vector, by hand and by a model whose vectors are given."""
+"""Senses from a few examples: the nearest mean vector, with a model of fixed vectors."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,8 @@ from ensue.extensions.bidirectional.word_uses import (
 VECTORS = {"river": (1.0, 0.0), "money": (0.0, 1.0), "bank": (0.0, 0.0)}
 
 
-class Given:
-    """Each word's vector is the mean of those of its sentence; there are six layers, the first of which misleads."""
+class SentenceMeans:
+    """The vector of a word is the mean of its sentence. The first two of six layers are constant."""
 
     def layers_of_words(
         self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean"
@@ -40,18 +40,18 @@ def test_a_use_has_the_sense_with_the_nearest_mean() -> None:
         LabeledUse(WordUse(("river", "bank", "river"), 1), "water"),
         LabeledUse(WordUse(("money", "bank"), 1), "coins"),
     ]
-    senses = Senses(Given(), examples)
+    senses = Senses(SentenceMeans(), examples)
     uses = [WordUse(("bank", "money", "money"), 0), WordUse(("river", "bank", "money", "river"), 1)]
     assert senses.names == ["coins", "water"]
     assert senses.nearest(uses) == ["coins", "water"]
     np.testing.assert_allclose(senses.cosines(uses), [[1, 0], np.array([1, 2]) / 5**0.5], atol=1e-6)
-    assert compute_use_vectors(Given(), []).shape == (0, 1)
+    assert compute_use_vectors(SentenceMeans(), []).shape == (0, 1)
     assert senses.nearest([]) == []
     for place in (2, -1):
         with pytest.raises(EnsueError, match=rf"no word {place} in a sentence of 2 words; the first word is 0"):
             senses.nearest([WordUse(("bank", "river"), place)])
     with pytest.raises(EnsueError, match="expected labeled examples, found none"):
-        Senses(Given(), [])
+        Senses(SentenceMeans(), [])
 
 
 def test_recalls_are_means_over_uses_and_over_senses() -> None:
@@ -63,12 +63,12 @@ def test_recalls_are_means_over_uses_and_over_senses() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=12))
-def test_no_threshold_is_better(pairs: list[tuple[int, bool]]) -> None:
+def test_no_threshold_is_better_than_the_best_cosine(pairs: list[tuple[int, bool]]) -> None:
     cosines = np.array([cosine / 3 for cosine, _ in pairs])
     is_same = np.array([same for _, same in pairs])
 
     def right(threshold: float) -> int:
         return int(((cosines > threshold) == is_same).sum())
 
-    found = best_cosine(cosines, is_same)
-    assert right(found) == max(right(threshold) for threshold in np.linspace(-2, 2, 101))
+    threshold = best_cosine(cosines, is_same)
+    assert right(threshold) == max(right(threshold) for threshold in np.linspace(-2, 2, 101))

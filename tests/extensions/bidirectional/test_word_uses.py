@@ -1,4 +1,4 @@
-"""Words in sentences with their senses: the published formats, and what is none."""
+"""Words in sentences with their senses: the published formats, and invalid files."""
 
 import gzip
 import json
@@ -60,14 +60,14 @@ def test_senses_are_read_from_a_folder_for_each_word(tmp_path: Path) -> None:
         ("train.gold.txt", "0\n9\n", r"train\.gold\.txt:2: no sense '9' in classes_map\.txt"),
     ],
 )
-def test_a_folder_of_another_content_is_one_line(name: str, text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_files_of_a_folder_are_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
     folder = word_folder(tmp_path / "bank")
     (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_senses(folder)
 
 
-def test_a_folder_without_words_is_one_line(tmp_path: Path) -> None:
+def test_missing_files_of_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no classes_map\.txt in this folder"):
         read_senses(tmp_path)
     with pytest.raises(DataError, match="not a folder"):
@@ -110,7 +110,7 @@ def test_pairs_of_uses_are_read_in_both_formats(tmp_path: Path) -> None:
         (json.dumps([ROW]), "[{}]", r"dev\.gold.*expected T or F, found None"),
     ],
 )
-def test_pairs_of_another_form_are_one_line(data: str, gold: str, message: str, tmp_path: Path) -> None:
+def test_invalid_pairs_are_refused(data: str, gold: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "dev.data").write_text(data, encoding="utf-8")
     (tmp_path / "dev.gold").write_text(gold, encoding="utf-8")
     with pytest.raises(DataError, match=message):

@@ -30,7 +30,7 @@ DATA = {
     "tag-lstm-crf": "names.txt", "tag-nested": "spans.jsonl", "tag-lstm": "dev.conllu", "classify-bag": "topics.jsonl",
     "classify-lstm": "reviews.tsv",
 }  # fmt: skip
-"""Runs with the data that they came with: spans, spans that overlap, plain labels, several labels, one label."""
+"""Runs with their data: spans, overlapping spans, plain labels, several labels per text, one label per text."""
 QUICK = ("tag-lstm-crf", "classify-bag")
 
 
@@ -47,11 +47,13 @@ def model(request: pytest.FixtureRequest, folder: Path) -> tuple[Any, str]:
     return load(folder / request.param, device="cpu"), str(folder / DATA[request.param])
 
 
-def searched(gold: list[Span], predicted: list[Span], cut: set[Span]) -> list[tuple[str, Span | None, Span | None]]:
-    """The errors, by a search for the best pair that is left, again and again."""
+def search_errors(
+    gold: list[Span], predicted: list[Span], cut: set[Span]
+) -> list[tuple[str, Span | None, Span | None]]:
+    """Return the errors: the best remaining pair is taken repeatedly."""
     right = {span for span in gold if span in predicted} - cut
     gold, predicted = ([span for span in spans if span not in right] for spans in (gold, predicted))
-    found: list[tuple[str, Span | None, Span | None]] = []
+    errors: list[tuple[str, Span | None, Span | None]] = []
     while True:
         best: Any = None
         for a in gold:
@@ -65,10 +67,10 @@ def searched(gold: list[Span], predicted: list[Span], cut: set[Span]) -> list[tu
             break
         (same_words, same_class, _), a, b = best
         kind = "class" if same_words else "boundary" if same_class else "boundary and class"
-        found.append((kind, a, b))
+        errors.append((kind, a, b))
         gold.remove(a)
         predicted.remove(b)
-    return [*found, *(("missed", a, None) for a in gold), *(("spurious", None, b) for b in predicted)]
+    return [*errors, *(("missed", a, None) for a in gold), *(("spurious", None, b) for b in predicted)]
 
 
 SPANS = st.lists(
@@ -83,14 +85,14 @@ SPANS = st.lists(
 @given(SPANS, SPANS, st.integers(0, 3))
 def test_errors_are_those_of_a_search(gold: list[Span], predicted: list[Span], cut: int) -> None:
     errors = list(find_errors(gold, predicted, gold[:cut]))
-    assert sorted(errors, key=repr) == sorted(searched(gold, predicted, {*gold[:cut]}), key=repr)
+    assert sorted(errors, key=repr) == sorted(search_errors(gold, predicted, {*gold[:cut]}), key=repr)
     assert {kind for kind, *_ in errors} <= {*KINDS}
     alone = list(find_errors(gold, predicted, is_paired=False))
     assert {kind for kind, *_ in alone} <= {"missed", "spurious"}
     assert Counter(span for _, *pair in alone for span in pair if span) == Counter({*gold} ^ {*predicted})
 
 
-def test_each_kind_has_its_row(ensue: Ensue, folder: Path) -> None:
+def test_each_kind_of_error_has_its_row(ensue: Ensue, folder: Path) -> None:
     """The tagger labels `[Anna Novak PER]` in each of these sentences, and nothing else."""
     words, rest = ["Anna", "Novak", "sees", "Lima", "."], " O O"
     gold = ["B-PER O O", "B-LOC I-LOC O", "O B-LOC I-LOC", "O O O", "B-PER I-PER B-LOC", "B-PER I-PER O"]
@@ -99,8 +101,8 @@ def test_each_kind_has_its_row(ensue: Ensue, folder: Path) -> None:
         for labels in gold
     ]
     Path("gold.txt").write_text("\n".join(rows))
-    said = ensue("evaluate", folder / "tag-lstm-crf", "gold.txt", "--errors", "e.csv", "--curve", "c.jsonl")
-    assert said.err.endswith("wrote e.csv\nwrote c.jsonl\n")
+    result = ensue("evaluate", folder / "tag-lstm-crf", "gold.txt", "--errors", "e.csv", "--curve", "c.jsonl")
+    assert result.err.endswith("wrote e.csv\nwrote c.jsonl\n")
     with Path("e.csv").open(newline="") as file:
         rows_of_file = list(csv.DictReader(file))
     names = ("kind", "place", "label", "text", "predicted_label", "predicted_text", "before", "after")
@@ -112,7 +114,7 @@ def test_each_kind_has_its_row(ensue: Ensue, folder: Path) -> None:
         ("missed", "gold.txt:25", "LOC", "sees", "", "", "Anna Novak", "Lima ."),
     ]
     header, *table = [
-        line.split() for line in said.out.partition("errors ")[2].replace("boundary and", "both").splitlines()
+        line.split() for line in result.out.partition("errors ")[2].replace("boundary and", "both").splitlines()
     ]
     assert header == ["class", "boundary", "both", "class", "missed", "spurious"]
     assert table == [
@@ -125,35 +127,39 @@ def test_each_kind_has_its_row(ensue: Ensue, folder: Path) -> None:
     shares = [float(row["predicted_probability"]) for row in rows_of_file[:4]]
     assert shares == pytest.approx([answer.span_probabilities[0]] * 4, abs=2e-6)
     assert float(rows_of_file[4]["probability"]) < shares[0]
-    made = report(tagger, "gold.txt", errors="e.jsonl")
-    assert [json.loads(line) for line in Path("e.jsonl").read_text().splitlines()] == [e._asdict() for e in made.errors]
-    assert made.as_json() == {"errors": {
+    analysis = report(tagger, "gold.txt", errors="e.jsonl")
+    assert [json.loads(line) for line in Path("e.jsonl").read_text().splitlines()] == [
+        e._asdict() for e in analysis.errors
+    ]
+    assert analysis.as_json() == {"errors": {
         "LOC": {"class": 1, "boundary and class": 1, "missed": 1}, "PER": {"boundary": 1, "spurious": 1}
     }}  # fmt: skip
     assert json.loads(Path("c.jsonl").read_text().splitlines()[0])["recall"] == pytest.approx(2 / 6)
 
 
-def test_the_words_with_a_wrong_label_are_a_table(ensue: Ensue, refused: Callable[..., str], folder: Path) -> None:
+def test_the_words_with_a_wrong_label_are_written_as_a_table(
+    ensue: Ensue, refused: Callable[..., str], folder: Path
+) -> None:
     tagged = sentences(6, seed=8)
     gold = columns(tagged).replace(" O\n", " B-PER\n", 3)  # some that are wrong for sure
     Path("test.txt").write_text(gold)
-    said = ensue("evaluate", folder / "tag-lstm-crf", "test.txt", "--errors", "mistakes.tsv")
+    result = ensue("evaluate", folder / "tag-lstm-crf", "test.txt", "--errors", "mistakes.tsv")
     rows = [line.split("\t") for line in Path("mistakes.tsv").read_text().splitlines()]
     predicted = [
         answer.labels for answer in load(folder / "tag-lstm-crf", device="cpu").predict([s.words for s in tagged])
     ]
     expected, line = [], 1
-    for sentence, found in zip(gold.split("\n\n"), predicted, strict=True):
-        words, labels = [[row.split(" ")[at] for row in sentence.strip().split("\n")] for at in (0, 2)]
-        for at, (right, guess) in enumerate(zip(labels, found, strict=True)):
+    for sentence, guesses in zip(gold.split("\n\n"), predicted, strict=True):
+        words, labels = [[row.split(" ")[place] for row in sentence.strip().split("\n")] for place in (0, 2)]
+        for place, (right, guess) in enumerate(zip(labels, guesses, strict=True)):
             if right != guess:
-                context = (" ".join(words[max(0, at - 8) : at]), " ".join(words[at + 1 : at + 9]))
-                expected.append([f"test.txt:{line}", words[at], right, guess, *context])
+                context = (" ".join(words[max(0, place - 8) : place]), " ".join(words[place + 1 : place + 9]))
+                expected.append([f"test.txt:{line}", words[place], right, guess, *context])
         line += len(words) + 1
     assert rows == [["place", "word", "right", "predicted", "before", "after"], *expected]
     assert len(expected) >= 3
-    assert re.search(r"^errors +.*missed.*^PER .* \d+ *$", said.out, flags=re.MULTILINE | re.DOTALL)
-    assert said.err.endswith("wrote mistakes.tsv\n")
+    assert re.search(r"^errors +.*missed.*^PER .* \d+ *$", result.out, flags=re.MULTILINE | re.DOTALL)
+    assert result.err.endswith("wrote mistakes.tsv\n")
     for out, line_of_error in (("test.txt", "is the same as test.txt"), ("no/a.tsv", "no/a.tsv: no folder no")):
         assert line_of_error in refused("evaluate", folder / "tag-lstm-crf", "test.txt", "--errors", out)
     assert Path("test.txt").read_text() == gold
@@ -185,14 +191,14 @@ def test_a_label_that_is_the_empty_field_has_its_probability(folder: Path) -> No
 
 
 def test_the_words_of_several_columns_are_a_table(ensue: Ensue, folder: Path) -> None:
-    said = ensue("evaluate", folder / "tag-columns", folder / "dev.conllu", "--errors", "a.tsv")
-    assert re.search(r"^right +predicted +words *$.*^upos [A-Z]+ +upos [A-Z]+ +\d+ *$", said.out, flags=re.M | re.S)
+    result = ensue("evaluate", folder / "tag-columns", folder / "dev.conllu", "--errors", "a.tsv")
+    assert re.search(r"^right +predicted +words *$.*^upos [A-Z]+ +upos [A-Z]+ +\d+ *$", result.out, flags=re.M | re.S)
     tagger = load(folder / "tag-columns", device="cpu")
-    made = report(tagger, folder / "dev.conllu", errors="a.tsv")
-    assert tagger.evaluate(folder / "dev.conllu", errors="b.tsv") == made.scores
+    analysis = report(tagger, folder / "dev.conllu", errors="a.tsv")
+    assert tagger.evaluate(folder / "dev.conllu", errors="b.tsv") == analysis.scores
     assert Path("b.tsv").read_text() == Path("a.tsv").read_text()
     rows = [line.split("\t") for line in Path("a.tsv").read_text().splitlines()[1:]]
-    assert len(rows) == round(made.scores.tokens * (1 - made.scores.accuracy)) > 0
+    assert len(rows) == round(analysis.scores.tokens * (1 - analysis.scores.accuracy)) > 0
     assert all(right.count(" ") == predicted.count(" ") == 2 for _, _, right, predicted, *_ in rows)
 
 
@@ -210,8 +216,8 @@ def test_models_without_spans_of_words_are_refused(
     assert not Path("a.csv").exists()
 
 
-def counted(pipeline: Any, data: str, least: float) -> tuple[int, int, int]:
-    """How many labels or spans are correct, are gold, and are predicted, if those below `least` are left out."""
+def count_items(pipeline: Any, data: str, least: float) -> tuple[int, int, int]:
+    """Return the numbers of correct, gold and predicted labels or spans, without predictions below `least`."""
     limited, totals = pipeline.with_search(at_least=least), [0, 0, 0]
     for answer, judged in limited.label_pairs(data, None, "utf-8"):
         if hasattr(answer, "document"):
@@ -224,18 +230,18 @@ def counted(pipeline: Any, data: str, least: float) -> tuple[int, int, int]:
     return totals[0], totals[1], totals[2]
 
 
-def test_the_curve_is_what_is_kept_at_each_threshold(model: tuple[Any, str]) -> None:
+def test_the_curve_has_the_scores_at_each_threshold(model: tuple[Any, str]) -> None:
     pipeline, data = model
-    made = report(pipeline, data)
-    rows = made.curve
+    analysis = report(pipeline, data)
+    rows = analysis.curve
     assert len(rows) > 1
     for row in rows[:: max(1, len(rows) // 4)]:
-        correct, gold, predicted = counted(pipeline, data, row.threshold - 1e-6)
+        correct, gold, predicted = count_items(pipeline, data, row.threshold - 1e-6)
         scores = correct / predicted, correct / gold, 2 * correct / (gold + predicted)
         assert (row.precision, row.recall, row.f1) == pytest.approx(scores)
-    assert made.scores == pipeline.evaluate(data)
+    assert analysis.scores == pipeline.evaluate(data)
     assert all(low.threshold < high.threshold for low, high in pairwise(rows))
-    f1 = getattr(made.scores, "micro_f1", getattr(made.scores, "f1", None))
+    f1 = getattr(analysis.scores, "micro_f1", getattr(analysis.scores, "f1", None))
     assert rows[0].f1 == pytest.approx(f1)
 
 
@@ -244,15 +250,15 @@ def test_the_threshold_for_a_precision_is_the_smallest(model: tuple[Any, str]) -
     rows = report(pipeline, data).curve
     for precision in {0.0, *(row.precision for row in rows)}:
         chosen = report(pipeline, data, at_precision=precision).chosen
-        kept = [row for row in rows if row.threshold >= chosen.threshold]
-        assert chosen.precision == kept[0].precision >= precision
-        assert not any(row.precision >= precision for row in rows[: len(rows) - len(kept)])
-        assert len(kept) < len(rows) or chosen.threshold == 0
+        rows_above = [row for row in rows if row.threshold >= chosen.threshold]
+        assert chosen.precision == rows_above[0].precision >= precision
+        assert not any(row.precision >= precision for row in rows[: len(rows) - len(rows_above)])
+        assert len(rows_above) < len(rows) or chosen.threshold == 0
     forget_notices()
     with pytest.warns(Notice, match=rf"{Path(data).name}: at_least {chosen.threshold}: precision "):
         limited = pipeline.with_precision(precision, on=data)
     assert limited.at_least == chosen.threshold
-    correct, gold, predicted = counted(pipeline, data, limited.at_least)
+    correct, gold, predicted = count_items(pipeline, data, limited.at_least)
     assert (chosen.precision, chosen.recall) == pytest.approx((correct / predicted, correct / gold))
     least = rows[-1].threshold - 1e-6
     with warnings.catch_warnings(action="ignore"):
@@ -265,9 +271,9 @@ def test_a_precision_on_the_command_line(ensue: Ensue, refused: Callable[..., st
         "evaluate", run, data, "--at-precision", "1").out, flags=re.MULTILINE)  # fmt: skip
     forget_notices()
     with warnings.catch_warnings(action="always"):
-        said = ensue("predict", run, data, "--at-precision", "1", "--on", data)
-    assert said.err == f"ensue: {data}: {chosen[0]}\n"
-    assert said.out == ensue("predict", run, data, "--at-least", chosen[1]).out != ensue("predict", run, data).out
+        result = ensue("predict", run, data, "--at-precision", "1", "--on", data)
+    assert result.err == f"ensue: {data}: {chosen[0]}\n"
+    assert result.out == ensue("predict", run, data, "--at-least", chosen[1]).out != ensue("predict", run, data).out
     assert json.loads(ensue("evaluate", run, data, "--at-precision", "1", "--json").out)["at_precision"][
         "threshold"
     ] == float(chosen[1])

@@ -37,8 +37,8 @@ def test_predictions_are_those_of_the_run(classifier: TextClassifier) -> None:
     assert np.allclose(shares.sum(1), 1, rtol=0, atol=1e-15)
     assert classifier.predict(TEXTS).tolist() == MARKS
     assert classifier.score(TEXTS, MARKS) == 1
-    (found,) = ensue.load(classifier.run_).predict(TEXTS[:1])
-    assert found.probabilities == pytest.approx({"0": shares[0, 0], "1": shares[0, 1]})
+    (prediction,) = ensue.load(classifier.run_).predict(TEXTS[:1])
+    assert prediction.probabilities == pytest.approx({"0": shares[0, 0], "1": shares[0, 1]})
     assert classifier.predict_proba([]).shape == (0, 2)
 
 
@@ -74,7 +74,7 @@ def test_a_copy_is_the_model_that_was_fitted(tmp_path: Path, copied: Any) -> Non
     assert not (others == expected).all()
 
 
-def test_a_clone_knows_its_parameters_alone(classifier: TextClassifier) -> None:
+def test_a_clone_has_the_parameters_but_no_model(classifier: TextClassifier) -> None:
     again = clone(classifier).set_params(settings__seed=1)
     assert again.get_params()["settings"] == SMALL | {"seed": 1}
     assert classifier.get_params()["settings__train.steps"] == 20
@@ -129,20 +129,20 @@ def test_a_class_that_only_the_validation_data_have_is_improbable() -> None:
         (["a", "b"], np.array(["1", 1], dtype=object), "two labels have the same name|not supported"),
     ],
 )
-def test_texts_and_labels_that_do_not_match(X: Any, y: Any, complaint: str) -> None:
+def test_texts_and_labels_that_do_not_match_are_refused(X: Any, y: Any, complaint: str) -> None:
     with pytest.raises((ValueError, TypeError), match=complaint):
         TextClassifier().fit(X, y)
 
 
 def test_blanks_around_a_label_stay() -> None:
     """The run leaves them out, the classes do not."""
-    found = TextClassifier(settings=SMALL).fit(TEXTS, [" one ", "b"] * 20)
-    assert found.classes_.tolist() == [" one ", "b"]
-    assert np.allclose(found.predict_proba(TEXTS).sum(1), 1, atol=1e-5)
-    assert set(found.predict(TEXTS)) <= {" one ", "b"}
+    classifier = TextClassifier(settings=SMALL).fit(TEXTS, [" one ", "b"] * 20)
+    assert classifier.classes_.tolist() == [" one ", "b"]
+    assert np.allclose(classifier.predict_proba(TEXTS).sum(1), 1, atol=1e-5)
+    assert set(classifier.predict(TEXTS)) <= {" one ", "b"}
 
 
-def test_words_in_arrays_and_labels_that_are_no_strings() -> None:
+def test_words_may_be_arrays_and_labels_must_be_strings() -> None:
     words = [np.array(sentence) for sentence in SENTENCES]
     tagger = Tagger(settings=TAGGER | {"train.steps": 2}).fit(words, TAGS)
     assert [len(labels) for labels in tagger.predict(words)] == [len(sentence) for sentence in words]
@@ -150,7 +150,7 @@ def test_words_in_arrays_and_labels_that_are_no_strings() -> None:
         Tagger().fit([["a"]], [[1]])  # type: ignore[list-item]
 
 
-def test_a_recipe_of_another_task() -> None:
+def test_recipes_and_sentences_of_another_task_are_refused() -> None:
     with pytest.raises(ValueError, match="a Tagger cannot have the task 'classification' of 'classify-bag'"):
         Tagger("classify-bag").fit(SENTENCES, TAGS)
     with pytest.raises(ValueError, match="sentence 0: expected a list of words, and a label for each"):
@@ -158,13 +158,13 @@ def test_a_recipe_of_another_task() -> None:
 
 
 @pytest.mark.slow
-def test_a_search_over_keys_of_a_recipe_in_a_pipeline() -> None:
-    whole = Pipeline([("classifier", TextClassifier(settings=SMALL))])
-    search = GridSearchCV(whole, {"classifier__settings__train.learning_rate": [1e-9, 0.01]}, cv=2, n_jobs=2).fit(
+def test_a_grid_search_varies_keys_of_a_recipe_in_a_pipeline() -> None:
+    pipeline = Pipeline([("classifier", TextClassifier(settings=SMALL))])
+    search = GridSearchCV(pipeline, {"classifier__settings__train.learning_rate": [1e-9, 0.01]}, cv=2, n_jobs=2).fit(
         TEXTS, MARKS
     )
     assert search.best_params_ == {"classifier__settings__train.learning_rate": 0.01}
     pairs = [(f"a {number}", other) for number in range(20) for other in ("a", "b")]
-    found = TextClassifier("classify-pairs", settings=STEPS).fit(pairs, ["same", "other"] * 20)
-    assert found.classes_.tolist() == ["other", "same"]
-    assert found.predict_proba(pairs).shape == (40, 2)
+    pair_classifier = TextClassifier("classify-pairs", settings=STEPS).fit(pairs, ["same", "other"] * 20)
+    assert pair_classifier.classes_.tolist() == ["other", "same"]
+    assert pair_classifier.predict_proba(pairs).shape == (40, 2)

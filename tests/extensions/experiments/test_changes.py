@@ -1,4 +1,4 @@
-"""Which answers changed between two runs, McNemar's test, and the bounds of a pipeline."""
+"""Changed answers between two runs, McNemar's test, and bounds of `--require`."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def _exact(lost: int, won: int) -> float:
 
 
 def perturbed(run: Path, out: Path) -> Path:
-    """A copy of the run with other weights of its head, whose answers differ."""
+    """Copy a run with other weights of the head, so that its answers differ."""
     shutil.copytree(run, out)
     generator = torch.Generator().manual_seed(2)
     model = load(run).model
@@ -64,7 +64,7 @@ def perturbed(run: Path, out: Path) -> Path:
 
 
 def items_of(old: Any, new: Any, run: str, data: Path) -> list[tuple[bool, bool]]:
-    """Whether the old and the new answer of each item are right, from the answers of `predict` on the words alone."""
+    """Return for each item whether the old and the new answer of `predict` are right."""
     rows: list[tuple[bool, bool]] = []
     if run in ("topics", "several"):
         for document in new.source(data):
@@ -78,8 +78,10 @@ def items_of(old: Any, new: Any, run: str, data: Path) -> list[tuple[bool, bool]
         if run == "upos":
             rows += [(a == g, b == g) for g, a, b in zip(gold, *answers, strict=True)]
         else:
-            right, *both = ({*spans(labels)} for labels in (gold, *answers))
-            rows += [tuple((span in found) == (span in right) for found in both) for span in right.union(*both)]
+            right, *sides = ({*spans(labels)} for labels in (gold, *answers))
+            rows += [
+                tuple((span in predicted) == (span in right) for predicted in sides) for span in right.union(*sides)
+            ]
     return rows
 
 
@@ -96,24 +98,24 @@ def test_changes_are_those_of_the_answers(runs: Path, tmp_path: Path, run: str, 
     old, new = load(runs / run), load(perturbed(runs / run, tmp_path / "other"))
     data, end = tmp_path / file, "\n\n" if run in ("names", "upos") else "\n"
     data.write_text(end.join((runs / file).read_text().split(end)[:31]) + end)
-    found = count_changes(old, new, str(data))
-    assert found is not None
+    changes = count_changes(old, new, str(data))
+    assert changes is not None
     expected = items_of(old, new, run, data)
-    assert found.items == len(expected)
-    assert found.lost == sum(before and not after for before, after in expected)
-    assert found.won == sum(after and not before for before, after in expected)
-    assert found.lost + found.won
-    assert found.unit == unit
-    assert len(found.most_certain) == min(MAX_SHOWN, found.lost + found.won)
-    certain = [each.probability for each in found.most_certain]
+    assert changes.items == len(expected)
+    assert changes.lost == sum(before and not after for before, after in expected)
+    assert changes.won == sum(after and not before for before, after in expected)
+    assert changes.lost + changes.won
+    assert changes.unit == unit
+    assert len(changes.most_certain) == min(MAX_SHOWN, changes.lost + changes.won)
+    certain = [change.probability for change in changes.most_certain]
     assert certain == sorted(certain, reverse=True)
     assert all(0 <= share <= 1 for share in certain)
-    for each in found.most_certain:
-        assert re.fullmatch(rf".*{re.escape(file)}:\d+", each.place)
-        assert (each.new == each.gold) == (each.change == "won") or run == "names"
+    for change in changes.most_certain:
+        assert re.fullmatch(rf".*{re.escape(file)}:\d+", change.place)
+        assert (change.new == change.gold) == (change.change == "won") or run == "names"
     back = count_changes(new, old, str(data))
     assert back is not None
-    assert (back.lost, back.won) == (found.won, found.lost)
+    assert (back.lost, back.won) == (changes.won, changes.lost)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_changes_are_those_of_the_answers(runs: Path, tmp_path: Path, run: str, 
         ("nats per token < 3", "nats_per_token", 3.0, True), ("difference >= -0.1", "difference", -0.1, True),
     ],
 )  # fmt: skip
-def test_bounds(text: str, name: str, limit: float, *, holds: bool) -> None:
+def test_a_bound_holds_or_fails_for_a_value(text: str, name: str, limit: float, *, holds: bool) -> None:
     values = {"f1": 0.9, "lost": 0.01, "won": 0.5, "nats_per_token": 2.0, "difference": 0.0}
     bound = Bound.parse(text).with_value(values)
     assert (bound.name, bound.limit, bound.holds) == (name, pytest.approx(limit), holds)
@@ -133,7 +135,7 @@ def test_bounds(text: str, name: str, limit: float, *, holds: bool) -> None:
 @pytest.mark.parametrize(
     "text", ["", "f1", "f1 = 0.9", "f1 >= much", ">= 1", "f1 >= 0.9 0.8", "0.9 <= f1 <= 1", "f1 >="]
 )
-def test_malformed_bounds(text: str, refused: Refused, runs: Path) -> None:
+def test_malformed_bounds_are_refused(text: str, refused: Refused, runs: Path) -> None:
     with pytest.raises(EnsueError, match="expected NAME, >=, <=, > or <, and a number"):
         Bound.parse(text)
 
@@ -153,27 +155,29 @@ def two(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pat
 
 def test_a_failed_bound_ends_with_status_1(ensue: Ensue, runs: Path, two: tuple[Path, Path]) -> None:
     command = ("compare", *two, "--test", runs / "names.txt")
-    said = ensue(
+    result = ensue(
         *command, "--require", "f1 >= 1.1", "--require", "precision <= 100 %", "--require", "lost < 0", "--json"
     )
-    assert said.status == 1
-    failed = [line.split(": fails")[0] for line in said.err.splitlines() if not line.startswith("note: ")]
+    assert result.status == 1
+    failed = [line.split(": fails")[0] for line in result.err.splitlines() if not line.startswith("note: ")]
     assert failed == ["--require f1 >= 1.1", "--require lost < 0"]
-    found = json.loads(said.out)
-    assert [bound["holds"] for bound in found["bounds"]] == [False, True, False]
-    changed = found["runs"][1]["changes"]
-    assert found["runs"][0]["changes"] is None
+    comparison = json.loads(result.out)
+    assert [bound["holds"] for bound in comparison["bounds"]] == [False, True, False]
+    changed = comparison["runs"][1]["changes"]
+    assert comparison["runs"][0]["changes"] is None
     assert changed["lost"] + changed["won"] >= len(changed["most_certain"]) > 0
-    assert found["bounds"][2]["value"] == pytest.approx(changed["lost"] / changed["items"])
+    assert comparison["bounds"][2]["value"] == pytest.approx(changed["lost"] / changed["items"])
     assert ensue(*command, "--require", "f1 >= 0").status == 0
 
 
-def test_bounds_that_cannot_be_checked(ensue: Ensue, refused: Refused, trained: Path, two: tuple[Path, Path]) -> None:
+def test_bounds_that_cannot_be_checked_are_refused(
+    ensue: Ensue, refused: Refused, trained: Path, two: tuple[Path, Path]
+) -> None:
     both = (trained / "lstm", trained / "transformer")
     assert "expected NAME" in refused("compare", *two, "--require", "f1 = 1")
-    said = ensue("compare", *both, "--test", trained / "text.txt", "--require", "lost < 1 %")
-    assert (said.status, said.out) == (2, "")
-    assert "which needs --test DATA, and classifiers or taggers" in said.err
+    result = ensue("compare", *both, "--test", trained / "text.txt", "--require", "lost < 1 %")
+    assert (result.status, result.out) == (2, "")
+    assert "which needs --test DATA, and classifiers or taggers" in result.err
 
 
 @pytest.mark.sampled(1)
@@ -183,18 +187,18 @@ def test_tables_fit_a_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    found = compare(two, test=runs / "names.txt")
+    comparison = compare(two, test=runs / "names.txt")
     out = re.sub(r"\x1b\[[0-9;]*m", "", ensue("compare", *two, "--test", runs / "names.txt").out)
     assert [line for line in out.splitlines() if len(line) > width] == []
     assert "|" not in out
-    for run in found.runs:
+    for run in comparison.runs:
         for number in (f"{run.parameters:,}", *(f"{score:.4f}" for score in run.scores.values())):
             assert re.search(rf"(?<!\S){re.escape(number)}(?!\S)", out)
         for difference in run.differences.values():
             assert f"{difference.low:+.4f} to {difference.high:+.4f}" in out
-    assert out.replace("\n", "").count(".txt:") == len(found.runs[1].changes.most_certain)  # type: ignore[union-attr]
+    assert out.replace("\n", "").count(".txt:") == len(comparison.runs[1].changes.most_certain)  # type: ignore[union-attr]
 
 
-def test_elsewhere_tables_are_markdown(ensue: Ensue, runs: Path, two: tuple[Path, Path]) -> None:
+def test_tables_are_markdown_outside_a_terminal(ensue: Ensue, runs: Path, two: tuple[Path, Path]) -> None:
     lines = ensue("compare", *two, "--test", runs / "names.txt").out.splitlines()
     assert "| change | place | gold | old | new | P(new) | text |" in lines

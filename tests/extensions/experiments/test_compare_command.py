@@ -17,33 +17,33 @@ from ensue.runs.directory import RunDirectory
 Refused = Callable[..., str]
 
 
-def test_two_language_models(ensue: Ensue, trained: Path, text: Path) -> None:
+def test_scores_of_language_models_are_those_of_evaluate(ensue: Ensue, trained: Path, text: Path) -> None:
     runs = [trained / "lstm", trained / "transformer"]
-    found = json.loads(ensue("compare", *runs, "--test", text, "--json").out)
-    for run, compared in zip(runs, found["runs"], strict=True):
+    comparison = json.loads(ensue("compare", *runs, "--test", text, "--json").out)
+    for run, compared in zip(runs, comparison["runs"], strict=True):
         expected = load(run).evaluate(text).bits_per_character
         assert compared["scores"]["bits_per_character"] == pytest.approx(expected, rel=1e-6)
-    first, second = found["runs"]
+    first, second = comparison["runs"]
     difference = second["differences"]["bits_per_character"]
     assert difference["difference"] == pytest.approx(
         second["scores"]["bits_per_character"] - first["scores"]["bits_per_character"]
     )
     assert difference["low"] <= difference["difference"] <= difference["high"]
     assert first["differences"] == {}
-    assert found["recipes"]["encoder.kind"] == ["lstm", "transformer"]
-    assert "train.steps" not in found["recipes"]
-    assert found["items"].endswith(" pieces")
+    assert comparison["recipes"]["encoder.kind"] == ["lstm", "transformer"]
+    assert "train.steps" not in comparison["recipes"]
+    assert comparison["items"].endswith(" pieces")
     lines = ensue("compare", *runs, "--test", text).out.splitlines()
     assert sum(line.startswith("| ---") for line in lines) == 3
     assert all(line.startswith("|") or not line or line.endswith(".") for line in lines)
 
 
 def test_without_common_data_the_scores_are_those_of_the_logs(ensue: Ensue, trained: Path) -> None:
-    said = ensue("compare", trained / "lstm", trained / "transformer")
-    assert "note: all runs held out the same share of" in said.err
-    assert "with the scores of their logs" in said.out
-    assert "nats per token" in said.out
-    assert "bootstrap" not in said.out
+    result = ensue("compare", trained / "lstm", trained / "transformer")
+    assert "note: all runs held out the same share of" in result.err
+    assert "with the scores of their logs" in result.out
+    assert "nats per token" in result.out
+    assert "bootstrap" not in result.out
 
 
 def test_common_data_are_the_test_data_or_else_the_validation_data() -> None:
@@ -72,12 +72,14 @@ def test_common_data_are_the_test_data_or_else_the_validation_data() -> None:
         ("several", "several.txt", {"accuracy", "micro_f1"}),
     ],
 )
-def test_taggers_and_classifiers(runs: Path, run: str, data: str, scores: set[str]) -> None:
-    found = compare([runs / run, runs / run], test=runs / data)
+def test_scores_of_taggers_and_classifiers_are_those_of_evaluate(
+    runs: Path, run: str, data: str, scores: set[str]
+) -> None:
+    comparison = compare([runs / run, runs / run], test=runs / data)
     expected = load(runs / run).evaluate(runs / data).as_json()
-    for compared in found.runs:
+    for compared in comparison.runs:
         assert compared.scores == pytest.approx({name: expected[name] for name in scores})
-    assert {name: one.p for name, one in found.runs[1].differences.items()} == dict.fromkeys(scores, 1.0)
+    assert {name: one.p for name, one in comparison.runs[1].differences.items()} == dict.fromkeys(scores, 1.0)
 
 
 def test_a_run_that_was_trained_on_the_data_is_noted(ensue: Ensue, trained: Path, text: Path, tmp_path: Path) -> None:
@@ -85,11 +87,11 @@ def test_a_run_that_was_trained_on_the_data_is_noted(ensue: Ensue, trained: Path
     copy.write_text(text.read_text()[:400])
     train = Path(RunDirectory(trained / "lstm").recipe.data.train)
     for data, notes in ((train, 2), (copy, 0)):
-        said = ensue("compare", trained / "lstm", trained / "transformer", "--test", data).err
-        assert said.count("was trained on ") == notes, said
+        result = ensue("compare", trained / "lstm", trained / "transformer", "--test", data).err
+        assert result.count("was trained on ") == notes, result
 
 
-def test_runs_that_cannot_be_compared(refused: Refused, trained: Path, runs: Path, text: Path) -> None:
+def test_runs_that_cannot_be_compared_are_refused(refused: Refused, trained: Path, runs: Path, text: Path) -> None:
     assert refused("compare", trained / "lstm", runs / "names").endswith(
         f"names: a tagger, and {trained / 'lstm'} is a language model; expected runs of the same task"
     )
@@ -100,7 +102,7 @@ def test_runs_that_cannot_be_compared(refused: Refused, trained: Path, runs: Pat
     assert "has no --format" in refused("compare", *both, "--test", text, "--format", "csv")
 
 
-def test_keys_of_other_kinds_of_layers_are_no_differences() -> None:
+def test_keys_of_a_single_kind_of_layers_are_not_listed() -> None:
     recipes = [read_recipe("char-lstm"), read_recipe("char-transformer", {"train.seconds": 7})]
     rows = _compare_recipes(recipes)
     assert rows["encoder.kind"] == ["lstm", "transformer"]

@@ -1,4 +1,4 @@
-"""A search: bad spaces, trials that are runs, and a search that is killed and goes on as if nothing had happened."""
+"""Searches: invalid spaces, trials that are runs, and a killed search that resumes to the same trials."""
 
 import json
 import os
@@ -64,14 +64,14 @@ def space_of(folder: Path, text: str) -> Path:
         ("[train", "not TOML"),
     ],
 )  # fmt: skip
-def test_invalid_spaces_are_one_line(recipe: Recipe, tmp_path: Path, text: str, expected: str) -> None:
+def test_invalid_spaces_are_refused_in_one_line(recipe: Recipe, tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(EnsueError) as caught:
         read_space(space_of(tmp_path, text), recipe)
     assert str(caught.value).startswith(f"{tmp_path / 'space.toml'}: ")
     assert expected in str(caught.value)
 
 
-def test_another_search_in_the_folder(tmp_path: Path) -> None:
+def test_a_folder_with_another_search_is_refused(tmp_path: Path) -> None:
     plan = {"recipe": {"train.steps": 3}, "space": {"encoder.d_model": [4, 8]}, "seed": 0}
     searching.begin_search(tmp_path / "out", plan)
     searching.begin_search(tmp_path / "out", plan)
@@ -98,7 +98,7 @@ def test_without_optuna_one_line_names_the_extra(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["[]", "null", '{"op_code": 99}', '{"op_code": 4, "worker_id": "x"}', "{}"])
-def test_a_damaged_journal_is_one_line(line: str, recipe: Recipe, tmp_path: Path) -> None:
+def test_a_damaged_journal_is_refused_in_one_line(line: str, recipe: Recipe, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     (tmp_path / "journal.jsonl").write_text(f"{line}\n")
     with pytest.raises(RunError, match=r"journal.jsonl: damaged: ") as caught:
@@ -130,7 +130,7 @@ def test_a_step_may_be_the_whole_range() -> None:
 
 
 def trials_of(folder: Path) -> list[Any]:
-    """What two searches have to have in common."""
+    """Return the parts of the trials that must be equal in equal searches."""
     import optuna  # noqa: PLC0415
 
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / "journal.jsonl")))
@@ -145,18 +145,18 @@ def weights_of(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    space, out, told = read_space(space_of(tmp_path, SPACE), recipe), tmp_path / "out", list[searching.TrialResult]()
+    space, out, results = read_space(space_of(tmp_path, SPACE), recipe), tmp_path / "out", list[searching.TrialResult]()
     options = {"device": "cpu", "threads": 1}
 
-    def hear(result: searching.TrialResult) -> None:
-        told.append(result)
-        page = (out / "README.md").read_text()  # as trials end, not only at the end
-        assert page.count("`trials/") == len(told)
+    def check_page(result: searching.TrialResult) -> None:
+        results.append(result)
+        page = (out / "README.md").read_text()  # the page is updated after each trial
+        assert page.count("`trials/") == len(results)
         assert (out / "best.toml").exists()
 
-    assert searching.search(recipe, space, out, trials=7, on_trial=hear, **options)
-    assert [result.number for result in told] == list(range(7))
-    complete = [result for result in told if result.state == "complete"]
+    assert searching.search(recipe, space, out, trials=7, on_trial=check_page, **options)
+    assert [result.number for result in results] == list(range(7))
+    complete = [result for result in results if result.state == "complete"]
     best = min(complete, key=lambda result: result.score or 0)
     chosen = read_recipe(out / "best.toml")
     assert {key: chosen.values()[key] for key in space} == best.values
@@ -165,8 +165,8 @@ def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path
     assert f"The best trial is {best.number}, with the lowest score, {best.score:.4f}." in page
     assert page.count("`trials/") == 7
     assert (out / "search.png").stat().st_size
-    assert searching.search(recipe, space, out, trials=8, on_trial=told.append, **options)
-    assert [result.number for result in told] == list(range(8))
+    assert searching.search(recipe, space, out, trials=8, on_trial=results.append, **options)
+    assert [result.number for result in results] == list(range(8))
 
 
 def test_tables_are_shown_by_their_differing_keys(tmp_path: Path) -> None:
@@ -189,20 +189,22 @@ def test_tables_are_shown_by_their_differing_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_values_that_cannot_be_trained_are_a_trial_that_has_failed(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_trial_with_values_that_cannot_be_trained_fails(recipe: Recipe, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     attends = tiny_recipe(tmp_path / "text.txt", model="transformer", steps=2, validations=1)
     space = read_space(space_of(tmp_path, "encoder.num_heads = [2, 3]"), attends)
-    told = list[searching.TrialResult]()
-    assert searching.search(attends, space, tmp_path / "out", trials=6, on_trial=told.append, device="cpu", threads=1)
-    for result in told:
+    results = list[searching.TrialResult]()
+    assert searching.search(
+        attends, space, tmp_path / "out", trials=6, on_trial=results.append, device="cpu", threads=1
+    )
+    for result in results:
         expected = (
             "complete"
             if result.values["encoder.num_heads"] == 2
             else "model: 8 features cannot be divided among 3 heads"
         )
         assert result.state == expected
-    assert len({result.state for result in told}) == 2
+    assert len({result.state for result in results}) == 2
 
 
 @pytest.mark.slow
@@ -223,7 +225,7 @@ def test_a_search_that_is_killed_twice_has_the_undisturbed_trials(recipe: Recipe
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
     with (tmp_path / "killed" / "journal.jsonl").open("a") as journal:
-        journal.write('{"op_code":8,')  # as a power cut leaves it
+        journal.write('{"op_code":8,')  # a truncated line, as after a power cut
     assert started("killed").wait() == 0
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert trials_of(killed) == trials_of(undisturbed)
@@ -238,7 +240,7 @@ def wait_until(journal: Path, is_time: Callable[[int, str], bool]) -> None:
         lines = journal.read_text().splitlines() if journal.exists() else []
         if lines and is_time(len(lines), lines[-1]):
             return
-    raise AssertionError("it never came so far")
+    raise AssertionError("timeout")
 
 
 @pytest.mark.slow
@@ -247,11 +249,11 @@ def test_two_processes_share_the_trials(recipe: Recipe, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(tomli_w.dumps(recipe.model_dump(exclude_unset=True)))
     command = [*SEARCH, "--space", space_of(tmp_path, SPACE), "--trials", "6", "--out", "out"]
     both = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate()[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    outputs = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
     trials = trials_of(tmp_path / "out")
     assert [number for number, *_ in trials] == list(range(6))
     assert {state for _, state, *_ in trials} <= {"COMPLETE", "PRUNED"}
     assert len(list((tmp_path / "out" / "trials").iterdir())) == 6
-    assert all("trial " in lines for lines in said)
+    assert all("trial " in lines for lines in outputs)
     assert json.loads((tmp_path / "out" / "search.json").read_text())["seed"] == 0

@@ -1,4 +1,4 @@
-"""Trackers: every line of the log once, also when a run goes on; and no failure of theirs ends a run."""
+"""Trackers record each line of the log once, also if a run is resumed; the failure of a tracker does not end a run."""
 
 import csv
 import sys
@@ -29,18 +29,18 @@ class Fragile(Tracker):
     name = "fragile"
 
     def begin(self, run: RunDirectory) -> None:
-        self.told = 0
+        self.num_records = 0
 
     def record(self, record: Record) -> None:
-        self.told += 1
-        if self.told == 3:
+        self.num_records += 1
+        if self.num_records == 3:
             raise OSError("cannot reach\nhttps://tracker.invalid")
 
     def flush(self) -> None:
         pass
 
     def end(self) -> None:
-        raise AssertionError("it is told no more")
+        raise AssertionError("a disabled tracker is not called")
 
 
 def killed_and_resumed(text: Path, out: Path, name: str) -> list[Record]:
@@ -52,7 +52,7 @@ def killed_and_resumed(text: Path, out: Path, name: str) -> list[Record]:
 
 
 @pytest.mark.slow
-def test_a_table_has_each_line_once(text: Path, tmp_path: Path) -> None:
+def test_the_csv_file_has_each_record_once(text: Path, tmp_path: Path) -> None:
     records = killed_and_resumed(text, tmp_path / "run", "csv")
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -64,7 +64,7 @@ def test_a_table_has_each_line_once(text: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "metrics.csv").exists()
 
 
-def test_a_tracker_that_fails_is_one_note(text: Path, tmp_path: Path) -> None:
+def test_a_tracker_that_fails_is_disabled_with_one_note(text: Path, tmp_path: Path) -> None:
     listener = Listener()
     outcome = run_tiny(
         tiny_recipe(text), tmp_path / "run", reporter=TrackedReporter(listener, tmp_path / "run", [Fragile()])
@@ -76,7 +76,7 @@ def test_a_tracker_that_fails_is_one_note(text: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_names_and_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_trackers_and_missing_packages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnsueError, match=r'^no tracker "cvs"; did you mean "csv"\?; known: csv, tensorboard, wandb$'):
         trackers_of(["cvs"])
     monkeypatch.setattr("ensue.extensions.experiments.trackers.WeightsAndBiases.package", "no_such_package")
@@ -85,7 +85,7 @@ def test_names_and_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Service:
-    """What is used of wandb. A server that cannot be reached raises at `init`."""
+    """The functions of wandb that ensue uses. Without a reachable server `init` raises."""
 
     def __init__(self, *, is_there: bool = True) -> None:
         self.is_there, self.logged, self.ids = is_there, list[int](), list[str]()
@@ -99,7 +99,7 @@ class Service:
             raise TimeoutError("no answer from the server within 30 seconds")
         self.ids.append(options["id"])
         return SimpleNamespace(
-            log=lambda found, step: self.logged.append(step), summary=self.summary, finish=lambda exit_code: None
+            log=lambda scores, step: self.logged.append(step), summary=self.summary, finish=lambda exit_code: None
         )
 
 
@@ -128,7 +128,9 @@ def test_a_damaged_record_of_logged_steps_logs_again(
     assert not any("tracker" in note for note in listener.notes)
 
 
-def test_a_server_that_cannot_be_reached(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_disables_its_tracker(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "wandb", Service(is_there=False))  # type: ignore[arg-type]
     monkeypatch.setattr("ensue.trackers.find_spec", lambda name: True)
     listener, out = Listener(), tmp_path / "run"

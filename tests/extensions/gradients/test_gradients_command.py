@@ -1,4 +1,4 @@
-"""`ensue gradients`: a picture and a table of how far gradients reach back."""
+"""`ensue gradients`: a table and a picture of the norms of gradients by position."""
 
 import json
 import os
@@ -18,38 +18,43 @@ SMALL = ("--positions", 6, "--steps", 2, "--d-model", 8)
 
 
 @pytest.mark.slow
-def test_the_encoders_that_are_there_by_default(ensue: Ensue) -> None:
-    said = ensue("gradients", *SMALL[:2], "--steps", 0, *SMALL[4:]).succeeded()
-    rows = [line.split() for line in said.out.splitlines()]
+def test_the_default_encoders_are_five_recurrent_ones(ensue: Ensue) -> None:
+    result = ensue("gradients", *SMALL[:2], "--steps", 0, *SMALL[4:]).succeeded()
+    rows = [line.split() for line in result.out.splitlines()]
     assert [row[0] for row in rows] == ["encoder", "elman", "lstm", "gru", "clockwork", "mingru"]
     assert all(float(row[1]) > 0 and row[2:] == ["-", "-", "-"] for row in rows[1:])
-    assert said.err == "wrote gradients.png\n"
+    assert result.err == "wrote gradients.png\n"
     assert Path("gradients.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
-def test_the_same_seed_says_the_same_again(ensue: Ensue) -> None:
+def test_the_same_seed_gives_the_same_output(ensue: Ensue) -> None:
     command = ("gradients", "gru", "elman", "gru", *SMALL, "--json", "--out", "a.svg")
     first, again = ensue(*command, "--seed", 3), ensue(*command, "--seed", 3)
     assert first.out == again.out != ensue(*command, "--seed", 4).out
-    found = json.loads(first.out)
-    assert (found["positions"], found["steps"], found["seed"], found["d_model"]) == (6, 2, 3, 8)
-    assert found["picture"] == "a.svg"
-    assert list(found["encoders"]) == ["gru", "elman"]
-    reach = found["encoders"]["gru"]
+    document = json.loads(first.out)
+    assert (document["positions"], document["steps"], document["seed"], document["d_model"]) == (6, 2, 3, 8)
+    assert document["picture"] == "a.svg"
+    assert list(document["encoders"]) == ["gru", "elman"]
+    reach = document["encoders"]["gru"]
     assert len(reach["untrained"]) == len(reach["trained"]) == 9
     assert reach["untrained"] != reach["trained"]
     assert 0 <= reach["accuracy"] <= 1
 
 
 @pytest.mark.slow
-def test_what_is_shown_of_training(ensue: Ensue) -> None:
-    said = ensue("gradients", "gru", *SMALL)
-    (row,) = [line.split() for line in said.out.splitlines()[1:]]
-    found = json.loads(ensue("gradients", "gru", *SMALL, "--json").out)["encoders"]["gru"]
-    shares = [found[when][0] / found[when][-1] for when in ("untrained", "trained")]
-    assert row == ["gru", *(f"{share:.1e}" for share in shares), f"{found['loss']:.3f}", f"{found['accuracy']:.3f}"]
-    progress, wrote = said.err.splitlines()
+def test_the_table_and_the_progress_show_the_result_of_training(ensue: Ensue) -> None:
+    result = ensue("gradients", "gru", *SMALL)
+    (row,) = [line.split() for line in result.out.splitlines()[1:]]
+    document = json.loads(ensue("gradients", "gru", *SMALL, "--json").out)["encoders"]["gru"]
+    shares = [document[when][0] / document[when][-1] for when in ("untrained", "trained")]
+    assert row == [
+        "gru",
+        *(f"{share:.1e}" for share in shares),
+        f"{document['loss']:.3f}",
+        f"{document['accuracy']:.3f}",
+    ]
+    progress, wrote = result.err.splitlines()
     assert progress.startswith("gru: 2 steps in ")
     assert progress.endswith(f" seconds, loss {row[3]}, accuracy {row[4]}")
     assert wrote == "wrote gradients.png"
@@ -71,25 +76,25 @@ def test_what_is_shown_of_training(ensue: Ensue) -> None:
         (["--d-model", 0], "Invalid value for '--d-model'"),
     ],
 )
-def test_bad_input(refused: Callable[..., str], arguments: list[object], message: str) -> None:
+def test_invalid_arguments_are_refused(refused: Callable[..., str], arguments: list[object], message: str) -> None:
     assert refused("gradients", *arguments).startswith(message)
     assert not list(Path().iterdir())
 
 
 @pytest.mark.slow
-def test_ctrl_c(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_with_status_130_without_a_picture(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ProgressLine, "show", interrupted)
-    said = ensue("gradients", "elman", *SMALL)
-    assert (said.status, said.out, said.err) == (130, "", "")
+    result = ensue("gradients", "elman", *SMALL)
+    assert (result.status, result.out, result.err) == (130, "", "")
     assert not list(Path().iterdir())
 
 
 @pytest.mark.slow
 def test_a_picture_needs_no_backend(tmp_path: Path) -> None:
-    """As in Jupyter's environment, whose backend is a package that may not be there."""
+    """In Jupyter's environment, MPLBACKEND names a package that may be missing."""
     script = """if True:
         from pathlib import Path
         from ensue.runs.pictures import picture

@@ -1,4 +1,4 @@
-"""A server on 127.0.0.1 that speaks the routes of the hub which huggingface_hub uses, and as a hub should not."""
+"""A server on 127.0.0.1 with the routes of the hub that huggingface_hub uses, and with optional faults."""
 
 import base64
 import hashlib
@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
 LARGE = ".safetensors"
-"""The suffix of files that are kept beside the repository (LFS), and found by a redirect."""
+"""The suffix of files in large file storage (LFS), which a redirect locates."""
 
 
 class Hub(ThreadingHTTPServer):
-    """Repositories of models: by their names their commits, the oldest first, each with all its files."""
+    """A hub of models: the commits of each repository, the oldest first, each with all its files."""
 
     daemon_threads = True
 
@@ -26,22 +26,22 @@ class Hub(ThreadingHTTPServer):
         self.requests: list[str] = []
         self.private: dict[str, bool] = {}
         self.fault = ""
-        """What goes wrong: a status, or the name of a fault of `Handler`."""
+        """The fault of the server: a status, or the name of a fault of `Handler`."""
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def commit(self, name: str, files: dict[str, bytes]) -> str:
-        """Adds a commit, in which these files are new, and returns its name."""
+        """Add a commit with new files. Return its name."""
         commits = self.commits.setdefault(name, [])
         all_files = {**(commits[-1][1] if commits else {}), **files}
-        said = json.dumps([len(commits), sorted((path, _sha(content)) for path, content in all_files.items())])
-        commits.append((hashlib.sha1(said.encode()).hexdigest(), all_files))
+        description = json.dumps([len(commits), sorted((path, _sha(content)) for path, content in all_files.items())])
+        commits.append((hashlib.sha1(description.encode()).hexdigest(), all_files))
         return commits[-1][0]
 
     def at(self, name: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
-        """A commit by its name, or the newest of "main"."""
+        """Return a commit by its name, or the newest commit for "main"."""
         commits = self.commits[name]
         return commits[-1] if revision == "main" else next((each for each in commits if each[0] == revision), None)
 
@@ -72,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
         self._json({})
 
     def do_POST(self) -> None:
-        self._note()
+        self._record_request()
         content, path = self._content(), unquote(self.path)
         if self.server.fault.isdigit():
             self._json({"error": "no"}, int(self.server.fault))
@@ -81,12 +81,12 @@ class Handler(BaseHTTPRequestHandler):
         elif self.headers.get("Authorization") != f"Bearer {self.server.token}":
             self._json({"error": "Invalid username or password."}, 401)
         elif path == "/api/repos/create":
-            asked = json.loads(content)
-            name = "/".join(filter(None, (asked.get("organization") or "me", asked["name"])))
+            parameters = json.loads(content)
+            name = "/".join(filter(None, (parameters.get("organization") or "me", parameters["name"])))
             status = 409 if name in self.server.commits else 200
             if status == 200:
                 self.server.commit(name, {".gitattributes": b""})
-                self.server.private[name] = bool(asked.get("private")) or asked.get("visibility") == "private"
+                self.server.private[name] = bool(parameters.get("private")) or parameters.get("visibility") == "private"
             self._json({"url": f"{self.server.address}/{name}"}, status)
         elif "/preupload/" in path:
             files = [
@@ -116,13 +116,13 @@ class Handler(BaseHTTPRequestHandler):
         return self.server.objects[value["oid"]] if line["key"] == "lfsFile" else base64.b64decode(value["content"])  # type: ignore[comparison-overlap]
 
     def _get(self) -> None:
-        self._note()
+        self._record_request()
         fault, path = self.server.fault, unquote(self.path)
         if fault.isdigit():
             self._json({"error": "no"}, int(fault))
             return
         if path.startswith("/objects/"):
-            assert "Authorization" not in self.headers  # it is another host, which must not have the token
+            assert "Authorization" not in self.headers  # another host, which must not receive the token
             self._bytes(self.server.objects[path.removeprefix("/objects/")], {})
             return
         name, _, rest = path.removeprefix("/").partition("/resolve/")
@@ -130,11 +130,11 @@ class Handler(BaseHTTPRequestHandler):
             self._json({"error": "Repository not found"}, 401, {"X-Error-Code": "RepoNotFound"})
             return
         revision, _, file = rest.partition("/")
-        found = self.server.at(name, revision)
-        if found is None:
+        commit_and_files = self.server.at(name, revision)
+        if commit_and_files is None:
             self._json({"error": "Invalid rev id"}, 404, {"X-Error-Code": "RevisionNotFound"})
             return
-        commit, files = found
+        commit, files = commit_and_files
         headers = {"X-Repo-Commit": "../../../elsewhere" if fault == "odd commit" else commit}
         if file not in files or fault == f"without {file}":
             self._json({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound", **headers})
@@ -173,21 +173,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def _content(self) -> bytes:
         if self.headers.get("Transfer-Encoding") == "chunked":
-            found = b""
+            content = b""
             while size := int(self.rfile.readline(), 16):
-                found += self.rfile.read(size)
+                content += self.rfile.read(size)
                 self.rfile.readline()
             self.rfile.readline()
-            return found
+            return content
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def _note(self) -> None:
+    def _record_request(self) -> None:
         self.server.requests.append(f"{self.command} {unquote(self.path)}")
 
 
 @contextmanager
 def serving() -> Iterator[Hub]:
-    """A hub that answers meanwhile."""
+    """Run a hub during the `with` block."""
     hub = Hub()
     thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

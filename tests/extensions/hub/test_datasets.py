@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face as running text: saved folders, splits, and what is not there."""
+"""Data sets of Hugging Face as running text: saved folders, splits, and unknown names."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from ensue.data.corpus.columns import DatasetSource
 from ensue.errors import DataError, EnsueError
 
 
-def test_another_form_of_an_address_is_one_line() -> None:
+def test_invalid_addresses_are_refused() -> None:
     for address in ("hf:", "hf:@train", "hf:a,b,c"):
         with pytest.raises(DataError, match="expected an address such as hf:NAME"):
             DatasetSource(address, "text")
 
 
-def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.extensions.hub.addresses.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r"pip install 'ensue\[datasets\]'"):
         DatasetSource("hf:some", "text")
@@ -22,7 +22,7 @@ def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_columns_of_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_of_a_saved_data_set_is_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     datasets = pytest.importorskip("datasets")
     texts = [None if n % 7 == 0 else f"text {n}" for n in range(10_000)]

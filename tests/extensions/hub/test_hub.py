@@ -1,4 +1,4 @@
-"""Runs on the hub: what is uploaded, the card, and downloads from good and bad servers on 127.0.0.1."""
+"""Runs on the hub: uploads, the model card, and downloads from correct and faulty servers on 127.0.0.1."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ from extensions.hub.hub_server import Hub, serving
 from extensions.importing.published import Bert, wordpiece, write_bert
 from kept_runs.make import unpacked
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use .content=")  # theirs
+pytestmark = pytest.mark.filterwarnings("ignore:Use .content=")  # of huggingface_hub
 TAGGER = "tag-contextual"
 
 
@@ -42,11 +42,11 @@ def server() -> Iterator[Hub]:
         yield hub
 
 
-def use(server: Hub, kept: Path, patch: pytest.MonkeyPatch) -> None:
-    """Makes the server the hub of this process, which may use it and has a token; `kept` is the cache."""
+def use_hub(server: Hub, cache: Path, patch: pytest.MonkeyPatch) -> None:
+    """Make the server the hub of this process, with a token and the permission to download."""
     template = server.address + "/{repo_id}/resolve/{revision}/{filename}"
     values = {
-        "ENDPOINT": server.address, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_CACHE": str(kept),
+        "ENDPOINT": server.address, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_CACHE": str(cache),
         "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True,
     }  # fmt: skip
     for name, value in values.items():
@@ -57,16 +57,16 @@ def use(server: Hub, kept: Path, patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def pushed(server: Hub, run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The location of the run, which was pushed to me/tagger once; no test changes this repository."""
+    """The address of the run in the repository me/tagger, which no test changes."""
     with pytest.MonkeyPatch.context() as patch:
-        use(server, tmp_path_factory.mktemp("kept"), patch)
+        use_hub(server, tmp_path_factory.mktemp("kept"), patch)
         return push(run, "me/tagger", license="mit", language="en")
 
 
 @pytest.fixture
 def hub(server: Hub, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """The server as the hub of this process, with an empty cache."""
-    use(server, tmp_path / "kept", monkeypatch)
+    use_hub(server, tmp_path / "kept", monkeypatch)
     server.requests.clear()
     commits = {name: [*each] for name, each in server.commits.items()}
     yield server
@@ -75,7 +75,7 @@ def hub(server: Hub, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tagger with features of another run, whose recipe and card have absolute paths; nobody writes there."""
+    """A tagger with features of another run, whose recipe and card have absolute paths; tests only read it."""
     folder = tmp_path_factory.mktemp("private place")
     unpacked(TAGGER, folder)
     path = folder / TAGGER
@@ -84,7 +84,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_paths(path: Path, folder: Path) -> None:
-    """Gives a kept run, made with relative paths, the paths that one made with absolute ones has."""
+    """Replace the relative paths in the recipe, configuration and card of a run by absolute ones."""
     run = RunDirectory(path)
     recipe = (
         run.recipe.to_toml().replace('"names.txt"', f'"{folder}/names.txt"').replace('"origin"', f'"{folder}/origin"')
@@ -103,12 +103,12 @@ def sentences(model: Any) -> Any:
     return [str(each) for each in model.predict(["Ann saw London", "Bob"])]
 
 
-def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
+def forbid_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 def test_a_location_names_a_repository_and_a_revision() -> None:
-    assert [is_address(each) for each in ("runs/one", "hf", "C:/hf", Path("hf:me/one"))] == [False] * 3 + [True]
+    assert [is_address(address) for address in ("runs/one", "hf", "C:/hf", Path("hf:me/one"))] == [False] * 3 + [True]
     for read in (load, lambda path: import_run(path, "out")):
         with pytest.raises(
             EnsueError, match=r'^xy:me/one: no such .*; no installed extension reads addresses with "xy:"'
@@ -124,7 +124,7 @@ def test_a_location_names_a_repository_and_a_revision() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_pushed_is_the_same_model_without_what_is_private(hub: Hub, run: Path, pushed: str) -> None:
+def test_a_pushed_run_is_the_same_model_without_private_paths_and_data(hub: Hub, run: Path, pushed: str) -> None:
     oid, files = hub.commits["me/tagger"][-1]
     assert pushed == f"hf:me/tagger@{oid}"
     assert sorted(files) == sorted([
@@ -152,8 +152,8 @@ def test_the_card_has_the_front_matter_that_the_hub_reads(hub: Hub, run: Path, p
     assert data.model_name == "tagger"
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     best = [each for each in records if each["kind"] == "valid" and each["best"]][-1]["scores"]
-    found = {each.metric_type: each.metric_value for each in data.eval_results}
-    assert found == {name: value for name, value in best.items() if isinstance(value, float)} != {}
+    scores = {each.metric_type: each.metric_value for each in data.eval_results}
+    assert scores == {name: value for name, value in best.items() if isinstance(value, float)} != {}
     assert {(each.dataset_name, each.dataset_split) for each in data.eval_results} == {("names.txt", "validation")}
     body = huggingface_hub.ModelCard(text).text
     assert body.startswith("\n# tagger\n\nA tagger (lstm 1×8")
@@ -166,47 +166,49 @@ def test_the_card_has_the_front_matter_that_the_hub_reads(hub: Hub, run: Path, p
     assert "## Sample" not in body
 
 
-def test_keys_of_the_own_card_stay_and_a_license_is_asked_for(hub: Hub, run: Path, tmp_path: Path) -> None:
-    own = shutil.copytree(run, tmp_path / "own")
+def test_keys_of_an_existing_card_stay_and_a_license_is_required(hub: Hub, run: Path, tmp_path: Path) -> None:
+    own_run = shutil.copytree(run, tmp_path / "own")
     with pytest.raises(RunError, match=r"own: no license in the model card; expected license, such as mit$"):
-        push(own, "me/own")
+        push(own_run, "me/own")
     assert "me/own" not in hub.commits
-    card = (own / "README.md").read_text()
-    (own / "README.md").write_text(f"---\nlicense: cc0-1.0\nlanguage: nl\nwidget: [text: Ann]\n---\n{card}")
-    push(own, "me/own", license="mit", private=True)
+    card = (own_run / "README.md").read_text()
+    (own_run / "README.md").write_text(f"---\nlicense: cc0-1.0\nlanguage: nl\nwidget: [text: Ann]\n---\n{card}")
+    push(own_run, "me/own", license="mit", private=True)
     data = huggingface_hub.ModelCard(hub.commits["me/own"][-1][1]["README.md"].decode()).data
     assert (data.license, data.language, data.widget, data.library_name) == (
         "cc0-1.0", "nl", [{"text": "Ann"}], "ensue"
     )  # fmt: skip
     assert hub.private["me/own"]
-    (own / "README.md").write_text("---\n[\n---\n")
+    (own_run / "README.md").write_text("---\n[\n---\n")
     with pytest.raises(RunError, match=r"README\.md: invalid metadata of the card \(while parsing"):
-        push(own, "me/own", license="mit")
+        push(own_run, "me/own", license="mit")
 
 
-def test_a_revision_stays_what_it_was(hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_stays_the_same_after_newer_commits(
+    hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = sentences(load("hf:me/tagger"))
     _, files = hub.commits["me/tagger"][-1]
     newer = hub.commit("me/tagger", {"config.json": files["config.json"] + b" "})
     assert sentences(load(pushed)) == first
     with pytest.raises(RunError, match=rf"hf:me/tagger@{newer}: config\.json: .* bytes, expected"):
         load("hf:me/tagger")
-    forbid(monkeypatch)
+    forbid_downloads(monkeypatch)
     hub.requests.clear()
     assert sentences(load(pushed)) == first
     with pytest.raises(RunError, match=rf"^hf:me/tagger@{newer}: config\.json: not on this machine; with HF_HUB_OFFL"):
-        load("hf:me/tagger")  # which is the newer one
+        load("hf:me/tagger")  # the newer commit
     assert hub.requests == []
 
 
-def test_offline_the_kept_commit_is_taken(hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_the_cached_commit_is_used(hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = sentences(load("hf:me/tagger"))
     hub.fault = "503"
     with pytest.warns(Notice, match=rf"answered with status 503; using the cached files of the commit {pushed[-40:]}$"):
         assert sentences(load("hf:me/tagger")) == expected
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    assert sentences(load("hf:me/tagger")) == expected  # a notice is said once
-    forbid(monkeypatch)
+    assert sentences(load("hf:me/tagger")) == expected  # a notice is shown once
+    forbid_downloads(monkeypatch)
     assert sentences(load("hf:me/tagger")) == expected
     with pytest.raises(RunError, match=r"^hf:me/other: not on this machine; with HF_HUB_OFFLINE=0 it is downloaded$"):
         load("hf:me/other")
@@ -214,10 +216,10 @@ def test_offline_the_kept_commit_is_taken(hub: Hub, run: Path, pushed: str, monk
         push(run, "me/x", license="mit")
 
 
-def test_what_others_import_or_upload_allows_no_download(
+def test_imports_and_uploads_do_not_permit_downloads(
     hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The package is online if somebody has imported it before."""
+    """huggingface_hub would be online if other code had imported it before."""
     monkeypatch.delenv("HF_HUB_OFFLINE")
     with pytest.raises(RunError, match="not on this machine"):
         load(pushed)
@@ -244,7 +246,7 @@ def test_what_others_import_or_upload_allows_no_download(
         pytest.param("interrupted", r"model\.safetensors: ", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_a_bad_server_is_one_line_and_leaves_nothing_that_is_taken_for_whole(
+def test_a_faulty_server_is_reported_in_one_line_and_leaves_no_incomplete_file(
     hub: Hub, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, message: str
 ) -> None:
     hub.fault = fault
@@ -257,8 +259,8 @@ def test_a_bad_server_is_one_line_and_leaves_nothing_that_is_taken_for_whole(
     assert sentences(load("hf:me/tagger"))
 
 
-def test_a_server_chooses_no_path(hub: Hub, pushed: str, tmp_path: Path) -> None:
-    """Names in a manifest that no run has are not asked for."""
+def test_a_server_cannot_choose_paths(hub: Hub, pushed: str, tmp_path: Path) -> None:
+    """Files in a manifest that no run has are not requested."""
     files = dict(hub.commits["me/tagger"][-1][1])
     manifest = json.loads(files["manifest.json"])
     odd = (
@@ -272,13 +274,13 @@ def test_a_server_chooses_no_path(hub: Hub, pushed: str, tmp_path: Path) -> None
     assert not [line for line in hub.requests if ".." in line or "/etc/" in line or "code.py" in line]
     for content in (b"{", b"[]", json.dumps({"files": {"labels.json": {"bytes": -1}}}).encode(), b"{}" * (1 << 20)):
         hub.commit("me/odd", {"manifest.json": content})
-        for _ in range(2):  # it is not kept
+        for _ in range(2):  # not cached
             with pytest.raises(RunError, match=r"^hf:me/odd(@[0-9a-f]{40})?: .*manifest\.json: "):
                 load("hf:me/odd")
 
 
-def test_runs_inside_of_runs_without_end_are_one_line(hub: Hub) -> None:
-    """Each manifest names another one inside; without a bound, as many requests follow as somebody has made."""
+def test_runs_nested_too_deep_are_refused(hub: Hub) -> None:
+    """Each manifest names another one in a subfolder; without a bound, a repository could cause endless requests."""
     files: dict[str, bytes] = {}
     content = b'{"files": {}}'
     for depth in range(30, -1, -1):
@@ -294,7 +296,7 @@ def test_runs_inside_of_runs_without_end_are_one_line(hub: Hub) -> None:
         load("hf:me/deep")
 
 
-def test_what_is_refused_before_anything_is_sent(
+def test_invalid_pushes_are_refused_before_any_request(
     hub: Hub, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(RunError, match="expected a name without a revision"):
@@ -325,7 +327,7 @@ PATHS = st.text(
 @example("/", "0")
 @example("e/", "0")
 def test_a_card_has_no_path_of_this_machine(path: str, data: str) -> None:
-    """Whatever characters are in it; words of the text that are spelled like it stay."""
+    """For any characters in the path; equal words of the text stay."""
     data = f"/home/{data}"
     card = """# name
 
@@ -357,7 +359,7 @@ ensue train {quoted}/recipe.toml --out ANOTHER
 
 
 @pytest.mark.parametrize("status", ["401", "403", "500", "none"])
-def test_an_upload_that_is_refused_is_one_line(
+def test_a_refused_upload_is_reported_in_one_line(
     hub: Hub, run: Path, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
     if status == "none":
@@ -365,19 +367,19 @@ def test_an_upload_that_is_refused_is_one_line(
         monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", "/nowhere")
     else:
         hub.fault = status
-    said = "the hub answered with status 500" if status == "500" else r"not found, or access denied .*HF_TOKEN"
-    with pytest.raises(RunError, match=rf"^hf:me/refused: {said}"):
+    message = "the hub answered with status 500" if status == "500" else r"not found, or access denied .*HF_TOKEN"
+    with pytest.raises(RunError, match=rf"^hf:me/refused: {message}"):
         push(run, "me/refused", license="mit")
     assert "me/refused" not in hub.commits
 
 
-def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.extensions.hub.repository.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r"^hf:me/x needs the package huggingface_hub: pip install 'ensue\[hub\]'$"):
         load("hf:me/x")
 
 
-def test_commands_take_runs_of_the_hub(
+def test_commands_read_and_push_runs_of_the_hub(
     hub: Hub,
     run: Path,
     pushed: str,
@@ -386,14 +388,14 @@ def test_commands_take_runs_of_the_hub(
     ensue: Ensue,
     refused: Callable[..., str],
 ) -> None:
-    said = ensue("push", run, "me/again", "--license", "mit")
-    assert (said.status, said.out) == (0, "")
-    found = re.search(r"uploaded (hf:me/again@[0-9a-f]{40}); try\n  HF_HUB_OFFLINE=0 ensue predict ", said.err)
-    assert found, said.err
+    result = ensue("push", run, "me/again", "--license", "mit")
+    assert (result.status, result.out) == (0, "")
+    location = re.search(r"uploaded (hf:me/again@[0-9a-f]{40}); try\n  HF_HUB_OFFLINE=0 ensue predict ", result.err)
+    assert location, result.err
     texts = tmp_path / "texts.txt"
     texts.write_text("Ann saw London\n")
     expected = ensue("predict", run, texts, "--json")
-    assert ensue("predict", found[1], texts, "--json").out == expected.out != ""
+    assert ensue("predict", location[1], texts, "--json").out == expected.out != ""
     assert refused("predict", "hf:me/missing", texts).startswith("hf:me/missing: manifest.json: not found")
     assert refused("push", run, "me/third").endswith("no license in the model card; expected --license, such as mit")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
@@ -404,15 +406,17 @@ def test_commands_take_runs_of_the_hub(
 
 
 @pytest.mark.slow
-def test_a_page_has_the_name_of_the_repository(hub: Hub, run: Path, tmp_path: Path, ensue: Ensue) -> None:
+def test_an_inspection_page_has_the_name_of_the_repository(hub: Hub, run: Path, tmp_path: Path, ensue: Ensue) -> None:
     page = tmp_path / "page.html"
     assert ensue("inspect", "hf:me/tagger", "Ann", "--out", page, "--beside", run).status == 0
     assert ">tagger<" in page.read_text()
 
 
 @pytest.mark.slow
-def test_a_run_begins_from_one_of_the_hub(hub: Hub, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds a copy, so it needs the hub no more."""
+def test_a_run_that_starts_from_a_run_of_the_hub_contains_a_copy(
+    hub: Hub, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it does not need the hub afterwards."""
     location = push(run / "origins" / "0", "me/origin", license="mit")
     (tmp_path / "names.txt").write_text("Ann B-PER\nsaw O\nLondon B-LOC\n\nBob B-PER\nsleeps O\n\n" * 9)
     settings = {
@@ -421,15 +425,15 @@ def test_a_run_begins_from_one_of_the_hub(hub: Hub, run: Path, tmp_path: Path, m
     }  # fmt: skip
     options = {"train": tmp_path / "names.txt", "out": tmp_path / "run", "threads": 1, "device": "cpu"}
     tagger = train("tag-lstm", settings=settings, **options)
-    forbid(monkeypatch)
+    forbid_downloads(monkeypatch)
     shutil.rmtree(tmp_path / "kept")
     assert sentences(load(tmp_path / "run")) == sentences(tagger)
     assert RunDirectory(tmp_path / "run").config["origins"][0]["path"] == location
 
 
 @pytest.mark.slow
-def test_in_processes_of_their_own(server: Hub, run: Path, tmp_path: Path) -> None:
-    """The switch is read when the package is imported, so this needs a process each."""
+def test_separate_processes_download_only_with_permission(server: Hub, run: Path, tmp_path: Path) -> None:
+    """huggingface_hub reads HF_HUB_OFFLINE on import, so each case needs a process."""
     server.fault = ""
     env = {
         "HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1",
@@ -440,27 +444,27 @@ def test_in_processes_of_their_own(server: Hub, run: Path, tmp_path: Path) -> No
         command = [sys.executable, "-m", "ensue", *map(str, arguments)]
         return subprocess.run(command, env=env | more, capture_output=True, text=True, input="Ann\n", check=False)
 
-    said = ensue_of("push", run, "me/process", "--license", "mit", HF_TOKEN=server.token)
-    assert said.returncode == 0, said.stderr
-    asked = len(server.requests)
-    said = ensue_of("predict", "hf:me/process")
-    assert (said.returncode, said.stderr) == (
+    result = ensue_of("push", run, "me/process", "--license", "mit", HF_TOKEN=server.token)
+    assert result.returncode == 0, result.stderr
+    num_requests = len(server.requests)
+    result = ensue_of("predict", "hf:me/process")
+    assert (result.returncode, result.stderr) == (
         2, "ensue: hf:me/process: not on this machine; with HF_HUB_OFFLINE=0 it is downloaded\n"
     )  # fmt: skip
-    assert len(server.requests) == asked
+    assert len(server.requests) == num_requests
     downloaded = ensue_of("predict", "hf:me/process", HF_HUB_OFFLINE="0")
     assert downloaded.returncode == 0, downloaded.stderr
-    asked = len(server.requests)
-    kept = ensue_of("predict", "hf:me/process")
-    assert (kept.returncode, kept.stdout) == (0, downloaded.stdout)
-    assert len(server.requests) == asked
+    num_requests = len(server.requests)
+    from_cache = ensue_of("predict", "hf:me/process")
+    assert (from_cache.returncode, from_cache.stdout) == (0, downloaded.stdout)
+    assert len(server.requests) == num_requests
     assert ensue_of("push", run, "me/process", "--license", "mit", HF_HUB_OFFLINE="1").stderr == (
         "ensue: hf:me/process: this process is offline; HF_HUB_OFFLINE=0 permits uploads\n"
     )
 
 
 def published_files(folder: Path) -> dict[str, bytes]:
-    """A small BERT as it lies in a repository, with a program that nobody wants."""
+    """Return the files of a repository with a small BERT, and with a program that must not be downloaded."""
     tokenizer = wordpiece()
     write_bert(folder, Bert.random(tokenizer.get_vocab_size()), tokenizer)
     (folder / "modules.json").write_text('[{"type": "models.Transformer", "path": ""}, {"type": "models.Normalize"}]')
@@ -483,7 +487,7 @@ def test_a_published_model_is_imported_by_its_name(
     assert run.recipe.about == "imported from bert"
     assert run.recipe.sentences.unit_length
     hub.requests.clear()
-    forbid(monkeypatch)
+    forbid_downloads(monkeypatch)
     import_run("hf:they/bert", tmp_path / "again")
     assert not hub.requests
     with pytest.raises(RunError, match="not on this machine"):
@@ -493,13 +497,13 @@ def test_a_published_model_is_imported_by_its_name(
 @pytest.mark.slow
 def test_weights_of_a_repository_may_be_in_several_files(hub: Hub, tmp_path: Path) -> None:
     files = published_files(tmp_path / "bert")
-    whole = files.pop("model.safetensors")
+    weights = files.pop("model.safetensors")
     hub.commit("they/parts", {**files, "model.safetensors.index.json": b'{"weight_map": {"a": "../b"}}'})
     with pytest.raises(DataError, match=r"file names without folders, found '../b'"):
         import_run("hf:they/parts", tmp_path / "run")
     hub.commit("they/parts", {"model.safetensors.index.json": b'{"weight_map": {"a": "part-1.safetensors"}}'})
     with pytest.raises(RunError, match=r"no part-1\.safetensors in the repository"):
         import_run("hf:they/parts", tmp_path / "run")
-    hub.commit("they/parts", {"part-1.safetensors": whole})
+    hub.commit("they/parts", {"part-1.safetensors": weights})
     import_run("hf:they/parts", tmp_path / "run")
     assert RunDirectory(tmp_path / "run").config["imported"]["files"][0]["file"] == "part-1.safetensors"

@@ -30,9 +30,7 @@ from kept_runs.make import ARCHIVES, unpacked
 from pages import REPOSITORY
 
 TEXTS = ["Anna Novak sees Lima.", "The boat of Paul"]
-KEPT = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.iterdir())
-
-
+ARCHIVED_RUNS = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.iterdir())
 PACKING = REPOSITORY / "models" / "packing"
 
 
@@ -43,7 +41,7 @@ def pack(*arguments: Any, **options: Any) -> Path:
 
 @pytest.fixture(autouse=True)
 def packing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package ensue-packing, as if it were installed."""
+    """Make the package ensue-packing importable with its metadata, as if it were installed."""
     project = tomllib.loads((PACKING / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     facts = tmp_path_factory.mktemp("packing") / f"ensue_packing-{project['version']}.dist-info"
     facts.mkdir()
@@ -66,8 +64,8 @@ def test_the_module_reports_errors_as_the_command_does(
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The present folder, with the runs "tag-lstm-crf", "cut-lstm" and "tag-columns"."""
+def in_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the runs "tag-lstm-crf", "cut-lstm" and "tag-columns"."""
     monkeypatch.chdir(tmp_path)
     for name in ("tag-lstm-crf", "cut-lstm", "tag-columns"):
         unpacked(name, tmp_path)
@@ -88,16 +86,16 @@ def install(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return installed
 
 
-def test_a_wheel_has_the_files_of_the_run_and_their_checksums(kept: Path) -> None:
-    (kept / "LICENSE.txt").write_text("Thanks to all.\n")
+def test_a_wheel_has_the_files_of_the_run_and_their_checksums(in_folder_of_runs: Path) -> None:
+    (in_folder_of_runs / "LICENSE.txt").write_text("Thanks to all.\n")
     options: dict[str, Any] = {"license": "CC-BY-SA-4.0", "license_file": "LICENSE.txt", "version": "1.2"}
     wheel = pack("tag-lstm-crf", "en-names", **options)
     assert wheel == Path("ensue_en_names-1.2-py3-none-any.whl")
-    (kept / "again").mkdir()
-    assert pack(kept / "tag-lstm-crf", "en-names", "again", **options).read_bytes() == wheel.read_bytes()
+    (in_folder_of_runs / "again").mkdir()
+    assert pack(in_folder_of_runs / "tag-lstm-crf", "en-names", "again", **options).read_bytes() == wheel.read_bytes()
     with zipfile.ZipFile(wheel) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-        archive.extractall(kept / "site")
+        archive.extractall(in_folder_of_runs / "site")
     facts = "ensue_en_names-1.2.dist-info/"
     digests = {
         name: "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
@@ -110,22 +108,22 @@ def test_a_wheel_has_the_files_of_the_run_and_their_checksums(kept: Path) -> Non
     }
     assert not [name for name in files if name.endswith(".py")]
     assert files[f"{facts}licenses/LICENSE.txt"] == b"Thanks to all.\n"
-    found = PathDistribution(kept / "site" / facts)
-    assert (found.name, found.version, found.metadata["License-Expression"]) == (
+    distribution = PathDistribution(in_folder_of_runs / "site" / facts)
+    assert (distribution.name, distribution.version, distribution.metadata["License-Expression"]) == (
         "ensue-en-names",
         "1.2",
         "CC-BY-SA-4.0",
     )
-    assert found.metadata.get_all("License-File") == ["LICENSE.txt"]
-    assert [(point.group, point.name) for point in found.entry_points] == [("ensue.models", "en-names")]
+    assert distribution.metadata.get_all("License-File") == ["LICENSE.txt"]
+    assert [(point.group, point.name) for point in distribution.entry_points] == [("ensue.models", "en-names")]
     log = [json.loads(line) for line in files["ensue_en_names/en-names/metrics.jsonl"].splitlines()]
     assert [record["kind"] for record in log] == ["valid", "test"][: len(log)]
     assert all(not record.get("sample") for record in log)
-    assert not [name for name, content in files.items() if str(kept).encode() in content]
+    assert not [name for name, content in files.items() if str(in_folder_of_runs).encode() in content]
 
 
 def test_an_installed_model_is_used_by_its_name(
-    kept: Path, install: Callable[[Path], Path], ensue: Ensue, refused: Callable[..., str]
+    in_folder_of_runs: Path, install: Callable[[Path], Path], ensue: Ensue, refused: Callable[..., str]
 ) -> None:
     assert "no models are installed" in ensue("models").err
     place = install(pack("tag-lstm-crf", "en-names", license="MIT", precision="int8"))
@@ -145,24 +143,24 @@ def test_an_installed_model_is_used_by_its_name(
     assert ensue(*train, "--from", "en-names", "--out", "next").status == 0
     assert RunDirectory("next").config["origins"][0]["path"] == "en-names"
     assert ensue(*train, "--out", "en-names").status == 0, "the name of a model is a new directory for --out"
-    assert (kept / "en-names" / "model.safetensors").is_file()
+    assert (in_folder_of_runs / "en-names" / "model.safetensors").is_file()
     assert local_run("en-names") == Path("en-names"), "a path wins"
     (folder / "config.json").write_text("{")
     assert "en-names/config.json: damaged" in refused("models")
 
 
 def test_a_second_wheel_needs_no_license_and_does_not_replace_the_first(
-    kept: Path, install: Callable[[Path], Path], refused: Callable[..., str], ensue: Ensue
+    in_folder_of_runs: Path, install: Callable[[Path], Path], refused: Callable[..., str], ensue: Ensue
 ) -> None:
     packing = ["pack", "tag-lstm-crf", "--wheel", "one"]
     assert refused(*packing) == "tag-lstm-crf: no license in the model card; expected --license, such as MIT"
     assert ensue(*packing, "--license", "MIT").status == 0
-    (kept / "ensue_one-1.0-py3-none-any.whl").write_bytes(b"mine")
+    (in_folder_of_runs / "ensue_one-1.0-py3-none-any.whl").write_bytes(b"mine")
     assert "exists; --overwrite replaces it" in refused(*packing, "--license", "MIT")
     assert ensue(*packing, "--license", "MIT", "--overwrite").status == 0
-    install(kept / "ensue_one-1.0-py3-none-any.whl")
+    install(in_folder_of_runs / "ensue_one-1.0-py3-none-any.whl")
     assert ensue("pack", "one", "--wheel", "two").status == 0
-    install(kept / "ensue_two-1.0-py3-none-any.whl")
+    install(in_folder_of_runs / "ensue_two-1.0-py3-none-any.whl")
     assert {json.loads(line)["license"] for line in ensue("models", "--json").out.splitlines()} == {"MIT"}
 
 
@@ -179,13 +177,17 @@ def test_a_second_wheel_needs_no_license_and_does_not_replace_the_first(
         ({"tagger": "tag-lstm-crf"}, "expected a cutter and a tagger of words"),
     ],
 )
-def test_bad_values_are_one_line_and_nothing_is_written(kept: Path, options: dict[str, Any], problem: str) -> None:
+def test_invalid_values_are_refused_and_nothing_is_written(
+    in_folder_of_runs: Path, options: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(EnsueError, match=problem):
         pack(**{"run": "tag-lstm-crf", "wheel": "en", "license": "MIT", **options})
-    assert not [*kept.rglob("*.whl")]
+    assert not [*in_folder_of_runs.rglob("*.whl")]
 
 
-def test_a_cutter_and_a_tagger_are_one_model(kept: Path, install: Callable[[Path], Path], ensue: Ensue) -> None:
+def test_a_cutter_and_a_tagger_are_one_model(
+    in_folder_of_runs: Path, install: Callable[[Path], Path], ensue: Ensue
+) -> None:
     both = load("cut-lstm", device="cpu").before(load("tag-columns", device="cpu"))  # type: ignore[attr-defined]
     wheel = pack("cut-lstm", "raw", license="MIT", tagger="tag-columns", test="dev.conllu")
     install(wheel)
@@ -196,13 +198,13 @@ def test_a_cutter_and_a_tagger_are_one_model(kept: Path, install: Callable[[Path
     assert json.loads(scores) == json.loads(json.dumps(as_before))
     (model,) = map(json.loads, ensue("models", "--json").out.splitlines())
     assert model["scores"] == json.loads(scores)
-    install(pack("raw", "again", precision="int8"))  # the tagger goes along
+    install(pack("raw", "again", precision="int8"))  # includes the tagger
     install(pack("again", "third"))
     assert load("third", device="cpu").predict(["Go!"]) == both.predict(["Go!"])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["en", "en-vectors"])
-def test_the_folder_of_a_package_describes_its_wheel(kept: Path, name: str) -> None:
+def test_the_folder_of_a_package_describes_its_wheel(in_folder_of_runs: Path, name: str) -> None:
     """`pip install ./models/en` takes the files of the wheel, which `make models` extracts there."""
     project = tomllib.loads((REPOSITORY / "models" / name / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (license_file,) = project["license-files"]
@@ -219,7 +221,7 @@ def test_the_folder_of_a_package_describes_its_wheel(kept: Path, name: str) -> N
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", ARCHIVED_RUNS)
 def test_every_kind_of_run_can_be_packed(tmp_path: Path, name: str, install: Callable[[Path], Path]) -> None:
     unpacked(name, tmp_path)
     run = tmp_path / name
@@ -240,7 +242,7 @@ def test_every_kind_of_run_can_be_packed(tmp_path: Path, name: str, install: Cal
 
 
 @pytest.mark.parametrize("scales", [{"x:scales": torch.ones(3)}, {"y:scales": torch.ones(2)}])
-def test_scales_that_do_not_fit_are_damage(tmp_path: Path, scales: dict[str, torch.Tensor]) -> None:
+def test_scales_of_other_shapes_are_refused_as_damaged(tmp_path: Path, scales: dict[str, torch.Tensor]) -> None:
     assert all(name.endswith(SCALES_SUFFIX) for name in scales)
     save_file({"x": torch.ones(2, 4, dtype=torch.int8), **scales}, tmp_path / "x.safetensors")
     with pytest.raises(RunError, match=r"damaged: .:scales is not the scale of each row"):
@@ -248,10 +250,10 @@ def test_scales_that_do_not_fit_are_damage(tmp_path: Path, scales: dict[str, tor
 
 
 @pytest.mark.slow
-def test_a_wheel_is_installed_with_pip_and_used_by_its_name(kept: Path) -> None:
+def test_a_wheel_is_installed_with_pip_and_used_by_its_name(in_folder_of_runs: Path) -> None:
     wheel = pack("tag-lstm-crf", "en-names", license="MIT")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "venv"], check=True)
-    python = kept / "venv" / "bin" / "python"
+    python = in_folder_of_runs / "venv" / "bin" / "python"
     installing = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*installing, wheel], check=True)
     code = "import sys; sys.path += sys.argv[1:]; import ensue; print(ensue.load('en-names').predict(['Anna Novak.']))"

@@ -1,4 +1,4 @@
-"""Glossaries: what an output must have and must not have is so in its text, whatever its tokens are."""
+"""Glossaries: the text of an output has the required terms and no forbidden terms, for any tokenizer."""
 
 import re
 from collections.abc import Sequence
@@ -19,8 +19,10 @@ def side(kind: str) -> TokenizerWithSpecials:
     return TokenizerWithSpecials(train_tokenizer(kind, [TEXT], min_count=1))
 
 
-def demands(glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **of_input: int) -> Constraints:
-    limits = {"limit": 20, "max_tokens": 50} | of_input
+def demands(
+    glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **limits_of_input: int
+) -> Constraints:
+    limits = {"limit": 20, "max_tokens": 50} | limits_of_input
     return Glossary.of(list(glossary), side(kind)).constraints([source], BeamSearch(), **limits)
 
 
@@ -37,12 +39,12 @@ def required(glossary: Sequence[tuple[str, str]], source: str) -> list[str]:
         ("銀行", "大銀行は", True),
     ],
 )  # fmt: skip
-def test_where_a_term_is_for(term: str, source: str, is_found: bool) -> None:
+def test_a_term_applies_to_sources_with_its_word(term: str, source: str, is_found: bool) -> None:
     assert required([(term, "Ufer")], source) == ["Ufer"] * is_found
 
 
 @pytest.mark.parametrize(
-    ("pair", "of_input", "expected"),
+    ("pair", "limits_of_input", "expected"),
     [
         (("bank", "Fluss"), {}, 'pair 2 of the glossary: the model has no tokens for "Fluss"'),
         (("bank", "!Bank"), {}, 'pair 1 of the glossary: "Bank am Ufer" is required, and pair 2 of the glossary forb'),
@@ -55,17 +57,19 @@ def test_where_a_term_is_for(term: str, source: str, is_found: bool) -> None:
         (("bank",), {}, "pair 2 of the glossary: expected source and target"),
     ],
 )
-def test_what_cannot_be_met_names_the_line(pair: tuple[str, str], of_input: dict[str, int], expected: str) -> None:
+def test_terms_that_cannot_be_met_are_refused_with_their_line(
+    pair: tuple[str, str], limits_of_input: dict[str, int], expected: str
+) -> None:
     with pytest.raises(EnsueError, match=expected):
-        demands([("bank", "Bank am Ufer"), pair], "the bank", **of_input)
+        demands([("bank", "Bank am Ufer"), pair], "the bank", **limits_of_input)
 
 
-def test_a_file_of_terms(tmp_path: Path) -> None:
+def test_a_tab_separated_file_of_terms_is_read(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("Bank\tUfer\r\n\n\t!Bank\n", encoding="utf-8")
     terms = Glossary.of(path, side("words")).terms
-    known = [(term.source, term.target, term.is_forbidden, term.where) for term in terms]
-    assert known == [("Bank", "Ufer", False, f"{path}:1"), ("", "Bank", True, f"{path}:3")]
+    term_fields = [(term.source, term.target, term.is_forbidden, term.where) for term in terms]
+    assert term_fields == [("Bank", "Ufer", False, f"{path}:1"), ("", "Bank", True, f"{path}:3")]
     path.write_text("Bank\tUfer\nBank Ufer\n", encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(f"{path}:2: expected source and target, with a tab")):
         Glossary.of(path, side("words"))
@@ -75,7 +79,7 @@ def test_a_file_of_terms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "delimiter"), [("a.csv", ","), ("a.csv", ";"), ("a.csv", "\t"), ("a.txt", ","), ("a.txt", ";")]
 )
-def test_a_table_of_terms(name: str, delimiter: str, header: str, tmp_path: Path) -> None:
+def test_a_csv_file_of_terms_is_read(name: str, delimiter: str, header: str, tmp_path: Path) -> None:
     path = tmp_path / name
     rows = f"{header}river bank,Bank am Ufer\r\n\r\n,!Bank\n".replace(",", delimiter)
     path.write_text(rows if delimiter == "\t" else rows.replace("river bank", '"river bank"'), encoding="utf-8")
@@ -86,60 +90,60 @@ def test_a_table_of_terms(name: str, delimiter: str, header: str, tmp_path: Path
     ]  # fmt: skip
 
 
-def said(writer: TokenizerWithSpecials, text: str) -> Hypothesis:
+def hypothesis_of(writer: TokenizerWithSpecials, text: str) -> Hypothesis:
     return Hypothesis(tuple(writer.encode(text).tolist()), -1.0, -1.0)
 
 
-def learned(pair: tuple[str, str], text: str, kind: str) -> list[str]:
-    """The texts that are forbidden after an output."""
+def newly_forbidden(pair: tuple[str, str], text: str, kind: str) -> list[str]:
+    """Return the phrases that are forbidden after an output with a violation."""
     writer = side(kind)
-    found = demands([pair], "the bank", kind)
-    before = set(found.forbidden)
-    found.update([said(writer, text)], writer.decode)
-    return sorted("".join(map(writer.symbol, phrase)) for phrase in found.forbidden - before)
+    constraints = demands([pair], "the bank", kind)
+    before = set(constraints.forbidden)
+    constraints.update([hypothesis_of(writer, text)], writer.decode)
+    return sorted("".join(map(writer.symbol, phrase)) for phrase in constraints.forbidden - before)
 
 
-def test_tokens_that_are_the_fault_are_forbidden() -> None:
-    assert learned(("", "!Bank"), "Die Bank am", "characters") == [" Bank "]
-    assert learned(("", "!ank"), "Die Bank am", "characters") == []
-    assert learned(("", "ank"), "Die Bank am", "characters") == ["Bank "[:4]]
-    assert learned(("", "Ufer"), "Die Uferstraße", "characters") == ["Ufers"]
-    assert learned(("", "!Bank"), "am-Bank", "bpe") != []
+def test_the_tokens_of_a_violation_are_forbidden() -> None:
+    assert newly_forbidden(("", "!Bank"), "Die Bank am", "characters") == [" Bank "]
+    assert newly_forbidden(("", "!ank"), "Die Bank am", "characters") == []
+    assert newly_forbidden(("", "ank"), "Die Bank am", "characters") == ["Bank "[:4]]
+    assert newly_forbidden(("", "Ufer"), "Die Uferstraße", "characters") == ["Ufers"]
+    assert newly_forbidden(("", "!Bank"), "am-Bank", "bpe") != []
 
 
-def test_a_required_phrase_that_has_a_forbidden_one_in_it() -> None:
-    found = demands([("", "!Bank"), ("", "Bankhaus")], "x", "characters")
+def test_a_required_phrase_may_contain_a_forbidden_one() -> None:
+    constraints = demands([("", "!Bank"), ("", "Bankhaus")], "x", "characters")
     writer = side("characters")
-    assert not found.update([said(writer, "das Bankhaus")], writer.decode)
-    assert found.find_violations("das Bankhaus") == ()
-    assert found.find_violations("die Bank") == ("!Bank", "Bankhaus")
-    assert found.update([said(writer, "die Bank")], writer.decode)
-    assert found.required == (tuple(writer.encode("Bankhaus").tolist()),)
-    assert (found.width(5, 80), found.width(100, 80), found.limit) == (45, 100, 28)
+    assert not constraints.update([hypothesis_of(writer, "das Bankhaus")], writer.decode)
+    assert constraints.find_violations("das Bankhaus") == ()
+    assert constraints.find_violations("die Bank") == ("!Bank", "Bankhaus")
+    assert constraints.update([hypothesis_of(writer, "die Bank")], writer.decode)
+    assert constraints.required == (tuple(writer.encode("Bankhaus").tolist()),)
+    assert (constraints.width(5, 80), constraints.width(100, 80), constraints.limit) == (45, 100, 28)
 
 
-def test_demands_that_cost_least_come_first() -> None:
-    """By the mean over all tokens the longer output would: -12 / 9 against -9 / 5."""
-    found, texts = demands([("", "Ufer")], "x"), {4: "am Ufer", 8: "am am. Ufer", 3: "am Uferweg"}
-    found.update([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
+def test_hypotheses_that_cost_least_to_correct_rank_first() -> None:
+    """By the mean over all tokens the longer output would rank first: -12 / 9 against -9 / 5."""
+    constraints, texts = demands([("", "Ufer")], "x"), {4: "am Ufer", 8: "am am. Ufer", 3: "am Uferweg"}
+    constraints.update([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
     appended, inside = Hypothesis((1,) * 8, -12 / 9, -12.0), Hypothesis((1,) * 4, -9 / 5, -9.0)
     cut, lacking = inside._replace(is_complete=False), Hypothesis((1,) * 3, -0.5, -2.0)
-    ranked = found.rank([lacking, cut, appended, inside], lambda ids: texts[len(ids)])
+    ranked = constraints.rank([lacking, cut, appended, inside], lambda ids: texts[len(ids)])
     assert ranked == [inside, appended, cut, lacking]
 
 
 @pytest.mark.parametrize("character", "iıİsſkKµμσς")
 def test_a_large_glossary_is_searched_by_first_words(character: str) -> None:
-    """The words of a source choose the terms; the pattern of each term alone decides, in any case of letters."""
+    """The index by first words selects the same terms as the pattern of each term, in any case of letters."""
     terms = [
         Term(f"{character}x y", "z", False, "here"),
         Term("日本", "z", False, "here"),
         Term("", "z", False, "here"),
     ]
-    found = Glossary.__new__(Glossary)
-    found.index(terms)
+    glossary = Glossary.__new__(Glossary)
+    glossary.index(terms)
     for form in {character.upper(), character.lower(), character} if len(character.upper()) == 1 else {character}:
         texts = [f"a {form}x  y, 東日本"]
-        assert found.terms_for(texts) == [term for term in terms if term.applies_to(texts)]
-    assert len(found.terms_for([f"{character}x y"])) == 2
-    assert len(found.terms_for([f"w{character}x y"])) == 1
+        assert glossary.terms_for(texts) == [term for term in terms if term.applies_to(texts)]
+    assert len(glossary.terms_for([f"{character}x y"])) == 2
+    assert len(glossary.terms_for([f"w{character}x y"])) == 1

@@ -1,4 +1,4 @@
-"""Markup that comes out again: each piece once, nested as it was, and the text of the output as it was."""
+"""Markup in outputs: each piece occurs once, nesting is preserved, and the text of the output stays the same."""
 
 import re
 import time
@@ -14,19 +14,19 @@ PIECES = ["<b>", "</b>", "<i>", "</i>", "<a href='x y'>", "</a>", "<br/>", "{nam
 WORDS = ["Ada", "sees", "a", "sea", ",", ".", "(", "un", "50%"]
 
 
-def squeezed(text: str) -> str:
+def without_blanks(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
 def is_nested(pieces: list[str]) -> bool:
-    waiting: list[str] = []
+    open_names: list[str] = []
     for piece in pieces:
         if piece.startswith("</"):
-            if not waiting or waiting.pop() != piece[2]:
+            if not open_names or open_names.pop() != piece[2]:
                 return False
         elif piece.startswith("<") and not piece.endswith("/>"):
-            waiting.append(piece[1])
-    return not waiting
+            open_names.append(piece[1])
+    return not open_names
 
 
 @given(
@@ -34,24 +34,24 @@ def is_nested(pieces: list[str]) -> bool:
     output=st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join),
     data=st.data(),
 )
-def test_every_piece_comes_out_once(source: str, output: str, data: st.DataObject) -> None:
-    """Whatever the output is, and whatever its words look at."""
+def test_every_piece_of_markup_comes_out_once(source: str, output: str, data: st.DataObject) -> None:
+    """For any output, and any links of its words."""
     marked = split_markup(source)
     links = [data.draw(st.one_of(st.none(), st.integers(0, max(0, len(marked.units) - 1)))) for _ in find_units(output)]
-    found = marked.with_output(output, links)
-    pieces, wanted = MARKUP.findall(found), MARKUP.findall(source)
-    assert Counter(pieces) == Counter(wanted)
-    assert not is_nested(wanted) or is_nested(pieces)
+    result = marked.with_output(output, links)
+    pieces, source_pieces = MARKUP.findall(result), MARKUP.findall(source)
+    assert Counter(pieces) == Counter(source_pieces)
+    assert not is_nested(source_pieces) or is_nested(pieces)
     if marked.units:
-        assert squeezed(MARKUP.sub("", found)) == squeezed(output)
+        assert without_blanks(MARKUP.sub("", result)) == without_blanks(output)
     else:
-        assert found == source
+        assert result == source
 
 
 @given(source=st.lists(st.sampled_from([*PIECES, *WORDS, " "]), max_size=25).map("".join))
 def test_the_plain_text_is_the_text_without_markup(source: str) -> None:
     marked = split_markup(source)
-    assert squeezed(marked.plain) == squeezed(MARKUP.sub("", source))
+    assert without_blanks(marked.plain) == without_blanks(MARKUP.sub("", source))
     assert [marked.plain[slice(*span)] for span in marked.units] == [
         word for part in MARKUP.split(source) for word in (part[slice(*span)] for span in find_units(part))
     ]
@@ -79,13 +79,15 @@ def test_the_plain_text_is_the_text_without_markup(source: str) -> None:
         ("{a} {b}", "", "so", [None], "{a} {b}"),
     ],
 )
-def test_where_it_comes_out(source: str, plain: str, output: str, links: list[int | None], expected: str) -> None:
+def test_markup_is_placed_at_the_linked_words(
+    source: str, plain: str, output: str, links: list[int | None], expected: str
+) -> None:
     marked = split_markup(source)
     assert marked.plain.strip() == plain
     assert marked.with_output(output, links) == expected
 
 
-def test_links_of_units_by_tokens() -> None:
+def test_words_are_linked_by_the_attention_of_their_tokens() -> None:
     source, output = [(0, 3), (4, 7)], [(0, 4), (5, 9), (9, 10)]
     tokens, of_tokens = [(0, 2), (2, 4), (4, 9), (9, 10)], [(0, 3), (3, 5), (5, 7)]
     assert link_units(output, tokens, [1, 2, 0, 3], source, of_tokens) == [1, 0, None]
@@ -107,8 +109,8 @@ HOSTILE = {
 def test_hostile_markup_takes_seconds(name: str) -> None:
     start, output = time.process_time(), "y " * 100
     marked = split_markup(HOSTILE[name])
-    found = marked.with_output(output, [0 if marked.units else None] * 100)
-    assert Counter(MARKUP.findall(found)) == Counter(MARKUP.findall(HOSTILE[name]))
+    result = marked.with_output(output, [0 if marked.units else None] * 100)
+    assert Counter(MARKUP.findall(result)) == Counter(MARKUP.findall(HOSTILE[name]))
     assert time.process_time() - start < 10
 
 

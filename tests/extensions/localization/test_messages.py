@@ -1,4 +1,4 @@
-"""Files of translators, by samples in their documented forms, as pairs."""
+"""Files of gettext and XLIFF as pairs, by samples in their documented forms."""
 
 import time
 import tracemalloc
@@ -69,7 +69,7 @@ def sides(location: Path) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-15"])
-def test_messages_of_gettext(tmp_path: Path, encoding: str) -> None:
+def test_translated_messages_of_gettext_are_pairs(tmp_path: Path, encoding: str) -> None:
     path = written(tmp_path / "de.po", PO.replace("UTF-8", encoding).replace("„%s“", "»%s«"), encoding=encoding)
     assert sides(path) == [
         ('Open "%s"\n', "»%s« öffnen\n"), ("Save", "Speichern"), ("%d file", "%d Datei"), ("%d files", "%d Dateien"),
@@ -82,14 +82,14 @@ def test_a_message_about_a_charset_is_no_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_units_of_xliff(tmp_path: Path, encoding: str) -> None:
+def test_translated_units_of_xliff_are_pairs(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "a.xlf").write_text(XLIFF.replace("UTF-8", encoding), encoding=encoding)
     assert sides(tmp_path / "a.xlf") == [("A bold word", "Ein fettes Wort")]
     (tmp_path / "b.xliff").write_text(XLIFF_2, encoding="utf-8")
     assert sides(tmp_path / "b.xliff") == [("One.", "Eins."), ("Two words.", "Zwei Wörter.")]
 
 
-def test_placeholders_of_xliff_join_no_words_and_what_is_not_translated_is_no_row(tmp_path: Path) -> None:
+def test_placeholders_of_xliff_separate_words_and_untranslatable_units_are_left_out(tmp_path: Path) -> None:
     rows = """
         <trans-unit><source>Hello<x id="1"/>world</source><target>Hallo <x id="1"/>Welt</target></trans-unit>
         <trans-unit translate="no"><source>ACME</source><target>ACME</target></trans-unit>
@@ -111,7 +111,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_files(tmp_path: Path, name: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, name: str) -> None:
     file, content, message = WRONG[name]
     (tmp_path / file).write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=message):
@@ -119,7 +119,7 @@ def test_wrong_files(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_message_of_many_lines_does_not_take_the_square_of_its_length(tmp_path: Path) -> None:
+def test_the_time_of_a_message_grows_linearly_with_its_lines(tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text('msgid "a"\nmsgstr ""\n' + '"b"\n' * 400_000)
     start = time.process_time()
     assert list(text_blocks(tmp_path / "a.po", "utf-8"))
@@ -127,7 +127,7 @@ def test_a_message_of_many_lines_does_not_take_the_square_of_its_length(tmp_path
 
 
 @pytest.mark.parametrize("sign", ["b", "\\n"])
-def test_a_long_line_of_messages_takes_memory_with_its_length(tmp_path: Path, sign: str) -> None:
+def test_the_memory_of_a_long_line_grows_linearly_with_its_length(tmp_path: Path, sign: str) -> None:
     path = written(tmp_path / "a.po", f'msgid "a"\nmsgstr "{sign * 50_000}"\n')
     tracemalloc.start()
     try:
@@ -138,7 +138,7 @@ def test_a_long_line_of_messages_takes_memory_with_its_length(tmp_path: Path, si
 
 
 @pytest.mark.slow
-def test_a_comment_of_a_translation_memory_is_not_looked_through_again_and_again(tmp_path: Path) -> None:
+def test_a_long_comment_of_a_translation_memory_is_read_once(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     unit = "".join(f'<tuv xml:lang="{name}"><seg>{name}</seg></tuv>' for name in ("en", "de"))
     path.write_text(f"<tmx><body><tu>{unit}</tu><!--{('b' * 70 + chr(10)) * 420_000}--></body></tmx>")

@@ -1,4 +1,4 @@
-"""TMX: the languages, the texts without the codes inside of them, and files that would harm a careless reader."""
+"""TMX: languages, texts without inline codes, and malicious files."""
 
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -92,13 +92,13 @@ LAUGHS = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]><tmx><body>
         (OPENING + unit(en="a") + unit(de="b") + CLOSING, ": no unit with en and de"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_place(text: str, message: str) -> None:
+def test_an_invalid_file_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(DataError) as error:
         list(PairSource(Lines([text], "a.tmx")))
     assert str(error.value).partition(";")[0] == f"a.tmx{message}".partition(";")[0]
 
 
-def test_a_language_that_is_not_there_is_named() -> None:
+def test_an_unknown_language_is_refused_with_a_suggestion() -> None:
     with pytest.raises(DataError, match='no language "dd"; did you mean "de"'):
         stream(unit(en="a", de="b"), targets=["dd"])
 
@@ -112,7 +112,7 @@ def test_any_text_comes_back(texts: list[tuple[str, str]]) -> None:
     assert sides(stream(body)) == texts
 
 
-def test_units_are_read_as_they_come_and_not_held() -> None:
+def test_units_are_streamed() -> None:
     lines = Lines(chain(["<tmx><body>"], repeat(unit(a="a", b="b") * 100)), "stdin")
     assert sum(1 for _ in islice(PairSource(lines), 3000)) == 3000
 
@@ -120,10 +120,10 @@ def test_units_are_read_as_they_come_and_not_held() -> None:
 @pytest.mark.parametrize(
     ("name", "text"), [("x.tmx", "anything"), ("x.xml", '<?xml version="1.0"?>\n<tmx version="1.4"><body>\n')]
 )
-def test_a_file_is_taken_for_a_translation_memory(tmp_path: Path, name: str, text: str) -> None:
+def test_a_translation_memory_is_detected(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    found = detect(tmp_path / name)
-    assert (found.kind, found.format, found.is_default) == ("pairs", "tmx", True)
+    detected = detect(tmp_path / name)
+    assert (detected.kind, detected.format, detected.is_default) == ("pairs", "tmx", True)
 
 
 SIGNS = [
@@ -133,7 +133,7 @@ SIGNS = [
 
 
 @given(st.lists(st.sampled_from(SIGNS)), st.booleans())
-def test_whatever_is_written_ends_in_pairs_or_one_line(signs: list[str], is_labeled: bool) -> None:
+def test_any_content_gives_pairs_or_an_error_of_one_line(signs: list[str], is_labeled: bool) -> None:
     message = ""
     try:
         for pair in PairSource(Lines(["".join(signs)], "a"), format="tmx", is_labeled=is_labeled):

@@ -14,7 +14,7 @@ from ensue.errors import EnsueError
 from ensue.extensions.minirocket.classification import NUM_KERNELS, MiniRocket
 
 
-def shares(layer: MiniRocket, x: np.ndarray) -> np.ndarray:
+def written_out_features(layer: MiniRocket, x: np.ndarray) -> np.ndarray:
     """Return the features of one series (T, d), position by position, without standardization."""
     T, features, kernels = len(x), [], layer.kernels.numpy()
     thresholds = layer.thresholds.numpy().tolist()
@@ -40,7 +40,7 @@ def shares(layer: MiniRocket, x: np.ndarray) -> np.ndarray:
 
 
 def test_features_are_shares_of_outputs_above_thresholds() -> None:
-    """With other lengths in a batch, one of which is too short for the larger dilation."""
+    """With different lengths in a batch, one of which is too short for the larger dilation."""
     x = torch.randn(3, 21, 2, generator=torch.Generator().manual_seed(0))
     mask = torch.arange(21) < torch.tensor([[21], [13], [1]])
     layer = MiniRocket(2, length=21, num_features=3 * NUM_KERNELS + 5, seed=1)
@@ -48,7 +48,7 @@ def test_features_are_shares_of_outputs_above_thresholds() -> None:
     assert (layer.d_out, layer.dilations, sum(layer.counts)) == (3 * NUM_KERNELS, [1, 2], 3)
     actual = layer(x, mask) * layer.deviation + layer.mean
     for row, length in enumerate(mask.sum(1).tolist()):
-        np.testing.assert_allclose(actual[row].numpy(), shares(layer, x[row, :length].numpy()), atol=1e-6)
+        np.testing.assert_allclose(actual[row].numpy(), written_out_features(layer, x[row, :length].numpy()), atol=1e-6)
     assert len(layer.thresholds.unique()) > NUM_KERNELS
     standard = layer(x, mask)
     torch.testing.assert_close(standard.mean(0), torch.zeros(layer.d_out), rtol=0, atol=1e-5)
@@ -74,8 +74,8 @@ def series(path: Path, count: int) -> Path:
 def test_few_series_are_proposed_and_classified(tmp_path: Path, ensue: Ensue) -> None:
     train, test = series(tmp_path / "train.npz", 20), series(tmp_path / "test.npz", 60)
     assert "classify-minirocket" in ensue("data", train).out
-    said = ensue("train", train, "--out", tmp_path / "run", "--set", "head.num_features=840")
-    assert (said.status, "±" in said.out + said.err) == (0, True), said
+    result = ensue("train", train, "--out", tmp_path / "run", "--set", "head.num_features=840")
+    assert (result.status, "±" in result.out + result.err) == (0, True), result
     scores = json.loads(ensue("evaluate", tmp_path / "run", test, "--json").out)
     assert scores["accuracy"] > 0.9
     lines = ensue("predict", tmp_path / "run", test).out.splitlines()
@@ -87,7 +87,7 @@ def test_few_series_are_proposed_and_classified(tmp_path: Path, ensue: Ensue) ->
 
 
 def test_a_constant_series_has_the_same_features_in_every_batch() -> None:
-    """Its outputs equal thresholds but for rounding, which depends on the sizes of a product."""
+    """Its outputs equal thresholds except for rounding, which depends on the sizes of a matrix product."""
     x = torch.randn(12, 40, 8, generator=torch.Generator().manual_seed(0))
     x[:6] = x[:6, :1]
     layer = MiniRocket(8, length=40, num_features=10 * NUM_KERNELS, seed=1)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-PART = 1 << 16
-"""The bytes of a body that come at a time."""
+PART_BYTES = 1 << 16
+"""The maximum number of bytes of a body in one message."""
 MAX_SECONDS = 30.0
-"""The time after which a request without an answer fails its test; the server itself waits for ten times as long."""
+"""The time after which a request without an answer fails its test, a tenth of the default timeout of the server."""
 
 
 @dataclass
 class Answer:
-    """What an application has answered."""
+    """The response of an application."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -35,8 +35,8 @@ class Answer:
     @property
     def events(self) -> list[Any]:
         """The events of a stream, without the last one, "[DONE]"."""
-        found = [line.removeprefix("data: ") for line in self.body.decode().split("\n\n") if line]
-        return [json.loads(line) for line in found if line != "[DONE]"]
+        lines = [line.removeprefix("data: ") for line in self.body.decode().split("\n\n") if line]
+        return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
 class Client:
@@ -52,37 +52,39 @@ class Client:
         return asyncio.run(self.ask(path, content, **headers))
 
     def all(self, path: str, contents: Sequence[Any]) -> list[Answer]:
-        """The answers to requests that are made at once."""
+        """Return the answers to concurrent requests."""
 
-        async def asked() -> list[Answer]:
+        async def gather_answers() -> list[Answer]:
             return list(await asyncio.gather(*(self.ask(path, content) for content in contents)))
 
-        return asyncio.run(asked())
+        return asyncio.run(gather_answers())
 
     async def ask(
         self, path: str, content: Any, *, leaves_after: int | None = None, leaves_in: float | None = None,
         reads: bool = True, more: Sequence[tuple[str, str]] = (), **headers: str,
     ) -> Answer:  # fmt: skip
-        """One request. With `leaves_after` the client leaves after so many parts of the answer, with `leaves_in` after
-        so many seconds; unless it `reads`, not even the head of the answer gets through. `more` headers come behind.
+        """Send one request, with the further headers `more`.
+
+        The client disconnects after `leaves_after` parts of the answer, or after `leaves_in` seconds. If `reads` is
+        false, sending the head of the answer blocks.
         """
         body = content if isinstance(content, bytes) else b"" if content is None else json.dumps(content).encode()
-        given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        all_headers = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
         scope = {
             "type": "http", "method": "GET" if content is None else "POST", "path": path, "raw_path": path.encode(),
             "root_path": "", "query_string": b"", "http_version": "1.1", "scheme": "http", "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80), "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "headers": [(name.encode(), value.encode()) for name, value in (*given.items(), *more)],
+            "headers": [(name.encode(), value.encode()) for name, value in (*all_headers.items(), *more)],
         }  # fmt: skip
         answer, left = Answer(), asyncio.Event()
-        parts = iter([body[start : start + PART] for start in range(0, len(body), PART)] or [b""])
-        rest = [len(body)]
+        parts = iter([body[start : start + PART_BYTES] for start in range(0, len(body), PART_BYTES)] or [b""])
+        unread_bytes = [len(body)]
 
         async def receive() -> dict[str, Any]:
             if (part := next(parts, None)) is not None:
-                rest[0] -= len(part)
+                unread_bytes[0] -= len(part)
                 await asyncio.sleep(0)
-                return {"type": "http.request", "body": part, "more_body": rest[0] > 0}
+                return {"type": "http.request", "body": part, "more_body": unread_bytes[0] > 0}
             await left.wait()
             return {"type": "http.disconnect"}
 

@@ -1,4 +1,4 @@
-"""Servers of small random models, in this process."""
+"""Servers with small random models in this process."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -78,7 +78,7 @@ def translating_pipeline() -> SequencePipeline:
 
 
 def task_of(pipeline: Any) -> str:
-    """A task with the same commands."""
+    """Return a task with the commands of a pipeline."""
     if isinstance(pipeline, SequencePipeline):
         return "sequence-to-sequence"
     if isinstance(pipeline, FramePredictionPipeline):
@@ -87,7 +87,7 @@ def task_of(pipeline: Any) -> str:
 
 
 class Shouter(Predictor):
-    """A task of its own, which no server knows."""
+    """A predictor of an unknown task."""
 
     def __init__(self, loudness: int = 0) -> None:
         self.run, self.loudness = "/somewhere/runs/shouter", loudness
@@ -137,7 +137,7 @@ def serve() -> Iterator[Callable[..., tuple[Client, Service]]]:
 
 @pytest.fixture(scope="session")
 def sea(serve: Callable[..., tuple[Client, Service]]) -> Client:
-    """A recurrent net, a Transformer of a small context, and another task."""
+    """A client of a server with two recurrent language models, a Transformer with a small context, and `Shouter`."""
     client, _ = serve(
         {
             "lstm": language_pipeline(),
@@ -151,7 +151,7 @@ def sea(serve: Callable[..., tuple[Client, Service]]) -> Client:
 
 @pytest.fixture
 def bugs() -> Iterator[list[BaseException]]:
-    """What a server has reported; it has to be empty at the end."""
+    """The internal errors of servers; the list must be empty at the end of a test."""
     BUGS.clear()
     yield BUGS
     assert not BUGS

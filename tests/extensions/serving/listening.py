@@ -16,7 +16,7 @@ from ensue.extensions.serving.service import Service
 
 
 class Listening:
-    """A port of this machine where `service` answers, and its open connections."""
+    """A server of `service` on a free port, and its open connections."""
 
     def __init__(self, service: Service, kind: type[Connection] = Connection) -> None:
         self.service, self.kind = service, kind
@@ -36,19 +36,19 @@ class Listening:
             connection.transport.abort()
         await asyncio.sleep(0.01)
 
-    def connected(self, seconds: float = 20) -> socket.socket:
-        """A connection to it."""
+    def connect(self, seconds: float = 20) -> socket.socket:
+        """Return a connection to the server."""
         return socket.create_connection(("127.0.0.1", self.port.result(10)), timeout=seconds)
 
-    def asked(self, *sent: bytes) -> bytes:
-        """All that comes back on a connection."""
-        with self.connected() as connection:
+    def exchange(self, *sent: bytes) -> bytes:
+        """Send bytes on a new connection. Return all bytes of the response."""
+        with self.connect() as connection:
             for piece in sent:
                 connection.sendall(piece)
             return rest(connection)
 
     def open_answers(self) -> int:
-        """The requests that are being answered."""
+        """Return the number of requests without a complete answer."""
         return sum(connection._task is not None for connection in list(self.connections))
 
 
@@ -56,7 +56,7 @@ class Listening:
 def listening(
     service: Service, kind: type[Connection] = Connection, loop: Callable[[], asyncio.AbstractEventLoop] = event_loop
 ) -> Iterator[Listening]:
-    """A server that ends with the block."""
+    """Run a server during the `with` block."""
     server = Listening(service, kind)
 
     def run() -> None:
@@ -74,7 +74,7 @@ def listening(
 
 
 def request(method: str, path: str, body: bytes | None = None, *headers: str, version: str = "1.1") -> bytes:
-    """A request; a body has its length in a header unless the headers have another."""
+    """Return the bytes of a request. A body that is not chunked has the header Content-Length."""
     lines = [f"{method} {path} HTTP/{version}", "Host: localhost", *headers]
     if body is not None and not any(line.lower().startswith("transfer-encoding") for line in headers):
         lines.append(f"Content-Length: {len(body)}")
@@ -82,7 +82,7 @@ def request(method: str, path: str, body: bytes | None = None, *headers: str, ve
 
 
 def rest(connection: socket.socket) -> bytes:
-    """What still comes; nothing after a reset."""
+    """Return the bytes until the end of the connection, or until a reset."""
     parts: list[Any] = []
     try:
         while part := connection.recv(1 << 16):

@@ -1,4 +1,4 @@
-"""Clients that draw what they send: phases of requests, how these are cut into pieces, and when the clients leave.
+"""Random clients: phases of requests, the sizes of pieces, and the times of disconnection are drawn.
 
 `PYTHONPATH=tests python -m extensions.serving.phase_fuzzer RUN [SECONDS]` prints the table of docs/serving.md.
 """
@@ -17,9 +17,9 @@ from threading import Event
 
 RESET = struct.pack("ii", 1, 0)
 MAX_SENT = 1 << 22
-"""The most bytes that a client sends after it has stopped to make sense."""
+"""The maximum number of repeated bytes of a client."""
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-PHASES: dict[str, bytes] = {  # what a client may repeat without end in each phase
+PHASES: dict[str, bytes] = {  # the bytes that a client repeats in each phase
     "request line": b"a" * 64, "headers": b"a:b\r\n" * 16, "body": b" " * 4096, "chunk size": b"0" * 64,
     "chunk extension": b";a=" + b"b" * 64, "tiny chunks": b"1\r\n \r\n" * 16, "trailers": b"a:b\r\n" * 16,
     "behind a request": HEALTH * 8,
@@ -32,7 +32,7 @@ def completion(draw: random.Random, model: str) -> bytes:
 
 
 def pieces(draw: random.Random, model: str, phase: str) -> Iterator[bytes]:
-    """A request up to a phase, as it should be; then what is repeated there."""
+    """Yield valid requests, then a valid request up to a phase, then the repeated bytes of the phase."""
     for _ in range(draw.choice((0, 0, 1, 3))):
         yield HEALTH if draw.random() < 0.5 else head(draw, b"Content-Length: %d\r\n\r\n") + completion(draw, model)
     body = completion(draw, model)
@@ -60,7 +60,7 @@ def head(draw: random.Random, last: bytes) -> bytes:
 
 
 def visit(port: int, model: str, phase: str, draw: random.Random) -> None:
-    """One connection. It ends in a drawn way, and at the latest when the server ends it."""
+    """Send a random request on a connection, and close the connection in a random way."""
     with socket.create_connection(("127.0.0.1", port), timeout=3) as client, suppress(OSError):
         size, sent = draw.choice((1, 7, 100, 5000, 1 << 18)), 0
         client.settimeout(draw.choice((0.01, 0.3, 3)))
@@ -83,7 +83,7 @@ def visit(port: int, model: str, phase: str, draw: random.Random) -> None:
 
 
 def longest_health(port: int, over: Event) -> float:
-    """The seconds that the slowest answer to /health takes until `over`; each on the same connection, as probes do."""
+    """Return the maximum seconds of an answer to /health, on one connection until `over` is set."""
     longest = 0.0
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         while not over.wait(0.02):
@@ -95,7 +95,7 @@ def longest_health(port: int, over: Event) -> float:
 
 
 def fuzz(port: int, model: str, phases: list[str], seconds: float, seed: int, *, threads: int = 4) -> tuple[int, float]:
-    """The number of visits in so many seconds, and the longest answer to /health beside them."""
+    """Return the number of visits in `seconds`, and the maximum seconds of concurrent answers to /health."""
     end, over = time.monotonic() + seconds, Event()
 
     def visits(number: int) -> int:

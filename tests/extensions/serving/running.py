@@ -1,4 +1,4 @@
-"""Real servers: `ensue serve` in a process of its own, and small runs for it."""
+"""`ensue serve` in a separate process, and small runs to serve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = "The sea was calm.\nNobody spoke, and the sea was calm: nothing ended.\n"
 
 
 def language_run(path: Path, recipe: str = "char-lstm") -> Path:
-    """A run of a language model that was trained for a moment."""
+    """Train a language model briefly. Return its run."""
     text = path.parent / f"{path.name}.txt"
     text.write_text(TEXT, encoding="utf-8")
     train_run(tiny(read_recipe(recipe, {"data.train": str(text)})), path, threads=1)
@@ -32,7 +32,7 @@ def language_run(path: Path, recipe: str = "char-lstm") -> Path:
 
 
 class Running:
-    """A server of `runs` on a free port, ready at the beginning of a `with` block and ended at its end."""
+    """A server of `runs` on a free port during a `with` block, which waits until the server is ready if `waits`."""
 
     def __init__(
         self, *runs: Path, options: tuple[str, ...] = (), waits: bool = True, python: str = sys.executable
@@ -61,27 +61,27 @@ class Running:
         self.log.close()
 
     def wait(self, seconds: float = 60) -> None:
-        """Until it is ready."""
+        """Wait until the server is ready."""
         end = time.monotonic() + seconds
         while self.status("/ready") != 200:
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.log_text()
             assert time.monotonic() < end
             time.sleep(0.05)
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str, float]:
-        """Its exit status after a signal, what it wrote to stderr, and the seconds that it took."""
+        """Send a signal. Return the exit status, the text of stderr, and the seconds until the exit."""
         start = time.monotonic()
         self.process.send_signal(number)
         status = self.process.wait(timeout=60)
-        return status, self.said(), time.monotonic() - start
+        return status, self.log_text(), time.monotonic() - start
 
-    def said(self) -> str:
-        """What it has written to stderr."""
+    def log_text(self) -> str:
+        """Return the text that the server has written to stderr."""
         self.log.seek(0)
         return self.log.read()
 
     def status(self, path: str) -> int:
-        """The status of a GET."""
+        """Return the status of a GET request."""
         try:
             with urlopen(self.url + path, timeout=30) as answer:
                 return int(answer.status)
@@ -90,7 +90,7 @@ class Running:
             return error.code
 
     def post(self, path: str, content: Any, **headers: str) -> Any:
-        """The answer to a POST, an error's body too."""
+        """Return the JSON answer to a POST request, also of an error."""
         request = Request(self.url + path, json.dumps(content).encode(), headers)
         try:
             with urlopen(request, timeout=60) as answer:
@@ -99,16 +99,16 @@ class Running:
             with error:
                 return json.load(error)
 
-    def connected(self) -> socket.socket:
-        """A connection to it."""
+    def connect(self) -> socket.socket:
+        """Return a connection to the server."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
     def resident(self) -> int:
-        """Its bytes in memory; 0 where the system does not say."""
+        """Return the resident memory in bytes; 0 without /proc."""
         file = Path(f"/proc/{self.process.pid}/statm")
         return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if file.exists() else 0
 
     def descriptors(self) -> int:
-        """The number of files that it has open; 0 where the system does not say."""
+        """Return the number of open files; 0 without /proc."""
         folder = f"/proc/{self.process.pid}/fd"
         return len(os.listdir(folder)) if os.path.isdir(folder) else 0

@@ -1,4 +1,4 @@
-"""One request fails, and no other: whatever fails of it, and whatever numbers it has."""
+"""The failure of one request does not change others, for each point of failure and each number in a request."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -46,17 +46,17 @@ PLACES: dict[str, tuple[Any, str, Callable[..., bool]]] = {
 
 
 def answers(serve: Any, has_bad: bool) -> list[Answer]:
-    """Of four requests, and of one that only makes `TOKEN`, which the others do not make."""
+    """Return the answers to four requests, and with `has_bad` to a request that generates only `TOKEN`."""
     client, service = serve({"lstm": language_pipeline()})
     good = [
         {"max_tokens": 20, "seed": n, "logprobs": n % 2, "temperature": n / 2, "top_p": 0.9, "logit_bias": {"7": -100}}
         for n in range(4)
     ]
     bad = {"max_tokens": 9, "user": POISON, "logit_bias": {"7": 100}, "top_p": 0.5}
-    found = client.all(PATH, [{"model": "lstm", "prompt": "The sea", **each} for each in [*good, *[bad] * has_bad]])
+    responses = client.all(PATH, [{"model": "lstm", "prompt": "The sea", **each} for each in [*good, *[bad] * has_bad]])
     assert service.admission.reserved == Resources()
     assert client.post(PATH, {"model": "lstm", "max_tokens": 3, "logit_bias": {"7": -100}}).status == 200
-    return found
+    return responses
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +65,20 @@ def expected(serve: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("place", [*PLACES, "scores that are not finite"])
-def test_the_failure_of_a_row_is_its_own(
+def test_the_failure_of_a_row_does_not_change_other_answers(
     serve: Any, monkeypatch: pytest.MonkeyPatch, place: str, expected: list[Any]
 ) -> None:
     owner, name, is_hit = PLACES.get(place, (LiveBatch, "step", None))
-    whole = getattr(owner, name)
+    original = getattr(owner, name)
 
     def failing(*arguments: Any) -> Any:
         if is_hit is None:
-            scores = whole(*arguments).clone()
+            scores = original(*arguments).clone()
             scores[[id == TOKEN for id in arguments[1]]] = torch.nan
             return scores
         if is_hit(*arguments):
             raise ZeroDivisionError(place)
-        return whole(*arguments)
+        return original(*arguments)
 
     monkeypatch.setattr(owner, name, failing)
     BUGS.clear()
@@ -100,7 +100,7 @@ FIXED = {"prompt": "a", "max_tokens": 2, "inputs": ["the sea"], "input": "a", "s
 
 
 def numeric_fields() -> Iterator[tuple[str, str, list[float]]]:
-    """The path and the name of every number that a request may have, with its bounds."""
+    """Yield the path, the name and the bounds of every numeric field of a request."""
     for route in ROUTES:
         for name, schema in route.request.model_json_schema()["properties"].items() if route.request else ():
             kinds = [kind for kind in (schema, *schema.get("anyOf", ())) if kind.get("type") in ("number", "integer")]
@@ -119,37 +119,39 @@ FIELDS = [
 def numbers(serve: Any) -> Client:
     pipelines = {"lstm": language_pipeline(), "ende": translating_pipeline(), "motion": frame_pipeline()}
     client, _ = serve({**pipelines, "next": next_pipeline(), "shouter": Shouter()}, max_tokens=40)
-    found: Client = client
-    return found
+    return Client(client.app)
 
 
 @pytest.mark.parametrize(("path", "name", "bounds"), FIELDS)
 def test_each_number_is_used_or_refused(
     numbers: Client, bugs: list[BaseException], path: str, name: str, bounds: list[float]
 ) -> None:
-    """No bound is checked on another value than that which is used."""
+    """The bounds are checked for the value that is used, also after rounding to float32."""
     route = next(route for route in ROUTES if route.path == path)
     assert route.request is not None
     fixed = {key: value for key, value in FIXED.items() if key in route.request.model_fields and key != "session"}
     fixed |= {"session": "a"} if name == "undo" else {}
-    near = [nextafter(bound, to) for bound in bounds for to in (-inf, inf)]
+    neighbors_of_bounds = [nextafter(bound, to) for bound in bounds for to in (-inf, inf)]
     fixed |= {"parts": ["view"]} if "parts" in route.request.model_fields else {}
     for model in MODELS.get(name, ["lstm"]):
-        given = [LISTS.get(name, lambda n: n)(n) for n in (*NUMBERS, *bounds, *near, *(-one for one in NUMBERS[::3]))]
-        asked = [{"model": model, **fixed, name: value} for value in given]
-        answers = map(numbers.post, repeat(path), asked) if "session" in fixed else numbers.all(path, asked)
-        for one, answer in zip(asked, answers, strict=True):
-            assert answer.status in (200, 400), (one, answer.body)
+        values = [
+            LISTS.get(name, lambda n: n)(n)
+            for n in (*NUMBERS, *bounds, *neighbors_of_bounds, *(-one for one in NUMBERS[::3]))
+        ]
+        requests = [{"model": model, **fixed, name: value} for value in values]
+        answers = map(numbers.post, repeat(path), requests) if "session" in fixed else numbers.all(path, requests)
+        for request, answer in zip(requests, answers, strict=True):
+            assert answer.status in (200, 400), (request, answer.body)
 
 
 def test_the_smallest_nucleus_is_the_most_probable_token(numbers: Client) -> None:
-    asked = {"model": "lstm", "prompt": "The sea", "max_tokens": 20}
-    expected = numbers.post(PATH, {**asked, "temperature": 0}).json["choices"]
+    fields = {"model": "lstm", "prompt": "The sea", "max_tokens": 20}
+    expected = numbers.post(PATH, {**fields, "temperature": 0}).json["choices"]
     for top_p in (5e-324, 1e-46, 1e-30):
-        assert numbers.post(PATH, {**asked, "top_p": top_p}).json["choices"] == expected
+        assert numbers.post(PATH, {**fields, "top_p": top_p}).json["choices"] == expected
 
 
-def test_a_character_costs_the_same_whatever_the_stop_strings() -> None:
+def test_the_time_per_character_does_not_depend_on_the_stop_strings() -> None:
     hard = ["a" * 1023 + "b", *("b" + "a" * 1022 + last for last in "xyz")]
 
     def seconds(stops: list[str]) -> float:
@@ -165,7 +167,7 @@ def state(size: int) -> SessionState:
     return SessionState((torch.zeros(1, size),), np.zeros(1, np.int64))
 
 
-def keep(sessions: SessionStore, name: str, size: int) -> None:
+def store(sessions: SessionStore, name: str, size: int) -> None:
     sessions.begin(name)
     sessions.end(name, state(size))
 
@@ -173,31 +175,31 @@ def keep(sessions: SessionStore, name: str, size: int) -> None:
 def test_sessions_are_bounded_in_bytes() -> None:
     sessions = SessionStore(64, 60, 8, 10_000)
     for number in range(100):
-        keep(sessions, f"{number % 7}", 500)
+        store(sessions, f"{number % 7}", 500)
         states = [one for _, states in sessions._sessions.values() for one in states]
         assert memory_bytes(states) <= 10_000
         assert len(sessions) >= 1
-    keep(sessions, "large", 50_000)  # it is alone, and goes with the next one
+    store(sessions, "large", 50_000)  # a session above the bound stays until the next one is stored
     assert (list(sessions._sessions), len(sessions._sessions["large"][1])) == (["large"], 1)
-    keep(sessions, "small", 10)
+    store(sessions, "small", 10)
     assert list(sessions._sessions) == ["small"]
     shared = state(1000)
     assert memory_bytes([shared, shared, None]) == 4016
 
 
 def test_a_model_that_adapts_has_few_copies_of_its_weights(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many requests wait, and in whatever pieces their prompts are read."""
+    """For any number of waiting requests, and prompts that are read in chunks."""
     client, _ = serve({"lstm": language_pipeline().with_adaptation(dynamic=0.5, dynamic_segment=4)}, rows=2)
-    counts, turn = [0], GenerationLoop._iterate
+    counts, iterate = [0], GenerationLoop._iterate
 
-    def counted(loop: GenerationLoop) -> None:
-        turn(loop)
+    def count_after_iteration(loop: GenerationLoop) -> None:
+        iterate(loop)
         read = [one for one in loop._reading if one.unread[0].read]
         counts.append(len({*read, *loop._waiting, *(one for _, one in loop._live)}))
 
-    monkeypatch.setattr(GenerationLoop, "_iterate", counted)
+    monkeypatch.setattr(GenerationLoop, "_iterate", count_after_iteration)
     monkeypatch.setattr("ensue.extensions.serving.loop.CHUNK_TOKENS", 8)
-    asked = {"model": "lstm", "prompt": "The sea was calm.", "max_tokens": 6}
-    found = client.all(PATH, [asked | {"n": 1 + n % 3, "seed": n} for n in range(8)])
-    assert [answer.status for answer in found] == [200] * 8
+    fields = {"model": "lstm", "prompt": "The sea was calm.", "max_tokens": 6}
+    responses = client.all(PATH, [fields | {"n": 1 + n % 3, "seed": n} for n in range(8)])
+    assert [answer.status for answer in responses] == [200] * 8
     assert max(counts) == 2

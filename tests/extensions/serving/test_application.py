@@ -1,4 +1,4 @@
-"""What a server refuses, and how it says so."""
+"""Routes other than completions: answers, and refused requests with their errors."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from extensions.serving.client import Answer, Client
 from training.tiny import run_tiny
 from training.tiny_texts import TREEBANK, cutting, tagging
 
-SAID = {"model": "shouter", "inputs": ["a"]}
+PREDICTION = {"model": "shouter", "inputs": ["a"]}
 
 
 def refused(answer: Answer, status: int, code: str | None = None) -> Any:
@@ -34,23 +34,23 @@ def test_other_tasks_answer_in_order(sea: Client) -> None:
     assert sea.post("/v1/predict", {"model": "shouter", "inputs": []}).json["outputs"] == []
     loud = sea.post("/v1/predict", {"model": "shouter", "inputs": ["b"], "n_best": 2})
     assert [output["prediction"] for output in loud.json["outputs"]] == ["B!!"]
-    for most in (0, 4):
-        refused(sea.post("/v1/predict", {"model": "shouter", "inputs": ["b"], "n_best": most}), 400, "invalid_value")
+    for n_best in (0, 4):
+        refused(sea.post("/v1/predict", {"model": "shouter", "inputs": ["b"], "n_best": n_best}), 400, "invalid_value")
     scored = sea.post("/v1/score", {"model": "lstm", "inputs": ["The sea", ""]}).json["outputs"]
     assert [token["token"] for token in scored[0]["tokens"]] == list("The sea")
     assert scored[1] == {"nats": 0, "tokens": []}
 
 
-def test_a_tagger_stands_behind_a_cutter_alone(sea: Client) -> None:
-    asked = {"model": "shouter", "inputs": ["b"]}
-    message = refused(sea.post("/v1/predict", asked | {"tagger": "lstm"}), 400, "invalid_value")["message"]
+def test_a_tagger_is_refused_after_models_that_are_no_cutters(sea: Client) -> None:
+    fields = {"model": "shouter", "inputs": ["b"]}
+    message = refused(sea.post("/v1/predict", fields | {"tagger": "lstm"}), 400, "invalid_value")["message"]
     assert message == "tagger: shouter: the model is not a cutter; lstm needs a cutter before it"
-    refused(sea.post("/v1/predict", asked | {"tagger": "nobody"}), 404, "model_not_found")
-    refused(sea.post("/v1/predict", asked | {"tagger": 1}), 400)
+    refused(sea.post("/v1/predict", fields | {"tagger": "nobody"}), 404, "model_not_found")
+    refused(sea.post("/v1/predict", fields | {"tagger": 1}), 400)
 
 
 @pytest.mark.slow
-def test_a_cutter_and_the_tagger_behind_it(tmp_path: Path, serve: Any) -> None:
+def test_a_tagger_labels_the_words_of_a_cutter(tmp_path: Path, serve: Any) -> None:
     gold = tmp_path / "gold.conllu"
     gold.write_text(TREEBANK * 8)
     run_tiny(cutting(gold), tmp_path / "cutter")
@@ -58,11 +58,11 @@ def test_a_cutter_and_the_tagger_behind_it(tmp_path: Path, serve: Any) -> None:
         tagging(gold, data={"labels": "upos", "valid": str(gold), "format": "conllu"}, steps=40), tmp_path / "words"
     )
     client, _ = serve({name: load(tmp_path / name, device="cpu") for name in ("cutter", "words")})
-    asked = {"model": "cutter", "inputs": ["Go! Go!", ""]}
-    go, nothing = client.post("/v1/predict", asked | {"tagger": "words"}).json["outputs"]
-    assert [[word["label"] for word in found["words"]] for found in go["sentences"]] == [["VERB", "PUNCT"]] * 2
+    fields = {"model": "cutter", "inputs": ["Go! Go!", ""]}
+    go, nothing = client.post("/v1/predict", fields | {"tagger": "words"}).json["outputs"]
+    assert [[word["label"] for word in sentence["words"]] for sentence in go["sentences"]] == [["VERB", "PUNCT"]] * 2
     assert nothing == {"text": "", "sentences": []}
-    message = refused(client.post("/v1/predict", asked | {"tagger": "cutter"}), 400, "invalid_value")["message"]
+    message = refused(client.post("/v1/predict", fields | {"tagger": "cutter"}), 400, "invalid_value")["message"]
     assert message == "tagger: cutter: expected a tagger of words after a cutter"
 
 
@@ -70,28 +70,28 @@ def test_a_translator_takes_a_glossary_and_keeps_markup(serve: Any) -> None:
     pytest.importorskip("ensue.extensions.localization")
     client, _ = serve({"ende": conftest.translating_pipeline(), "shouter": conftest.Shouter()}, terms=2)
     inputs = ["the <b>sea</b> was {n} calm", "was calm"]
-    asked = {"model": "ende", "inputs": inputs, "glossary": [["sea", "Meer"], ["", "!ruhig"]], "keep_markup": True}
-    one, other = (output["text"] for output in client.post("/v1/predict", asked).json["outputs"])
+    fields = {"model": "ende", "inputs": inputs, "glossary": [["sea", "Meer"], ["", "!ruhig"]], "keep_markup": True}
+    one, other = (output["text"] for output in client.post("/v1/predict", fields).json["outputs"])
     assert "Meer" in one
     assert [one.count(piece) for piece in ("<b>", "</b>", "{n}")] == [1, 1, 1]
     assert "ruhig" not in one + other
     assert "<b>" not in other
     for wrong in ([["sea"]], [["sea", 1]], "sea", [["sea", "Meer"]] * 3, [["sea", "x" * 257]], [["sea", "See"]]):
-        found = refused(client.post("/v1/predict", asked | {"glossary": wrong}), 400, "invalid_value")
-        assert found["param"] == "glossary"
-    against = asked | {"glossary": [["sea", "Meer"], ["sea", "!Meer"]]}
+        error = refused(client.post("/v1/predict", fields | {"glossary": wrong}), 400, "invalid_value")
+        assert error["param"] == "glossary"
+    against = fields | {"glossary": [["sea", "Meer"], ["sea", "!Meer"]]}
     assert "pair 2 of the glossary forbids it" in refused(client.post("/v1/predict", against), 400)["message"]
     for option in ({"glossary": []}, {"keep_markup": True}):
         refused(client.post("/v1/predict", {"model": "shouter", "inputs": ["b"], **option}), 400, "model_not_supported")
 
 
-def test_no_option_tells_the_path_of_a_model(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_options_do_not_show_the_path_of_a_model(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ensue.extensions.localization")
     client, _ = serve({"ende": conftest.translating_pipeline()})
     monkeypatch.setattr(SequencePipeline, "num_texts", 2)
-    asked = {"model": "ende", "inputs": [["the sea", "was calm"]], "keep_markup": True}
-    found = refused(client.post("/v1/predict", asked), 400, "invalid_value")
-    assert found["message"].startswith("keep_markup: ende: markup needs models of one source text")
+    fields = {"model": "ende", "inputs": [["the sea", "was calm"]], "keep_markup": True}
+    error = refused(client.post("/v1/predict", fields), 400, "invalid_value")
+    assert error["message"].startswith("keep_markup: ende: markup needs models of one source text")
 
 
 def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) -> None:
@@ -108,39 +108,41 @@ def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) 
     assert [len(output["frames"]) for output in scored] == [2, 1]
     assert refused(client.post("/v1/completions", {"model": "next", "prompt": ""}), 400)
     for name, what in (("motion", "integrated"), ("next", "mean")):
-        (seen,) = client.post("/v1/inspect", {"model": name, "inputs": series[:1], "parts": ["view"]}).json["outputs"]
-        assert seen["view"]["frames"] == series[0]
-        assert what in seen["view"]
+        (inspected,) = client.post("/v1/inspect", {"model": name, "inputs": series[:1], "parts": ["view"]}).json[
+            "outputs"
+        ]
+        assert inspected["view"]["frames"] == series[0]
+        assert what in inspected["view"]
         refused(client.post("/v1/inspect", {"model": name, "inputs": [[]]}), 400, "invalid_value")
     for wrong in ("a text", ["a text"], [1.5], [[1]], []):
         refused(client.post("/v1/predict", {"model": "motion", "inputs": [wrong]}), 400, "invalid_value")
     refused(client.post("/v1/predict", {"model": "shouter", "inputs": series}), 400, "invalid_value")
-    given = {"model": "next", "inputs": series, "n_best": 2}
-    refused(client.post("/v1/predict", given), 400, "model_not_supported")
+    content = {"model": "next", "inputs": series, "n_best": 2}
+    refused(client.post("/v1/predict", content), 400, "model_not_supported")
 
 
-def test_what_is_inside_in_numbers_and_as_a_page(sea: Client) -> None:
-    asked = {"model": "lstm", "inputs": ["The sea"]}
-    (both,) = sea.post("/v1/inspect", asked).json["outputs"]
+def test_an_inspection_has_numbers_and_a_page(sea: Client) -> None:
+    fields = {"model": "lstm", "inputs": ["The sea"]}
+    (both,) = sea.post("/v1/inspect", fields).json["outputs"]
     assert "<html" in both["page"]
     assert "".join(both["view"]["tokens"]) == both["title"] == "The sea"
-    scored = sea.post("/v1/score", asked).json["outputs"][0]["tokens"]
+    scored = sea.post("/v1/score", fields).json["outputs"][0]["tokens"]
     assert both["view"]["predictions"]["surprisals"] == pytest.approx([one["nats"] for one in scored] + [None])
     assert {len(units["values"]) for units in both["view"]["units"]} == {7}
-    (content,) = sea.post("/v1/inspect", asked | {"parts": ["content"]}).json["outputs"]
+    (content,) = sea.post("/v1/inspect", fields | {"parts": ["content"]}).json["outputs"]
     assert set(content) == {"title", "content"}
     assert content["content"] in both["page"]
-    (why,) = sea.post("/v1/inspect", asked | {"at": 4, "token": "c", "off": "layer 1, cell: 0"}).json["outputs"]
+    (why,) = sea.post("/v1/inspect", fields | {"at": 4, "token": "c", "off": "layer 1, cell: 0"}).json["outputs"]
     assert why["view"]["explanation"]["place"] == 3
     assert len(why["view"]["predictions_without"]["surprisals"]) == 8
-    refused(sea.post("/v1/inspect", asked | {"parts": ["all"]}), 400)
+    refused(sea.post("/v1/inspect", fields | {"parts": ["all"]}), 400)
     for wrong in ({"at": -1}, {"at": 9}, {"at": "1"}, {"token": "ab"}, {"off": "layer 1, cell: 99"}):
-        refused(sea.post("/v1/inspect", asked | wrong), 400, "invalid_value")
+        refused(sea.post("/v1/inspect", fields | wrong), 400, "invalid_value")
     refused(sea.post("/v1/inspect", {"model": "shouter", "inputs": ["a"], "at": 1}), 400, "model_not_supported")
-    refused(sea.post("/v1/inspect", asked | {"inputs": [["a", "b"]]}), 400, "invalid_value")
+    refused(sea.post("/v1/inspect", fields | {"inputs": [["a", "b"]]}), 400, "invalid_value")
 
 
-def test_models_and_the_document(sea: Client) -> None:
+def test_models_the_schema_and_metrics_are_listed(sea: Client) -> None:
     models = sea.get("/v1/models").json["data"]
     assert {model["id"]: model["routes"][0] for model in models}["lstm"] == "/v1/completions"
     assert sea.get("/v1/models/lstm").json["task"] == "language-modeling"
@@ -151,15 +153,15 @@ def test_models_and_the_document(sea: Client) -> None:
     assert b"ensue_tokens_total" in sea.get("/metrics").body
 
 
-def test_answers_are_of_the_types_of_the_document(sea: Client) -> None:
-    asked: dict[str, Any] = {
+def test_answers_have_the_types_of_the_schema(sea: Client) -> None:
+    fields: dict[str, Any] = {
         "/v1/completions": {"model": "lstm", "prompt": "The", "max_tokens": 2, "logprobs": 1, "echo": True},
-        "/v1/predict": SAID, "/v1/score": {"model": "lstm", "inputs": ["a"]},
+        "/v1/predict": PREDICTION, "/v1/score": {"model": "lstm", "inputs": ["a"]},
         "/v1/inspect": {"model": "lstm", "inputs": ["a"]}, "/v1/embeddings": {"model": "lstm", "input": "a"},
     }  # fmt: skip
     for route in ROUTES:
         path = route.path.replace("{model}", "lstm")
-        answer = sea.get(path) if route.method == "GET" else sea.post(path, asked[path])
+        answer = sea.get(path) if route.method == "GET" else sea.post(path, fields[path])
         assert answer.status == (400 if path == "/v1/embeddings" else 200), path
         if answer.status == 200 and not isinstance(route.answer, str):
             assert set(answer.json) <= set(route.answer.model_fields)
@@ -189,7 +191,7 @@ BAD: list[tuple[Any, int, str | None]] = [
 
 
 @pytest.mark.parametrize(("content", "status", "code"), BAD)
-def test_a_wrong_request_is_told_so(
+def test_invalid_requests_are_refused(
     sea: Client, bugs: list[BaseException], content: Any, status: int, code: str | None
 ) -> None:
     refused(sea.post("/v1/completions", content), status, code)
@@ -200,7 +202,7 @@ def test_nan_is_refused(sea: Client, bugs: list[BaseException]) -> None:
         refused(sea.post("/v1/completions", f'{{"model": "lstm", "temperature": {value}}}'.encode()), 400)
 
 
-def test_paths_and_methods(sea: Client, bugs: list[BaseException]) -> None:
+def test_unknown_paths_and_methods_are_refused(sea: Client, bugs: list[BaseException]) -> None:
     refused(sea.get("/v1/nothing"), 404)
     refused(sea.get("/v1/completions"), 405)
     refused(sea.post("/health", {}), 405)
@@ -214,24 +216,24 @@ def test_odd_texts_are_answered(sea: Client, bugs: list[BaseException]) -> None:
     assert answer.json["choices"][0]["text"].startswith("\ufffd\0")
 
 
-def test_keys_hosts_and_origins(serve: Any, bugs: list[BaseException]) -> None:
+def test_wrong_keys_hosts_and_origins_are_refused(serve: Any, bugs: list[BaseException]) -> None:
     client, _ = serve({"shouter": conftest.Shouter()}, key="sécret")
-    refused(client.post("/v1/predict", SAID), 401, "invalid_api_key")
-    refused(client.post("/v1/predict", SAID, authorization="Bearer secret"), 401, "invalid_api_key")
-    refused(client.post("/v1/predict", SAID, authorization="sécret"), 401, "invalid_api_key")
+    refused(client.post("/v1/predict", PREDICTION), 401, "invalid_api_key")
+    refused(client.post("/v1/predict", PREDICTION, authorization="Bearer secret"), 401, "invalid_api_key")
+    refused(client.post("/v1/predict", PREDICTION, authorization="sécret"), 401, "invalid_api_key")
     refused(client.get("/metrics"), 401)
     assert client.get("/health").status == 200
     right = {"authorization": b"Bearer s\xc3\xa9cret".decode("latin-1")}
-    assert client.post("/v1/predict", SAID, **right).status in (200, 401)
+    assert client.post("/v1/predict", PREDICTION, **right).status in (200, 401)
     client, _ = serve({"shouter": conftest.Shouter()}, key="secret")
     right = {"authorization": "Bearer secret"}
-    assert client.post("/v1/predict", SAID, **right).status == 200
-    refused(client.post("/v1/predict", SAID, **right, host="evil.example"), 400, "untrusted_host")
-    refused(client.post("/v1/predict", SAID, **right, origin="http://evil.example"), 403, "cross_origin")
-    assert client.post("/v1/predict", SAID, **right, host="[::1]:80", origin="http://[::1]:80").status == 200
+    assert client.post("/v1/predict", PREDICTION, **right).status == 200
+    refused(client.post("/v1/predict", PREDICTION, **right, host="evil.example"), 400, "untrusted_host")
+    refused(client.post("/v1/predict", PREDICTION, **right, origin="http://evil.example"), 403, "cross_origin")
+    assert client.post("/v1/predict", PREDICTION, **right, host="[::1]:80", origin="http://[::1]:80").status == 200
 
 
-def test_a_bug_is_told_without_a_word_of_it(serve: Any) -> None:
+def test_an_internal_error_does_not_show_its_message(serve: Any) -> None:
     client, service = serve({"shouter": conftest.Shouter()})
     conftest.BUGS.clear()
     error = refused(client.post("/v1/predict", {"model": "shouter", "inputs": ["boom"]}), 500, "internal_error")
@@ -240,13 +242,13 @@ def test_a_bug_is_told_without_a_word_of_it(serve: Any) -> None:
     assert service.admission.reserved == Resources()
 
 
-def test_a_full_server_says_when_to_come_again(serve: Any, bugs: list[BaseException]) -> None:
+def test_a_full_server_answers_429_with_retry_after(serve: Any, bugs: list[BaseException]) -> None:
     client, service = serve({"lstm": conftest.language_pipeline()}, places=4, tokens=300, body_bytes=2000)
-    wishes = {"model": "lstm", "max_tokens": 100}
-    refused(client.post("/v1/completions", {**wishes, "n": 5}), 400)
-    refused(client.post("/v1/completions", {**wishes, "n": 4}), 400)
-    refused(client.post("/v1/completions", {**wishes, "prompt": "a" * 3000}), 413)
-    answers = client.all("/v1/completions", [wishes] * 9)
+    fields = {"model": "lstm", "max_tokens": 100}
+    refused(client.post("/v1/completions", {**fields, "n": 5}), 400)
+    refused(client.post("/v1/completions", {**fields, "n": 4}), 400)
+    refused(client.post("/v1/completions", {**fields, "prompt": "a" * 3000}), 413)
+    answers = client.all("/v1/completions", [fields] * 9)
     full = [answer for answer in answers if answer.status == 429]
     assert {answer.status for answer in answers} == {200, 429}
     assert len(full) >= 6  # 3 x 100 tokens
@@ -254,7 +256,7 @@ def test_a_full_server_says_when_to_come_again(serve: Any, bugs: list[BaseExcept
     assert service.admission.reserved == Resources()
 
 
-def test_loading_and_draining(serve: Any, bugs: list[BaseException]) -> None:
+def test_a_loading_or_draining_server_answers_503(serve: Any, bugs: list[BaseException]) -> None:
     client, service = serve({"lstm": conftest.language_pipeline()}, drain_seconds=0.05)
     service.state = "loading"
     assert client.get("/ready").status == 503
@@ -262,11 +264,11 @@ def test_loading_and_draining(serve: Any, bugs: list[BaseException]) -> None:
     service.state = "ready"
 
     async def end() -> tuple[Answer, Answer]:
-        wishes = {"model": "lstm", "max_tokens": 60_000, "stream": True}
-        open_one = asyncio.ensure_future(client.ask("/v1/completions", wishes))
+        fields = {"model": "lstm", "max_tokens": 60_000, "stream": True}
+        open_one = asyncio.ensure_future(client.ask("/v1/completions", fields))
         await asyncio.sleep(0.05)
         await service.drain()
-        return await open_one, await client.ask("/v1/completions", wishes)
+        return await open_one, await client.ask("/v1/completions", fields)
 
     broken, late = asyncio.run(end())
     refused(late, 503, "server_draining")
@@ -275,7 +277,7 @@ def test_loading_and_draining(serve: Any, bugs: list[BaseException]) -> None:
     assert service.admission.reserved == Resources()
 
 
-def test_an_answer_that_takes_too_long_is_broken_off(serve: Any, bugs: list[BaseException]) -> None:
+def test_an_answer_that_takes_too_long_ends_with_a_timeout(serve: Any, bugs: list[BaseException]) -> None:
     client, service = serve({"lstm": conftest.language_pipeline()}, request_seconds=0.05)
     refused(client.post("/v1/completions", {"model": "lstm", "max_tokens": 60_000}), 503, "timeout")
     assert service.admission.reserved == Resources()

@@ -1,4 +1,4 @@
-"""Completions: what the API promises, and that no answer depends on who else was there."""
+"""Completions: the API, sessions, streams, and independence of concurrent requests."""
 
 import asyncio
 import threading
@@ -19,33 +19,35 @@ from extensions.serving.conftest import TEXT, language_pipeline
 PATH = "/v1/completions"
 
 
-def asked(model: str = "lstm", **wishes: Any) -> dict[str, Any]:
+def fields_of(model: str = "lstm", **wishes: Any) -> dict[str, Any]:
     return {"model": model, "prompt": "The sea", "max_tokens": 12, "seed": 3, **wishes}
 
 
-def written(client: Client, **wishes: Any) -> Any:
-    answer = client.post(PATH, asked(**wishes))
+def complete(client: Client, **wishes: Any) -> Any:
+    answer = client.post(PATH, fields_of(**wishes))
     assert answer.status == 200, answer.body
     return answer.json
 
 
-def several(count: int, model: str) -> list[dict[str, Any]]:
-    """Requests that differ in their prompts, lengths and ways to choose."""
-    ways: list[dict[str, Any]] = [
+def various_requests(count: int, model: str) -> list[dict[str, Any]]:
+    """Return requests with different prompts, lengths and sampling options."""
+    samplings: list[dict[str, Any]] = [
         {}, {"temperature": 0.3}, {"temperature": 0}, {"top_p": 0.6},
         {"frequency_penalty": 1.2, "presence_penalty": -1},
         {"logit_bias": {"3": 5, "4": -100}}, {"top_k": 4, "min_p": 0.05}, {"n": 2}, {"echo": True},
     ]  # fmt: skip
     return [
-        asked(model, prompt=TEXT[: 7 * n % 24], max_tokens=3 + 5 * n % 40, seed=n, logprobs=n % 3, **ways[n % 9])
+        fields_of(
+            model, prompt=TEXT[: 7 * n % 24], max_tokens=3 + 5 * n % 40, seed=n, logprobs=n % 3, **samplings[n % 9]
+        )
         for n in range(count)
     ]
 
 
-def check_company(client: Client, model: str, count: int, looked_at: int) -> None:
-    requests = several(count, model)
-    together = client.all(PATH, requests)
-    for request, answer in list(zip(requests, together, strict=True))[:: count // looked_at]:
+def check_independence(client: Client, model: str, count: int, num_checked: int) -> None:
+    requests = various_requests(count, model)
+    answers = client.all(PATH, requests)
+    for request, answer in list(zip(requests, answers, strict=True))[:: count // num_checked]:
         alone = client.post(PATH, request)
         assert answer.status == 200
         assert answer.json["choices"] == alone.json["choices"]  # all bits of the log-probabilities
@@ -54,7 +56,7 @@ def check_company(client: Client, model: str, count: int, looked_at: int) -> Non
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("model", ["lstm", "transformer"])
 def test_an_answer_does_not_depend_on_the_others(sea: Client, model: str) -> None:
-    check_company(sea, model, 9, 9 if model == "lstm" else 3)
+    check_independence(sea, model, 9, 9 if model == "lstm" else 3)
 
 
 @pytest.mark.slow
@@ -65,35 +67,35 @@ def test_an_answer_does_not_depend_on_63_others(serve: Any, model: str) -> None:
         "transformer": {"kind": "transformer", "d_model": 64, "num_heads": 4, "context": 32},
     }
     client, _ = serve({model: language_pipeline(**kinds[model])})
-    check_company(client, model, 64, 64)
+    check_independence(client, model, 64, 64)
 
 
-def test_the_answer_is_that_of_the_api(sea: Client) -> None:
-    found = written(sea)
-    assert (found["object"], found["model"]) == ("text_completion", "lstm")
-    assert found["id"].startswith("cmpl-")
-    (choice,) = found["choices"]
+def test_an_answer_has_the_fields_of_the_api(sea: Client) -> None:
+    completion = complete(sea)
+    assert (completion["object"], completion["model"]) == ("text_completion", "lstm")
+    assert completion["id"].startswith("cmpl-")
+    (choice,) = completion["choices"]
     assert (choice["index"], len(choice["text"]), choice["finish_reason"], choice["logprobs"]) == (
         0, 12, "length", None,
     )  # fmt: skip
-    assert found["usage"] == {"prompt_tokens": 7, "completion_tokens": 12, "total_tokens": 19}
-    assert written(sea)["choices"] == found["choices"]
-    assert written(sea, seed=4)["choices"] != found["choices"]
+    assert completion["usage"] == {"prompt_tokens": 7, "completion_tokens": 12, "total_tokens": 19}
+    assert complete(sea)["choices"] == completion["choices"]
+    assert complete(sea, seed=4)["choices"] != completion["choices"]
 
 
-def test_greedy_is_what_generate_writes(sea: Client) -> None:
+def test_greedy_completions_are_those_of_generate(sea: Client) -> None:
     for model, pipeline in {
         "lstm": language_pipeline(),
         "transformer": language_pipeline(kind="transformer", d_model=12, num_heads=2, context=24),
     }.items():
         expected = "".join(pipeline.generate("The sea", max_tokens=25, temperature=0))
-        assert written(sea, model=model, temperature=0, max_tokens=25)["choices"][0]["text"] == expected
+        assert complete(sea, model=model, temperature=0, max_tokens=25)["choices"][0]["text"] == expected
 
 
 def test_logprobs_are_those_of_score(sea: Client) -> None:
-    """With echo and no new tokens, as a scorer asks: null first, the same offsets as the text."""
+    """With echo and no new tokens, like a scorer: the first token has no score, and offsets are those of the text."""
     prompt = TEXT[:240]
-    shown = written(sea, prompt=prompt, echo=True, max_tokens=0, logprobs=1)["choices"][0]["logprobs"]
+    shown = complete(sea, prompt=prompt, echo=True, max_tokens=0, logprobs=1)["choices"][0]["logprobs"]
     nats = [-score.nats for score in language_pipeline().score(prompt)]
     assert shown["token_logprobs"][0] is None
     assert shown["top_logprobs"][0] is None
@@ -103,32 +105,32 @@ def test_logprobs_are_those_of_score(sea: Client) -> None:
     best = zip(shown["token_logprobs"][1:], shown["top_logprobs"][1:], strict=True)
     assert all(log_p == top[token] <= max(top.values())
                for (log_p, top), token in zip(best, shown["tokens"][1:], strict=True))  # fmt: skip
-    more = written(sea, prompt=prompt, echo=True, max_tokens=1, logprobs=1)["choices"][0]["logprobs"]
+    more = complete(sea, prompt=prompt, echo=True, max_tokens=1, logprobs=1)["choices"][0]["logprobs"]
     assert len(more["tokens"]) == 241
     assert more["token_logprobs"][:240] == shown["token_logprobs"]
 
 
-def test_prompts_are_texts_or_ids_or_several(sea: Client) -> None:
+def test_prompts_may_be_texts_ids_or_lists(sea: Client) -> None:
     tokenizer = language_pipeline().tokenizer
     texts = ["The sea", "calm"]
     ids = [tokenizer.encode(text).tolist() for text in texts]
-    one = written(sea, prompt=ids[0])["choices"]
-    assert one == written(sea, prompt=texts[0])["choices"]
-    both = written(sea, prompt=texts, n=2)["choices"]
-    assert both == written(sea, prompt=ids, n=2)["choices"]
+    one = complete(sea, prompt=ids[0])["choices"]
+    assert one == complete(sea, prompt=texts[0])["choices"]
+    both = complete(sea, prompt=texts, n=2)["choices"]
+    assert both == complete(sea, prompt=ids, n=2)["choices"]
     assert [choice["index"] for choice in both] == [0, 1, 2, 3]
     assert both[0] == one[0]
     assert len({choice["text"] for choice in both}) == 4
-    assert written(sea, prompt="", echo=True)["choices"][0]["text"]
+    assert complete(sea, prompt="", echo=True)["choices"][0]["text"]
 
 
-def test_the_best_of_several_is_returned(sea: Client) -> None:
+def test_best_of_returns_the_most_probable_choices(sea: Client) -> None:
     def mean(choice: Any) -> float:
         logs = choice["logprobs"]["token_logprobs"]
         return float(sum(logs) / len(logs))
 
-    all_of_them = written(sea, n=6, logprobs=0)["choices"]
-    best = written(sea, n=2, best_of=6, logprobs=0)
+    all_of_them = complete(sea, n=6, logprobs=0)["choices"]
+    best = complete(sea, n=2, best_of=6, logprobs=0)
     expected = sorted(all_of_them, key=mean, reverse=True)[:2]
     assert [choice["text"] for choice in best["choices"]] == [choice["text"] for choice in expected]
     assert best["usage"]["completion_tokens"] == 72
@@ -136,83 +138,83 @@ def test_the_best_of_several_is_returned(sea: Client) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("wishes", [{}, {"stop": ["ea", "a"], "n": 3}, {"echo": True, "logprobs": 2, "stop": "t"}])
-def test_a_stream_is_the_answer_in_pieces(sea: Client, wishes: dict[str, Any]) -> None:
-    whole = written(sea, model="bytes", max_tokens=60, **wishes)
+def test_the_chunks_of_a_stream_are_the_answer(sea: Client, wishes: dict[str, Any]) -> None:
+    completion = complete(sea, model="bytes", max_tokens=60, **wishes)
     options = {"include_usage": True}
-    answer = sea.post(PATH, asked("bytes", max_tokens=60, stream=True, stream_options=options, **wishes))
+    answer = sea.post(PATH, fields_of("bytes", max_tokens=60, stream=True, stream_options=options, **wishes))
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.body.endswith(b"data: [DONE]\n\n")
     *pieces, last = answer.events
-    assert (last["choices"], last["usage"]) == ([], whole["usage"])
-    for choice in whole["choices"]:
-        mine = [one for piece in pieces for one in piece["choices"] if one["index"] == choice["index"]]
-        assert "".join(one["text"] for one in mine) == choice["text"]
-        assert [one["finish_reason"] for one in mine] == [None] * (len(mine) - 1) + [choice["finish_reason"]]
+    assert (last["choices"], last["usage"]) == ([], completion["usage"])
+    for choice in completion["choices"]:
+        chunks = [chunk for piece in pieces for chunk in piece["choices"] if chunk["index"] == choice["index"]]
+        assert "".join(chunk["text"] for chunk in chunks) == choice["text"]
+        assert [chunk["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + [choice["finish_reason"]]
         if choice["logprobs"]:
             for key, values in choice["logprobs"].items():
-                assert [value for one in mine for value in one["logprobs"][key]] == values
+                assert [value for chunk in chunks for value in chunk["logprobs"][key]] == values
 
 
 def test_a_stop_string_ends_a_text_across_tokens(sea: Client) -> None:
-    text = written(sea, max_tokens=40)["choices"][0]["text"]
+    text = complete(sea, max_tokens=40)["choices"][0]["text"]
     stop = text[10:13]
-    choice = written(sea, max_tokens=40, stop=stop, logprobs=1)["choices"][0]
+    choice = complete(sea, max_tokens=40, stop=stop, logprobs=1)["choices"][0]
     assert choice["text"] == text[: text.index(stop)]
     assert choice["finish_reason"] == "stop"
     assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
     assert choice["logprobs"]["text_offset"] == list(range(len(choice["text"])))
 
 
-def test_bias_and_penalties(sea: Client) -> None:
+def test_biases_force_and_forbid_tokens_and_penalties_avoid_repetition(sea: Client) -> None:
     tokenizer = language_pipeline().tokenizer
-    wanted = int(tokenizer.encode("e")[0])
-    assert written(sea, logit_bias={str(wanted): 100})["choices"][0]["text"] == "e" * 12
-    never = written(sea, logit_bias={str(wanted): -100}, max_tokens=60)["choices"][0]["text"]
+    token_id = int(tokenizer.encode("e")[0])
+    assert complete(sea, logit_bias={str(token_id): 100})["choices"][0]["text"] == "e" * 12
+    never = complete(sea, logit_bias={str(token_id): -100}, max_tokens=60)["choices"][0]["text"]
     assert "e" not in never
-    once = written(sea, temperature=0, frequency_penalty=2, presence_penalty=2, max_tokens=30)["choices"][0]["text"]
-    assert len(set(once)) > len(set(written(sea, temperature=0, max_tokens=30)["choices"][0]["text"]))
+    once = complete(sea, temperature=0, frequency_penalty=2, presence_penalty=2, max_tokens=30)["choices"][0]["text"]
+    assert len(set(once)) > len(set(complete(sea, temperature=0, max_tokens=30)["choices"][0]["text"]))
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("model", ["lstm", "transformer"])
-def test_a_session_goes_on(sea: Client, model: str) -> None:
-    whole = written(sea, model=model, prompt="The sea was", max_tokens=8, temperature=0)["choices"][0]["text"]
-    first = written(sea, model=model, prompt="The sea", max_tokens=0, session="a")
+def test_a_session_continues_its_text(sea: Client, model: str) -> None:
+    full_text = complete(sea, model=model, prompt="The sea was", max_tokens=8, temperature=0)["choices"][0]["text"]
+    first = complete(sea, model=model, prompt="The sea", max_tokens=0, session="a")
     assert first["choices"][0]["text"] == ""
-    then = written(sea, model=model, prompt=" was", max_tokens=5, temperature=0, session="a")["choices"][0]["text"]
-    rest = written(sea, model=model, prompt="", max_tokens=3, temperature=0, session="a")["choices"][0]["text"]
-    assert then + rest == whole
+    then = complete(sea, model=model, prompt=" was", max_tokens=5, temperature=0, session="a")["choices"][0]["text"]
+    rest = complete(sea, model=model, prompt="", max_tokens=3, temperature=0, session="a")["choices"][0]["text"]
+    assert then + rest == full_text
     for _ in range(4):  # longer than a context
-        assert written(sea, model=model, prompt="calm", max_tokens=4, session="a")["usage"]["prompt_tokens"] == 4
+        assert complete(sea, model=model, prompt="calm", max_tokens=4, session="a")["usage"]["prompt_tokens"] == 4
 
 
 def test_requests_of_a_session_are_undone(sea: Client) -> None:
     def goes_on(prompt: str, undo: int = 0) -> str:
-        answer = written(sea, prompt=prompt, max_tokens=6, temperature=0, session="undone", undo=undo)
-        found: str = answer["choices"][0]["text"]
-        return found
+        answer = complete(sea, prompt=prompt, max_tokens=6, temperature=0, session="undone", undo=undo)
+        text: str = answer["choices"][0]["text"]
+        return text
 
     first, second, third = (goes_on(prompt) for prompt in ("The sea", " was", " calm"))
     assert goes_on(" calm", undo=1) == third
     assert goes_on(" was", undo=2) == second
     assert goes_on("The sea", undo=2) == first
-    refused = sea.post(PATH, asked(session="undone", undo=2))
+    refused = sea.post(PATH, fields_of(session="undone", undo=2))
     assert (refused.status, refused.json["error"]["code"]) == (400, "cannot_undo")
     assert refused.json["error"]["message"] == "undo: 2; the session has 1 requests that can be undone"
     assert goes_on(" was") == second  # a request that is refused changes nothing
-    assert sea.post(PATH, asked(undo=1)).json["error"]["param"] == "undo"
+    assert sea.post(PATH, fields_of(undo=1)).json["error"]["param"] == "undo"
 
 
-def test_a_session_remembers_eight_requests() -> None:
+def test_the_last_eight_requests_of_a_session_can_be_undone() -> None:
     sessions, states = SessionStore(2, 60, 8, 1000), [SessionState(None, np.array([n])) for n in range(12)]
     for state in states:
         sessions.begin("a")
         sessions.end("a", state)
 
     def before(undo: int) -> SessionState | None:
-        found = sessions.begin("a", undo)
+        state = sessions.begin("a", undo)
         sessions.end("a", None)
-        return found
+        return state
 
     assert [before(undo) for undo in range(9)] == states[:2:-1]
     with pytest.raises(APIError, match="9; the session has 8 requests"):
@@ -222,11 +224,11 @@ def test_a_session_remembers_eight_requests() -> None:
     assert [before(undo) for undo in range(7)] == [states[n] for n in (0, 8, 7, 6, 5, 4, 3)]
 
 
-def test_a_session_that_goes_while_a_request_goes_on_with_it_can_still_undo_it() -> None:
+def test_an_evicted_session_with_an_open_request_can_still_undo_it() -> None:
     sessions, states = SessionStore(1, 60, 8, 1000), [SessionState(None, np.array([n])) for n in range(2)]
     for name, state in (("a", states[0]), ("b", states[1])):
         sessions.begin("a")
-        if name == "b":  # takes the only place
+        if name == "b":  # evicts the session a
             sessions.begin("b")
             sessions.end("b", states[1])
         sessions.end("a", state)
@@ -234,40 +236,40 @@ def test_a_session_that_goes_while_a_request_goes_on_with_it_can_still_undo_it()
 
 
 @pytest.mark.parametrize("adaptation", [{"cache": 40, "cache_weight": 0.5}, {"dynamic": 0.5, "dynamic_segment": 4}])
-def test_what_a_session_has_read_changes_what_it_expects(serve: Any, adaptation: dict[str, Any]) -> None:
-    """As `with_adaptation` in Python; private to the session, until it is undone."""
-    own = language_pipeline()
-    adapted = own.with_adaptation(**adaptation)
+def test_a_session_adapts_to_its_text_until_it_is_undone(serve: Any, adaptation: dict[str, Any]) -> None:
+    """Like `with_adaptation` in Python. Other sessions and the model do not change."""
+    pipeline = language_pipeline()
+    adapted = pipeline.with_adaptation(**adaptation)
     client, _ = serve({"lstm": adapted})
     read, prompt = "calm calm calm calm calm", " cal"
     ask = {"prompt": prompt, "max_tokens": 0, "echo": True, "logprobs": 0}
 
     def nats(**fields: Any) -> list[float]:
-        answer = written(client, prompt=prompt, max_tokens=5, logprobs=0, temperature=0, **fields)
-        found: list[float] = answer["choices"][0]["logprobs"]["token_logprobs"]
-        return found
+        answer = complete(client, prompt=prompt, max_tokens=5, logprobs=0, temperature=0, **fields)
+        log_probabilities: list[float] = answer["choices"][0]["logprobs"]["token_logprobs"]
+        return log_probabilities
 
     alone = nats()
     assert nats(session="a") == pytest.approx(alone)
-    written(client, prompt=read, max_tokens=0, session="b")
+    complete(client, prompt=read, max_tokens=0, session="b")
     learned = nats(session="b")
     assert learned != pytest.approx(alone)
     scores = adapted.score(read + prompt)
-    assert written(client, **(ask | {"prompt": read + prompt}))["choices"][0]["logprobs"]["token_logprobs"][1:] == (
+    assert complete(client, **(ask | {"prompt": read + prompt}))["choices"][0]["logprobs"]["token_logprobs"][1:] == (
         pytest.approx([-token.nats for token in scores][1:], abs=1e-5)
     )
     assert nats(session="b", undo=2) == pytest.approx(alone)
     assert nats() == pytest.approx(alone)
-    assert language_pipeline().score(read)[3].nats == own.score(read)[3].nats
+    assert language_pipeline().score(read)[3].nats == pipeline.score(read)[3].nats
 
 
-def test_whoever_leaves_frees_the_place(serve: Any) -> None:
+def test_a_client_that_leaves_frees_its_places(serve: Any) -> None:
     client, service = serve({"lstm": language_pipeline()}, rows=2)
 
     async def scenario() -> None:
-        await client.ask(PATH, asked(max_tokens=50_000, stream=True, session="s"), leaves_after=2)
+        await client.ask(PATH, fields_of(max_tokens=50_000, stream=True, session="s"), leaves_after=2)
         assert service.admission.reserved == Resources()
-        answer = await client.ask(PATH, asked(n=2))
+        answer = await client.ask(PATH, fields_of(n=2))
         assert answer.status == 200
         loop = service.models["lstm"].loop
         assert loop is not None
@@ -276,15 +278,17 @@ def test_whoever_leaves_frees_the_place(serve: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_whoever_leaves_before_the_first_token_was_never_live(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All rows are dropped, also where the first prompt takes long, and the numbers say that none is live."""
+def test_a_client_that_leaves_before_the_first_token_has_no_live_rows(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows are dropped, also if reading the first prompt takes long."""
     client, service = serve({"lstm": language_pipeline()})
     loop, have_left = service.models["lstm"].loop, threading.Event()
     read = loop._read_chunk
     monkeypatch.setattr(loop, "_read_chunk", lambda prompt: have_left.wait(10) and read(prompt))
 
     async def scenario() -> None:
-        await asyncio.gather(*(client.ask(PATH, asked(n=3, stream=True), leaves_in=0.01) for _ in range(3)))
+        await asyncio.gather(*(client.ask(PATH, fields_of(n=3, stream=True), leaves_in=0.01) for _ in range(3)))
         assert service.admission.reserved == Resources()
         have_left.set()
 
@@ -294,61 +298,64 @@ def test_whoever_leaves_before_the_first_token_was_never_live(serve: Any, monkey
     assert b'ensue_live_rows{model="lstm"} 0.0' in client.get("/metrics").body
 
 
-def test_more_than_the_rows_wait(serve: Any) -> None:
+def test_choices_beyond_the_number_of_rows_wait(serve: Any) -> None:
     client, _ = serve({"lstm": language_pipeline()}, rows=3)
-    answers = client.all(PATH, [asked(n=5, seed=n) for n in range(4)])
+    answers = client.all(PATH, [fields_of(n=5, seed=n) for n in range(4)])
     assert [len(answer.json["choices"]) for answer in answers] == [5] * 4
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("model", ["lstm", "transformer"])
-def test_a_request_of_many_rows_leaves_room(serve: Any, model: str) -> None:
-    """Its rows wait with their states while others are written, and get the same bits as alone."""
+def test_a_request_of_many_rows_does_not_delay_others(serve: Any, model: str) -> None:
+    """Its rows wait with their states while others are generated, and have the same bits as alone."""
     kind: dict[str, Any] = {"kind": "transformer", "d_model": 12, "num_heads": 2, "context": 24}
     client, service = serve({model: language_pipeline(**(kind if model == "transformer" else {}))}, rows=4)
-    many, few = asked(model, n=10, max_tokens=24, logprobs=1), [asked(model, seed=seed, logprobs=1) for seed in (1, 2)]
-    alone = [client.post(PATH, wishes).json["choices"] for wishes in (many, *few)]
+    many_rows, few_rows = (
+        fields_of(model, n=10, max_tokens=24, logprobs=1),
+        [fields_of(model, seed=seed, logprobs=1) for seed in (1, 2)],
+    )
+    alone = [client.post(PATH, wishes).json["choices"] for wishes in (many_rows, *few_rows)]
 
     async def scenario() -> Any:
-        hog = asyncio.ensure_future(client.ask(PATH, many))
+        long_request = asyncio.ensure_future(client.ask(PATH, many_rows))
         while not service.models[model].loop.num_live:
             await asyncio.sleep(0)
-        short = await asyncio.gather(*(client.ask(PATH, wishes) for wishes in few))
-        assert not hog.done()
-        return [answer.json["choices"] for answer in (await hog, *short)]
+        short = await asyncio.gather(*(client.ask(PATH, wishes) for wishes in few_rows))
+        assert not long_request.done()
+        return [answer.json["choices"] for answer in (await long_request, *short)]
 
     assert asyncio.run(scenario()) == alone
 
 
-def test_a_long_request_of_many_rows_has_an_eighth_while_others_write(
+def test_a_long_request_has_an_eighth_of_the_rows_while_others_are_open(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others find rows of their own, and do not wait for larger steps than they need."""
+    """Others find free rows, and their steps have few rows."""
     monkeypatch.setattr("ensue.extensions.serving.generation.MIN_LONG_TOKENS", 20)
     client, service = serve({"lstm": language_pipeline()}, rows=8)
-    loop, seen = service.models["lstm"].loop, list[int]()
+    loop, step_sizes = service.models["lstm"].loop, list[int]()
     stepped = loop._batch.step
-    monkeypatch.setattr(loop._batch, "step", lambda ids: (seen.append(len(ids)), stepped(ids))[1])
+    monkeypatch.setattr(loop._batch, "step", lambda ids: (step_sizes.append(len(ids)), stepped(ids))[1])
 
     async def scenario() -> None:
-        hog = asyncio.ensure_future(client.ask(PATH, asked(n=8, max_tokens=150)))
-        while len(seen) < 10:
+        long_request = asyncio.ensure_future(client.ask(PATH, fields_of(n=8, max_tokens=150)))
+        while len(step_sizes) < 10:
             await asyncio.sleep(0)
-        await client.ask(PATH, asked(max_tokens=40))
-        await hog
+        await client.ask(PATH, fields_of(max_tokens=40))
+        await long_request
 
     asyncio.run(scenario())
-    assert seen[0] == 8
-    assert 8 in seen[seen.index(2) :]
-    assert seen.count(2) >= 35  # one of its rows, and the other
+    assert step_sizes[0] == 8
+    assert 8 in step_sizes[step_sizes.index(2) :]
+    assert step_sizes.count(2) >= 35  # one of its rows, and the other
 
 
-def test_a_model_that_has_diverged_is_an_error(serve: Any, bugs: list[BaseException]) -> None:
+def test_scores_that_are_not_finite_are_an_error(serve: Any, bugs: list[BaseException]) -> None:
     pipeline = language_pipeline()
     with torch.no_grad():
         next(pipeline.model.head.parameters()).fill_(float("nan"))
     client, service = serve({"lstm": pipeline})
-    answer = client.post(PATH, asked())
+    answer = client.post(PATH, fields_of())
     assert (answer.status, answer.error["type"]) == (500, "server_error")
     assert "finite" in answer.error["message"]
     assert service.admission.reserved == Resources()

@@ -1,4 +1,4 @@
-"""Clients that mean harm: nothing holds up the event loop, outlives its request or grows without bound."""
+"""Malicious clients: nothing blocks the event loop, outlives its request or grows without bound."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from pages import REPOSITORY
 
 
 class Slow(Shouter):
-    """It takes a moment for each text, and counts them."""
+    """A predictor that needs 10 ms for each text, and counts the texts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ LARGE: list[tuple[str, str, int]] = [  # of megabytes
 @pytest.mark.parametrize(
     ("path", "body", "status"), [*HOSTILE, *(pytest.param(*case, marks=pytest.mark.slow) for case in LARGE)]
 )
-def test_a_body_is_refused_before_it_costs_anything(
+def test_a_malicious_body_is_answered_within_a_second(
     sea: Client, bugs: list[BaseException], path: str, body: str, status: int
 ) -> None:
     def ask() -> Answer:
@@ -90,11 +90,11 @@ def test_a_key_counts_as_eight_values() -> None:
 
 
 @pytest.mark.parametrize("kind", [CompletionRequest, TextsRequest, InspectRequest])
-def test_only_the_first_mistake_is_told(kind: type[Any]) -> None:
+def test_only_the_first_error_of_a_request_is_reported(kind: type[Any]) -> None:
     wrong = {"inputs": [{}] * 3, "prompt": [{}] * 3, "at": "x", "n": "x", "max_tokens": [], "parts": [1, 2, 3]}
-    given = {name: value for name, value in wrong.items() if name in kind.model_fields}
+    parameters = {name: value for name, value in wrong.items() if name in kind.model_fields}
     with pytest.raises(APIError) as error:
-        parse_request(kind, json.dumps({"model": 3, **given}).encode())
+        parse_request(kind, json.dumps({"model": 3, **parameters}).encode())
     assert error.value.param == "model"
 
 
@@ -110,7 +110,7 @@ ANSWERED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("path", "content"), ANSWERED)
-def test_a_large_answer_holds_nobody_up(
+def test_a_large_answer_does_not_block_the_event_loop(
     serve: Any, bugs: list[BaseException], path: str, content: dict[str, Any]
 ) -> None:
     client, service = serve({"lstm": language_pipeline(), "shouter": Shouter()})
@@ -119,18 +119,18 @@ def test_a_large_answer_holds_nobody_up(
     assert service.admission.reserved == Resources()
 
 
-def test_work_ends_with_its_client(serve: Any, bugs: list[BaseException]) -> None:
+def test_computation_ends_when_its_client_leaves(serve: Any, bugs: list[BaseException]) -> None:
     slow = Slow()
     client, service = serve({"slow": slow})
 
     async def scenario() -> list[int]:
-        wishes = {"model": "slow", "inputs": ["a"] * 1000}
-        gone = asyncio.ensure_future(client.ask("/v1/predict", wishes, leaves_in=0.05))
+        parameters = {"model": "slow", "inputs": ["a"] * 1000}
+        abandoned = asyncio.ensure_future(client.ask("/v1/predict", parameters, leaves_in=0.05))
         await asyncio.sleep(0.02)
         assert service.admission.reserved.places == 1000
         short = await client.ask("/v1/predict", {"model": "slow", "inputs": ["b"]})
-        assert short.status == 200  # it had not to wait for the thousand
-        await gone
+        assert short.status == 200  # the short request does not wait for the thousand texts
+        await abandoned
         assert service.admission.reserved == Resources()
         counts = [slow.count]
         await asyncio.sleep(0.1)
@@ -140,7 +140,7 @@ def test_work_ends_with_its_client(serve: Any, bugs: list[BaseException]) -> Non
     assert after <= before + 1 < 100
 
 
-def test_work_ends_with_its_time(serve: Any, bugs: list[BaseException]) -> None:
+def test_computation_ends_after_the_time_of_a_request(serve: Any, bugs: list[BaseException]) -> None:
     slow = Slow()
     client, service = serve({"slow": slow}, request_seconds=0.1)
     answer = client.post("/v1/predict", {"model": "slow", "inputs": ["a"] * 1000})
@@ -160,7 +160,7 @@ LONG: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("compute", LONG)
-def test_long_loops_look_up(compute: Callable[[Any], Any]) -> None:
+def test_long_loops_can_be_interrupted(compute: Callable[[Any], Any]) -> None:
     pipeline = language_pipeline()
     compute(pipeline)
     with interruptible(lambda: True), pytest.raises(Interrupted):
@@ -169,38 +169,38 @@ def test_long_loops_look_up(compute: Callable[[Any], Any]) -> None:
 
 def test_an_answer_is_bounded(serve: Any, bugs: list[BaseException]) -> None:
     client, service = serve({"lstm": language_pipeline()}, answer_bytes=20_000, inspected_characters=1000)
-    asked = {"model": "lstm", "inputs": ["The sea was calm. " * 20]}
-    answer = client.post("/v1/inspect", asked)
+    content = {"model": "lstm", "inputs": ["The sea was calm. " * 20]}
+    answer = client.post("/v1/inspect", content)
     assert (answer.status, answer.error["code"]) == (400, "answer_too_large")
-    assert client.post("/v1/inspect", {**asked, "parts": []}).status == 200
-    longer = client.post("/v1/inspect", {**asked, "inputs": ["a" * 1001]})
+    assert client.post("/v1/inspect", {**content, "parts": []}).status == 200
+    longer = client.post("/v1/inspect", {**content, "inputs": ["a" * 1001]})
     assert (longer.status, longer.error["code"]) == (400, "text_too_long")
     assert service.admission.reserved == Resources()
 
 
 def test_the_memory_of_a_completion_is_reserved(serve: Any, bugs: list[BaseException]) -> None:
     client, service = serve({"lstm": language_pipeline()}, answers=100_000)
-    wishes = {"model": "lstm", "max_tokens": 100, "logprobs": 5}
-    refused = client.post("/v1/completions", {**wishes, "n": 2})
+    parameters = {"model": "lstm", "max_tokens": 100, "logprobs": 5}
+    refused = client.post("/v1/completions", {**parameters, "n": 2})
     assert (refused.status, refused.error["param"]) == (400, "max_tokens")
-    statuses = [answer.status for answer in client.all("/v1/completions", [wishes] * 3)]
+    statuses = [answer.status for answer in client.all("/v1/completions", [parameters] * 3)]
     assert sorted(statuses) == [200, 429, 429]
     assert service.admission.reserved == Resources()
 
 
 def test_a_place_is_held_until_the_answer_is_sent(serve: Any, bugs: list[BaseException]) -> None:
     pipeline = language_pipeline()
-    pipeline.score("The sea")  # what it compiles may take longer than a request
+    pipeline.score("The sea")  # compilation may take longer than a request
     client, service = serve({"lstm": pipeline}, request_seconds=1, linger_seconds=0.05)
 
     async def scenario() -> list[Answer]:
-        wishes = {"model": "lstm", "inputs": ["The sea"]}
-        deaf = [asyncio.ensure_future(client.ask("/v1/score", wishes, reads=False)) for _ in range(5)]
-        while not service.admission.reserved.answers and not any(task.done() for task in deaf):
+        parameters = {"model": "lstm", "inputs": ["The sea"]}
+        unread = [asyncio.ensure_future(client.ask("/v1/score", parameters, reads=False)) for _ in range(5)]
+        while not service.admission.reserved.answers and not any(task.done() for task in unread):
             await asyncio.sleep(0.01)
         assert (service.admission.reserved.places, len(service.open_tasks)) == (5, 5)
         assert service.admission.reserved.answers > 0
-        return list(await asyncio.gather(*deaf))
+        return list(await asyncio.gather(*unread))
 
     asyncio.run(scenario())
     assert (service.admission.reserved, len(service.open_tasks)) == (Resources(), 0)
@@ -213,21 +213,23 @@ def test_several_hosts_are_refused(sea: Client, bugs: list[BaseException]) -> No
 
 
 @pytest.mark.parametrize("key", ["", " "])
-def test_an_empty_key_lets_nobody_in(serve: Any, key: str) -> None:
+def test_an_empty_key_is_refused(serve: Any, key: str) -> None:
     with pytest.raises(ValueError, match="empty"):
         serve({"shouter": Shouter()}, key=key)
     client, _ = serve({"shouter": Shouter()}, key="secret")
-    for given in ("Bearer", "Bearer ", f"Bearer {key}", ""):
-        assert client.post("/v1/predict", {"model": "shouter", "inputs": ["a"]}, authorization=given).status == 401
+    for authorization in ("Bearer", "Bearer ", f"Bearer {key}", ""):
+        assert (
+            client.post("/v1/predict", {"model": "shouter", "inputs": ["a"]}, authorization=authorization).status == 401
+        )
 
 
-def test_all_limits_stand_in_the_docs() -> None:
+def test_all_limits_are_documented() -> None:
     page = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
     for field in fields(Limits):
         assert f"| `{field.name}` | {field.default:,} |" in page, field
 
 
-def test_pieces_of_json_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_json_are_the_whole_document(monkeypatch: pytest.MonkeyPatch) -> None:
     from ensue.inspection import page  # noqa: PLC0415
 
     view = language_pipeline().inspect("The sea was calm.").view

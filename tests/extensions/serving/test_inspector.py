@@ -25,15 +25,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def server(runs: list[Path], browser: Browser) -> Iterator[Running]:
-    with Running(*runs, options=("--key", "secret")) as found:
-        yield found
+    with Running(*runs, options=("--key", "secret")) as running:
+        yield running
 
 
 ANSWERED = "document.querySelector('.state').textContent.endsWith(' ms')"
 
 
 def facts(browser: Browser) -> list[dict[str, str]]:
-    """What stands at the top of each model's part."""
+    """Return the names and values at the top of the article of each model."""
     script = (
         "return [...document.querySelectorAll('.facts')].map(list => Object.fromEntries([...list.children].map("
         "item => [item.firstChild.textContent.trim(), item.lastChild.textContent])))"
@@ -41,32 +41,32 @@ def facts(browser: Browser) -> list[dict[str, str]]:
     return list(browser.run(script))
 
 
-def typed(browser: Browser, text: str) -> None:
+def type_text(browser: Browser, text: str) -> None:
     browser.find("textarea").send_keys(text)
     browser.until(f"document.querySelector('textarea').value.endsWith({text!r})")
     count = len(browser.run("return document.querySelector('textarea').value"))
     browser.until(f"{ANSWERED} && document.querySelectorAll('article:first-child .tokens .w').length === {count + 1}")
 
 
-def opened(browser: Browser, server: Running) -> None:
+def open_page(browser: Browser, server: Running) -> None:
     browser.open(server.url)
     browser.until("document.querySelector('.state').textContent.includes('needs a key')")
 
 
-def begun(browser: Browser, server: Running, text: str) -> None:
-    """The page anew, with the key and a text: no test needs those before it."""
-    opened(browser, server)
+def open_with_key(browser: Browser, server: Running, text: str) -> None:
+    """Open the page with the key and a text, so that tests are independent."""
+    open_page(browser, server)
     with_key(browser, text)
 
 
 def with_key(browser: Browser, text: str) -> None:
     browser.find("[name=key]").send_keys("secret\n")
     browser.until("document.querySelector('[name=model]').options.length === 2")
-    typed(browser, text)
+    type_text(browser, text)
 
 
-def test_type_and_see(browser: Browser, server: Running, runs: list[Path]) -> None:
-    opened(browser, server)
+def test_a_typed_text_is_scored(browser: Browser, server: Running, runs: list[Path]) -> None:
+    open_page(browser, server)
     browser.find("[name=key]").send_keys("wrong\n")
     browser.until("document.querySelector('.state').textContent.includes('another key')")
     browser.run("document.querySelector('[name=key]').value = ''")
@@ -80,40 +80,40 @@ def test_type_and_see(browser: Browser, server: Running, runs: list[Path]) -> No
     assert f"surprisal {expected[4].nats:.3f} nats" in browser.text(".told > div")
 
 
-def test_a_change_keeps_what_was_chosen(browser: Browser, server: Running) -> None:
-    begun(browser, server, SEA)
+def test_a_change_of_the_text_keeps_the_chosen_unit(browser: Browser, server: Running) -> None:
+    open_with_key(browser, server, SEA)
     browser.choose("select.color", "layer 1, cell")
     browser.choose("select.unit", "5")
-    typed(browser, " so it")
+    type_text(browser, " so it")
     assert browser.run("return document.querySelector('select.unit').value") == "5"
     assert browser.text(".tokens").replace("↵", "").startswith(f"{SEA} so it")
 
 
-def test_another_model_beside(browser: Browser, server: Running, runs: list[Path]) -> None:
-    begun(browser, server, f"{SEA} so it")
+def test_another_model_is_shown_beside_the_first(browser: Browser, server: Running, runs: list[Path]) -> None:
+    open_with_key(browser, server, f"{SEA} so it")
     browser.choose("[name=beside]", "gru")
     browser.until(f"{ANSWERED} && document.querySelectorAll('article').length === 2")
     expected = [load(run).score(f"{SEA} so it") for run in runs]
-    found = [float(one["nats per token"]) for one in facts(browser)]
-    assert found == pytest.approx([sum(s.nats for s in one) / len(one) for one in expected], abs=5.1e-5)
+    nats = [float(article["nats per token"]) for article in facts(browser)]
+    assert nats == pytest.approx([sum(s.nats for s in article) / len(article) for article in expected], abs=5.1e-5)
     assert "surprisal, less that beside" in browser.texts("select.color option")
 
 
-def test_everybody_can_use_it(browser: Browser, server: Running) -> None:
-    begun(browser, server, SEA)
+def test_the_page_has_no_accessibility_barriers(browser: Browser, server: Running) -> None:
+    open_with_key(browser, server, SEA)
     assert browser.barriers() == []
 
 
-def test_it_asks_its_own_server_alone(browser: Browser, server: Running) -> None:
-    begun(browser, server, SEA)
-    asked = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
-    assert asked
-    assert all(name.startswith(server.url) for name in asked)
-    refused = [said for said in browser.complaints() if "401" not in said]
+def test_the_page_sends_requests_only_to_its_server(browser: Browser, server: Running) -> None:
+    open_with_key(browser, server, SEA)
+    urls = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert urls
+    assert all(name.startswith(server.url) for name in urls)
+    refused = [complaint for complaint in browser.complaints() if "401" not in complaint]
     assert refused == []
     browser.run("fetch('https://example.org').catch(error => { window.blocked = String(error); })")
     browser.until("window.blocked")
-    assert any("Content Security Policy" in said for said in browser.complaints())
+    assert any("Content Security Policy" in complaint for complaint in browser.complaints())
 
 
 def test_frames_are_typed_as_lines_of_numbers(tmp_path: Path, browser: Browser) -> None:

@@ -1,4 +1,4 @@
-"""Rows that are stepped together get what each gets alone, in all bits, while others enter and leave."""
+"""Rows in a batch have the same bits as alone, while others enter and leave."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def check(model: LanguageModel, count: int) -> None:
     lengths = torch.randint(1, 40, (count,)).tolist()
     with torch.inference_mode():
         states = [model.read(torch.randint(VOCABULARY, (1, length)))[1] for length in lengths]
-        half, found = count // 2, [[] for _ in range(count)]  # type: ignore[var-annotated]
+        half, rows_logits = count // 2, [[] for _ in range(count)]  # type: ignore[var-annotated]
         lanes, live = LiveBatch(model), list(range(half))
         lanes.change([], states[:half])
         for step in range(6):
@@ -55,27 +55,27 @@ def check(model: LanguageModel, count: int) -> None:
                 live = [live[place] for place in staying] + list(range(half, count))
                 lanes.change(staying, states[half:])
             logits = lanes.step([step] * len(live))
-            for row, one in zip(live, logits, strict=True):
-                found[row].append((step, one))
+            for row, row_logits in zip(live, logits, strict=True):
+                rows_logits[row].append((step, row_logits))
         for row in range(count):
-            expected = alone(model, states[row], [step for step, _ in found[row]])
+            expected = alone(model, states[row], [step for step, _ in rows_logits[row]])
             assert expected
-            for (_, got), wanted in zip(found[row], expected, strict=True):
-                assert torch.equal(got, wanted)
+            for (_, actual), alone_logits in zip(rows_logits[row], expected, strict=True):
+                assert torch.equal(actual, alone_logits)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_row_among_others_is_the_row_alone(name: str) -> None:
+def test_a_row_among_others_has_the_bits_of_the_row_alone(name: str) -> None:
     check(model_of(MODELS[name]), 7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", {**MODELS, **OTHERS})
-def test_a_row_among_many_others_is_the_row_alone(name: str) -> None:
+def test_a_row_among_many_others_has_the_bits_of_the_row_alone(name: str) -> None:
     check(model_of({**MODELS, **OTHERS}[name]), 90)
 
 
-def test_a_row_can_be_taken_out() -> None:
+def test_the_state_of_a_row_can_be_extracted() -> None:
     model = model_of(MODELS["transformer"])
     with torch.inference_mode():
         states = [model.read(torch.tensor([ids]))[1] for ids in ([1, 2, 3, 4, 5], [6, 7])]
@@ -83,5 +83,5 @@ def test_a_row_can_be_taken_out() -> None:
         lanes.change([], states)
         lanes.step([8, 9])
         taken, expected = lanes.state_of(1), model.read(torch.tensor([[6, 7, 9]]))[1]
-        for got, wanted in zip(leaves(taken), leaves(expected), strict=True):
-            torch.testing.assert_close(got, wanted)
+        for actual, expected_leaf in zip(leaves(taken), leaves(expected), strict=True):
+            torch.testing.assert_close(actual, expected_leaf)

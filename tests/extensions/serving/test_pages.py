@@ -1,4 +1,4 @@
-"""The client's lines of the pages, run against a real server."""
+"""The examples of clients in the documentation, run against a real server."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +12,7 @@ PAGE = REPOSITORY / "docs" / "serving.md"
 
 
 @pytest.mark.slow
-def test_the_lines_of_a_client_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_clients_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Running(language_run(tmp_path / "run")) as server:
         namespace: dict[str, object] = {"__name__": "page"}
         for block in blocks(PAGE, "py"):

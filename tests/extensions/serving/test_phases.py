@@ -1,4 +1,4 @@
-"""Phases of a connection: each has a bound of its bytes, one request is answered at a time, and leaving ends it."""
+"""Phases of a connection: each has a maximum of bytes, requests are answered one by one, and leaving ends them."""
 
 import asyncio
 import json
@@ -29,22 +29,22 @@ LIMITS: dict[str, Any] = {
     "header_bytes": 8192, "headers_seconds": 1.5, "body_seconds": 1.5, "linger_seconds": 0.05, "body_bytes": 1 << 17,
 }  # fmt: skip
 MAX_UNPARSED = BLOCK_BYTES + (1 << 18)
-"""The most bytes of a connection in memory that are not parsed: those that wait, and one read of the socket."""
+"""The maximum number of unparsed bytes of a connection in memory: the buffer, and one read of the socket."""
 
 
 @pytest.fixture(scope="module")
 def server(serve: Any) -> Iterator[Listening]:
     _, service = serve({"lstm": language_pipeline()}, **LIMITS)
-    with listening(service) as found:
-        yield found
+    with listening(service) as running:
+        yield running
 
 
-def completion(**wishes: object) -> bytes:
-    return request("POST", "/v1/completions", json.dumps({"model": "lstm", "prompt": "a", **wishes}).encode())
+def completion(**fields: object) -> bytes:
+    return request("POST", "/v1/completions", json.dumps({"model": "lstm", "prompt": "a", **fields}).encode())
 
 
 FIELD = b"a:" + b"b" * 100 + b"\r\n"
-PHASES = {  # what comes before, what comes without end, and statuses of the answers that may come
+PHASES = {  # bytes before, bytes that are repeated, and the statuses that may be answered
     "no HTTP": (b"\x16\x03\x01 hello\r\n\r\n", b"a" * 100, {400}),
     "request line": (b"GET /", b"a" * 100, {400}),
     "header": (b"GET / HTTP/1.1\r\nHost: a\r\nx: ", b"a" * 100, {400}),
@@ -65,14 +65,14 @@ PHASES = {  # what comes before, what comes without end, and statuses of the ans
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_each_phase_has_a_bound(server: Listening, phase: str) -> None:
+def test_each_phase_has_a_maximum_number_of_bytes(server: Listening, phase: str) -> None:
     check_bound(server, phase)
 
 
 def check_bound(server: Listening, phase: str, seconds: float = 10) -> None:
     before, endless, statuses = PHASES[phase]
     blocks, sent, largest = endless * (1 + BLOCK_BYTES // len(endless)), 0, 0
-    with server.connected() as client:
+    with server.connect() as client:
         client.sendall(before)
         deadline = time.monotonic() + seconds
         try:
@@ -80,15 +80,15 @@ def check_bound(server: Listening, phase: str, seconds: float = 10) -> None:
                 sent += client.send(blocks)
                 largest = max([largest, *(len(one._unread) for one in list(server.connections))])
                 if select([client], [], [], 0)[0]:
-                    time.sleep(0.01)  # it is answered, and the rest is dropped
+                    time.sleep(0.01)  # the answer has been sent, and further bytes are dropped
         except OSError:
             pass
         assert time.monotonic() < deadline, f"{sent} bytes were taken"
         answer = rest(client)
     assert largest <= MAX_UNPARSED
-    found = {int(answer[9:12])} if answer else set()  # a reset may overtake an answer
-    assert found <= statuses, answer[:200]
-    assert found != {400} or json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+    statuses_found = {int(answer[9:12])} if answer else set()  # a reset may overtake an answer
+    assert statuses_found <= statuses, answer[:200]
+    assert statuses_found != {400} or json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
     until(lambda: not server.connections and server.service.admission.reserved == Resources())
 
 
@@ -120,7 +120,7 @@ def test_a_client_that_leaves_frees_its_place(
 def check_leaving(
     server: Listening, before: bytes, leave: str, behind: bytes, seconds: float = 10, *, is_streamed: bool = False
 ) -> None:
-    client = server.connected()
+    client = server.connect()
     client.sendall(before + completion(max_tokens=60_000, stream=is_streamed, n=2))
     until(lambda: server.service.admission.reserved.places == 2)
     client.settimeout(0.05)
@@ -132,7 +132,7 @@ def check_leaving(
 
 
 def test_requests_on_a_connection_are_answered_in_order(server: Listening, bugs: list[BaseException]) -> None:
-    """However they are cut into pieces, and one at a time."""
+    """One at a time, for each size of the pieces in which they are sent."""
     requests = [completion(prompt="The sea" * n, max_tokens=n % 3, echo=True) for n in range(20)]
     chunked = request("POST", "/v1/completions", b"", "Transfer-Encoding: chunked")
     body = json.dumps({"model": "lstm", "prompt": "chunks", "max_tokens": 0, "echo": True}).encode()
@@ -145,7 +145,7 @@ def test_requests_on_a_connection_are_answered_in_order(server: Listening, bugs:
         + request("GET", "/health", None, "Connection: close")
     )
     for size in (1, 7, 1000, len(sent)):
-        with server.connected() as client:
+        with server.connect() as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for start in range(0, len(sent), size):
                 client.sendall(sent[start : start + size])
@@ -158,31 +158,31 @@ def test_requests_on_a_connection_are_answered_in_order(server: Listening, bugs:
 
 
 def test_hundreds_of_pipelined_requests_are_all_answered(server: Listening) -> None:
-    assert server.asked(HEALTH * 500 + request("GET", "/health", None, "Connection: close")).count(b" 200 OK") == 501
+    assert server.exchange(HEALTH * 500 + request("GET", "/health", None, "Connection: close")).count(b" 200 OK") == 501
 
 
-def test_versions_and_expectations(server: Listening) -> None:
-    old = server.asked(request("GET", "/health", version="1.0"))
+def test_http_versions_expectations_and_methods_are_supported(server: Listening) -> None:
+    old = server.exchange(request("GET", "/health", version="1.0"))
     assert (old[:15], b"connection: close" in old.lower()) == (b"HTTP/1.1 200 OK", True)
-    stream = server.asked(
+    stream = server.exchange(
         request("POST", "/v1/completions", completion(stream=True).partition(b"\r\n\r\n")[2], version="1.0")
     )
     assert stream.endswith(b"data: [DONE]\n\n")
     assert b"chunked" not in stream
-    with server.connected() as client:
+    with server.connect() as client:
         head, _, body = completion(max_tokens=1).partition(b"\r\n\r\n")
         client.sendall(head + b"\r\nExpect: 100-continue\r\n\r\n")
         assert client.recv(1000).startswith(b"HTTP/1.1 100 ")
         client.sendall(body)
         assert b" 200 OK" in client.recv(1000)
-    assert server.asked(request("GET", "http://localhost/health?a=%20", None, "Connection: close")).endswith(
+    assert server.exchange(request("GET", "http://localhost/health?a=%20", None, "Connection: close")).endswith(
         b'{"status":"ok"}'
     )
-    head = server.asked(request("HEAD", "/health", None, "Connection: close"))
+    head = server.exchange(request("HEAD", "/health", None, "Connection: close"))
     assert (b" 200 OK" in head, head.endswith(b"\r\n\r\n")) == (True, True)
-    upgrade = server.asked(request("GET", "/health", None, "Upgrade: h2c", "Connection: upgrade, close"))
+    upgrade = server.exchange(request("GET", "/health", None, "Upgrade: h2c", "Connection: upgrade, close"))
     assert b" 200 OK" in upgrade
-    assert b" 404 " in server.asked(request("CONNECT", "host:443", None, "Connection: close"))
+    assert b" 404 " in server.exchange(request("CONNECT", "host:443", None, "Connection: close"))
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_versions_and_expectations(server: Listening) -> None:
     ],
     ids=["headers", "tiny chunks", "trailers", "requests"],
 )
-def test_no_phase_holds_the_event_loop_up(serve: Any, sent: bytes) -> None:
+def test_no_phase_blocks_the_event_loop(serve: Any, sent: bytes) -> None:
     _, service = serve({"lstm": language_pipeline()})
     for _ in range(3):
         with watched() as callbacks, listening(service, loop=asyncio.new_event_loop) as server:
-            assert server.asked(sent).endswith(b'{"status":"ok"}')
+            assert server.exchange(sent).endswith(b'{"status":"ok"}')
         if max(callbacks)[0] < MAX_CALLBACK_SECONDS:
             break
     assert max(callbacks)[0] < MAX_CALLBACK_SECONDS, max(callbacks)
@@ -208,10 +208,10 @@ def test_no_phase_holds_the_event_loop_up(serve: Any, sent: bytes) -> None:
 @pytest.mark.parametrize("before", [b"GET /health HTTP/1.1\r\nHost: localhost\r\n", CHUNKED + b"0\r\n"])
 @pytest.mark.parametrize(("fields", "status"), [(900, b" 200 OK"), (2_500, b" 400 ")])
 def test_header_fields_and_trailers_are_counted(serve: Any, before: bytes, fields: int, status: bytes) -> None:
-    """h11 parses all fields in one callback. They have few bytes here."""
+    """h11 parses all fields in one callback, so the number of fields needs a bound besides the bytes."""
     _, service = serve({"lstm": language_pipeline()})
     with listening(service, loop=asyncio.new_event_loop) as server:
-        answer = server.asked(
+        answer = server.exchange(
             before + b"a:b\r\n" * fields + b"\r\n" + request("GET", "/health", None, "Connection: close")
         )
     assert status in answer
@@ -224,22 +224,22 @@ def test_nothing_is_computed_for_a_client_that_left_before(server: Listening) ->
 
     before = tokens()
     for _ in range(20):
-        client = server.connected()
+        client = server.connect()
         client.sendall(completion(max_tokens=9, prompt="The sea was calm."))
         LEAVES["resets"](client)
     until(lambda: not server.connections)
     assert tokens() - before < 10 * 17  # a few may have begun before the client left
 
 
-def test_clients_that_draw_what_they_send(server: Listening, bugs: list[BaseException]) -> None:
-    """A sample; the slow test beside it takes `FUZZ_SECONDS`."""
+def test_random_clients_do_not_delay_health_checks(server: Listening, bugs: list[BaseException]) -> None:
+    """A sample of the slow test, which takes `FUZZ_SECONDS`."""
     _, longest = fuzz(server.port.result(), "lstm", list(PHASES_TO_DRAW), 0.4, seed=int(time.time()))
-    assert longest < 1  # 50 ms on a quiet machine; this one has other tests beside it
+    assert longest < 1  # 50 ms on an idle machine; other tests may run at the same time
     until(lambda: not server.connections and server.service.admission.reserved == Resources(), 20)
 
 
 @pytest.mark.slow
-def test_a_minute_of_such_clients(tmp_path: Path) -> None:
+def test_a_minute_of_random_clients_does_not_delay_health_checks(tmp_path: Path) -> None:
     seconds = float(os.environ.get("FUZZ_SECONDS", "60"))
     with Running(language_run(tmp_path / "lstm")) as server:
         fuzz(server.port, "lstm", list(PHASES_TO_DRAW), min(30, seconds / 4), seed=0)
@@ -248,17 +248,17 @@ def test_a_minute_of_such_clients(tmp_path: Path) -> None:
         assert longest < 0.5
         assert server.resident() < before + (64 << 20)
         until(lambda: b'places"} 0.0' in get(server, "/metrics"), 30)
-        assert '"bug"' not in server.said()
+        assert '"bug"' not in server.log_text()
 
 
 def get(server: Running, path: str) -> bytes:
-    with server.connected() as client:
+    with server.connect() as client:
         client.sendall(request("GET", path, None, "Connection: close"))
         return rest(client)
 
 
 class Unbounded(Connection):
-    """Nothing is counted."""
+    """A planted bug: bytes and events are not counted."""
 
     def _next_event(self) -> Any:
         self._overhead, self._http._max_incomplete_event_size = -(1 << 40), 1 << 40
@@ -266,21 +266,21 @@ class Unbounded(Connection):
 
 
 class ReadsOn(Connection):
-    """Reading is never paused."""
+    """A planted bug: reading is never paused."""
 
     def _pause(self) -> None:
         pass
 
 
 class TellsNobody(Connection):
-    """A request does not learn that its client has left."""
+    """A planted bug: requests are not canceled if the client leaves."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections.discard(self)
 
 
 class Forgets(Connection):
-    """The second request of a connection does not learn it."""
+    """A planted bug: the second request of a connection is not canceled if the client leaves."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._count < 2:

@@ -1,4 +1,4 @@
-"""Runs that are served while they are trained: nothing before the first validation, then the best weights so far."""
+"""Runs that are served during training: refused before the first validation, then with the best weights so far."""
 
 from pathlib import Path
 
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.slow
 
 def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    run, lazy_batch, found = tmp_path / "run", LanguageModeling.lazy_batch, {}
+    run, lazy_batch, loaded = tmp_path / "run", LanguageModeling.lazy_batch, {}
 
     def batch_while_served(self: LanguageModeling, step: int, device: torch.device) -> object:
-        if (run / "config.json").exists() and step not in found:
+        if (run / "config.json").exists() and step not in loaded:
             try:
                 served = ServedModel.load_run(
                     run, device="cpu", paths=COMMAND_PATHS, limits=Limits(), metrics=Metrics(), report=print,
@@ -34,11 +34,11 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
                 )  # fmt: skip
                 served.close()
                 weights = served.pipeline.model.state_dict()
-                found[step] = all(
+                loaded[step] = all(
                     weights[name].equal(best) for name, best in read_tensors(run / "model.safetensors").items()
                 )
             except RunError as error:
-                found[step] = str(error)
+                loaded[step] = str(error)
         return lazy_batch(self, step, device)
 
     monkeypatch.setattr(LanguageModeling, "lazy_batch", batch_while_served)
@@ -46,4 +46,4 @@ def test_a_run_is_served_from_its_first_validation_on(tmp_path: Path, monkeypatc
     train = recipe.train.model_copy(update={"steps": 4, "validations": 2})
     train_run(recipe.model_copy(update={"train": train}), run, threads=1)
     message = f"{run}/model.safetensors: no such file: the run was stopped before its first validation"
-    assert found == {0: message, 1: message, 2: True, 3: True}
+    assert loaded == {0: message, 1: message, 2: True, 3: True}

@@ -1,4 +1,4 @@
-"""A text ends before its stop string, however it is cut into pieces."""
+"""Stop strings of texts that arrive in pieces."""
 
 import pytest
 
@@ -16,14 +16,14 @@ TEXT = "the sea was calm. the see-saw was not"
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-def test_pieces_end_before_the_stop_string(stops: tuple[str, ...], expected: str | None, size: int) -> None:
-    watch, found, has_ended = StopStrings(stops), "", False
+def test_a_text_ends_before_its_stop_string(stops: tuple[str, ...], expected: str | None, size: int) -> None:
+    watch, written, has_ended = StopStrings(stops), "", False
     for start in range(0, len(TEXT), size):
         piece, has_ended = watch.feed(TEXT[start : start + size])
-        found += piece
-        assert not any(stop in found for stop in stops)
+        written += piece
+        assert not any(stop in written for stop in stops)
         if has_ended:
             break
-    found += "" if has_ended else watch.flush()
-    assert found == ("the sea was calm. the " if expected is None else expected)
-    assert has_ended == (found != TEXT)
+    written += "" if has_ended else watch.flush()
+    assert written == ("the sea was calm. the " if expected is None else expected)
+    assert has_ended == (written != TEXT)

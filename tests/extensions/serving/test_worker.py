@@ -1,4 +1,4 @@
-"""What computes text by text: each request in its turn, and nothing for a request that is over."""
+"""The worker thread, which computes item by item: requests take turns, and canceled requests end."""
 
 import asyncio
 import threading
@@ -13,12 +13,12 @@ from ensue.interruption import check_interrupted
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    made = Worker("worker of a test")
-    yield made
-    made.close()
+    worker_of_test = Worker("worker of a test")
+    yield worker_of_test
+    worker_of_test.close()
 
 
-def test_each_in_its_turn_and_with_its_own_end(worker: Worker) -> None:
+def test_requests_take_turns_and_fail_alone(worker: Worker) -> None:
     order: list[int] = []
     begin = threading.Event()
 
@@ -28,11 +28,11 @@ def test_each_in_its_turn_and_with_its_own_end(worker: Worker) -> None:
         return 6 // n
 
     async def ask() -> list[object]:
-        calls = [worker.compute(map(divided, some), len(some)) for some in ([3, 2, 1], [0], [6])]
-        asked = asyncio.gather(*calls, return_exceptions=True)
+        calls = [worker.compute(map(divided, numbers), len(numbers)) for numbers in ([3, 2, 1], [0], [6])]
+        gathered = asyncio.gather(*calls, return_exceptions=True)
         await asyncio.sleep(0)
         begin.set()
-        return list(await asked)
+        return list(await gathered)
 
     long, failed, short = asyncio.run(ask())
     assert (long, type(failed), short) == ([2, 3, 6], ZeroDivisionError, [1])
@@ -40,7 +40,7 @@ def test_each_in_its_turn_and_with_its_own_end(worker: Worker) -> None:
     assert asyncio.run(worker.compute(iter([]), 0)) == []
 
 
-def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
+def test_a_canceled_request_computes_nothing_more(worker: Worker) -> None:
     begun, wait, done = threading.Event(), threading.Event(), []
 
     def work(n: int) -> int:
@@ -61,25 +61,25 @@ def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
         assert await worker.compute(map(work, [4]), 1) == [4]
 
     asyncio.run(ask())
-    assert done == [3, 4]  # the first was given up in the midst of a piece
-    check_interrupted()  # of no concern to other threads
+    assert done == [3, 4]  # the first request was canceled during an item
+    check_interrupted()  # does not raise in other threads
 
 
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
-    """What rests as long as requests come, and they come for a minute."""
+    """A worker of long requests that pauses between slices, since a request has arrived in the last minute."""
     monkeypatch.setattr("ensue.extensions.serving.worker.SLICE_SECONDS", 0.0)
     monkeypatch.setattr("ensue.extensions.serving.worker.RECENT_SECONDS", 60.0)
     traffic = Traffic()
     traffic.record_request()
-    made = Worker("long of a test", traffic=traffic)
-    yield made
-    made.close()
+    worker_of_test = Worker("long of a test", traffic=traffic)
+    yield worker_of_test
+    worker_of_test.close()
 
 
 @pytest.mark.parametrize("within", [False, True], ids=["between", "within"])
-def test_what_takes_long_works_a_quarter_of_the_time(long: Worker, within: bool) -> None:
-    """It rests after a piece, and within one, where that looks up."""
+def test_long_requests_compute_a_quarter_of_the_time(long: Worker, within: bool) -> None:
+    """The pauses are after an item, or within an item at `check_interrupted`."""
     ends: list[float] = []
 
     def work(times: int) -> None:
@@ -94,7 +94,7 @@ def test_what_takes_long_works_a_quarter_of_the_time(long: Worker, within: bool)
     assert ends[2] - begin >= 0.01 * (1 + 4 + 4)
 
 
-def test_who_leaves_a_rest_frees_the_thread(long: Worker) -> None:
+def test_a_request_canceled_during_a_pause_frees_the_thread(long: Worker) -> None:
     done: list[str] = []
 
     def work(name: str) -> None:
@@ -104,28 +104,28 @@ def test_who_leaves_a_rest_frees_the_thread(long: Worker) -> None:
         done.append(name)
 
     async def ask() -> list[None]:
-        gone = asyncio.ensure_future(long.compute(map(work, ["gone"] * 2), 2))
+        abandoned = asyncio.ensure_future(long.compute(map(work, ["gone"] * 2), 2))
         await asyncio.sleep(0.02)
-        gone.cancel()
+        abandoned.cancel()
         return await long.compute(map(done.append, ["next"]), 1)
 
     asyncio.run(ask())
     assert done == ["next"]
 
 
-def test_long_requests_do_not_keep_a_short_one_out(long: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many they are: after a piece, or at once where they are known to be long, they go on elsewhere."""
+def test_long_requests_move_to_another_thread(long: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After their first item, or at once if they are known to be long, so that they do not delay short requests."""
     monkeypatch.setattr("ensue.extensions.serving.worker.MIN_LONG_SECONDS", 0.0)
-    made, threads = Worker("worker of a test", long=long), list[str]()
+    worker_of_test, threads = Worker("worker of a test", long=long), list[str]()
 
     def work(n: int) -> None:
         time.sleep(0.001)
         threads.append(threading.current_thread().name)
 
     async def ask() -> None:
-        await asyncio.gather(*(made.compute(map(work, [0, 1]), 2) for _ in range(4)))
-        await made.compute(map(work, [0]), 1, is_long=True)
+        await asyncio.gather(*(worker_of_test.compute(map(work, [0, 1]), 2) for _ in range(4)))
+        await worker_of_test.compute(map(work, [0]), 1, is_long=True)
 
     asyncio.run(ask())
-    made.close()
+    worker_of_test.close()
     assert sorted(threads) == ["long of a test"] * 5 + ["worker of a test"] * 4

@@ -1,4 +1,4 @@
-"""How long an event loop is held up."""
+"""The processor time of the callbacks of an event loop."""
 
 import asyncio
 import gc
@@ -11,39 +11,36 @@ import pytest
 from extensions.serving.client import Answer
 
 MAX_CALLBACK_SECONDS = 0.02
-"""The most seconds of processor time of one callback of the event loop."""
+"""The maximum seconds of processor time of a callback."""
 
 
 @contextmanager
 def watched() -> Iterator[list[tuple[float, str]]]:
-    """The callbacks of every event loop inside of this block: their seconds of processor time, and what they were.
-
-    Processor time depends little on what else the machine does.
-    """
-    found: list[tuple[float, str]] = []
+    """Record the callbacks of all event loops in the `with` block: their seconds of processor time and their names."""
+    callbacks: list[tuple[float, str]] = []
     run = asyncio.Handle._run  # type: ignore[attr-defined]
 
     def watched_run(handle: asyncio.Handle) -> None:
         start = time.thread_time()
         run(handle)
-        found.append((time.thread_time() - start, repr(handle)[:300]))
+        callbacks.append((time.thread_time() - start, repr(handle)[:300]))
 
-    gc.freeze()  # as the server does when its models are loaded; it stays so, as what is frozen is not looked at again
+    gc.freeze()  # as the server does after loading its models
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio.Handle, "_run", watched_run)
-        yield found
+        yield callbacks
 
 
-def longest_callback(ask: Callable[[], Answer], statuses: Sequence[int], most: float) -> tuple[float, str]:
-    """The longest callback while `ask` is answered with one of these statuses.
+def longest_callback(ask: Callable[[], Answer], statuses: Sequence[int], max_seconds: float) -> tuple[float, str]:
+    """Return the longest callback while `ask` is answered with one of these statuses.
 
-    It is asked again, three times in all, until none takes `most` seconds: a neighbor on the same core makes a second
-    of the processor longer, and what is done for the first time takes longer, too.
+    `ask` is called up to three times, until no callback takes `max_seconds`, since other programs on the same core and
+    first calls make callbacks slower.
     """
     for _ in range(3):
         with watched() as callbacks:
             answer = ask()
         assert answer.status in statuses, answer.body[:300]
-        if max(callbacks)[0] < most:
+        if max(callbacks)[0] < max_seconds:
             break
     return max(callbacks)

@@ -1,4 +1,4 @@
-"""`ensue data PATH`: reports of valid and invalid data."""
+"""`ensue data PATH`: reports, proposed recipes and commands, and errors."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def write(name: str, content: str | bytes) -> str:
 
 
 def next_recipe(out: str) -> Recipe:
-    """The recipe that the command in the last line names, with the settings that it gives."""
+    """Return the recipe of the command in the last line, with its settings."""
     command = shlex.split(out.splitlines()[-1].removeprefix("next: "))
     assert command[:2] == ["ensue", "train"]
     settings = [value for option, value in pairwise(command) if option == "--set"]
     return read_recipe(command[2], [*settings, f"data.train={command[command.index('--train') + 1]!r}"])
 
 
-def test_labeled_sentences(ensue: Ensue) -> None:
+def test_the_report_of_labeled_sentences(ensue: Ensue) -> None:
     output = ensue("data", write("train.txt", CONLL))
     assert (output.status, output.err) == (0, "")
     assert output.out == (
@@ -76,7 +76,7 @@ SPANS = [{"text": "the Bank of Lima", "spans": [[4, 16, "ORG"], [12, 16, "LOC"]]
 
 
 @pytest.mark.parametrize("form", ["objects", "brat", "columns"])
-def test_spans_that_overlap(form: str, ensue: Ensue) -> None:
+def test_the_report_of_overlapping_spans_proposes_a_nested_tagger(form: str, ensue: Ensue) -> None:
     path = "spans.jsonl"
     if form == "objects":
         write(path, "".join(json.dumps(row) + "\n" for row in SPANS))
@@ -99,7 +99,7 @@ def test_spans_that_overlap(form: str, ensue: Ensue) -> None:
     assert recipe.data.nested
 
 
-def test_pairs(ensue: Ensue) -> None:
+def test_the_report_of_pairs(ensue: Ensue) -> None:
     write("test.tsv", "en\tde\nIt rains .\tEs regnet .\n")
     pairs = write("train.tsv", "en\tde\nIt rains .\tEs regnet .\nOK\tOK\nIt rains .\tEs schüttet .\n")
     output = ensue("data", pairs, "--against", "test.tsv")
@@ -128,7 +128,7 @@ def test_pairs(ensue: Ensue) -> None:
     )
 
 
-def test_columns_of_pairs_are_named(ensue: Ensue) -> None:
+def test_options_name_the_columns_of_pairs(ensue: Ensue) -> None:
     write("x.csv", "id,de,en,fr\n1,Es regnet .,It rains .,Il pleut .\n")
     output = ensue("data", "x.csv", "--sources", "en", "--targets", "fr")
     assert '\nread as    source: column 3 "en", target: column 4 "fr"\n' in output.out
@@ -142,7 +142,7 @@ def test_columns_of_pairs_are_named(ensue: Ensue) -> None:
     assert output.err.endswith("; use --targets NAME\n")
 
 
-def test_labeled_texts(ensue: Ensue) -> None:
+def test_the_report_of_labeled_texts(ensue: Ensue) -> None:
     output = ensue("data", write("train.tsv", TABLE))
     assert (output.status, output.err) == (0, "")
     assert output.out == (
@@ -168,7 +168,7 @@ def test_labeled_texts(ensue: Ensue) -> None:
     )
 
 
-def test_plain_text(ensue: Ensue) -> None:
+def test_the_report_of_plain_text(ensue: Ensue) -> None:
     output = ensue("data", write("book.txt", "It rained all day .\n\nSo we read .\n"))
     assert (output.status, output.err) == (0, "")
     assert output.out == (
@@ -187,7 +187,7 @@ def test_plain_text(ensue: Ensue) -> None:
     )
 
 
-def test_the_next_command_says_what_the_person_said(ensue: Ensue) -> None:
+def test_the_next_command_repeats_the_options_of_the_user(ensue: Ensue) -> None:
     spaced = write("my train.conll", CONLL.encode("utf-16"))
     recipe = next_recipe(ensue("data", spaced, "--words", "2", "--labels", "1", "--encoding", "utf-16").out)
     assert isinstance(recipe, LabelingRecipe)
@@ -244,7 +244,9 @@ def test_data_without_labels_are_for_prediction(ensue: Ensue) -> None:
         ("x.conllu", b"1\ta\n", "conllu", "x.conllu:1: expected 10 columns"),
     ],
 )
-def test_bad_data(ensue: Ensue, name: str, content: bytes, shown: str, error: str) -> None:
+def test_invalid_data_are_reported_with_their_line(
+    ensue: Ensue, name: str, content: bytes, shown: str, error: str
+) -> None:
     output = ensue("data", write(name, content))
     assert output.status == 2
     assert output.err.startswith(f"ensue: {error}")
@@ -254,7 +256,7 @@ def test_bad_data(ensue: Ensue, name: str, content: bytes, shown: str, error: st
     assert "next:" not in output.out
 
 
-def test_paths_and_columns_that_are_not_there(ensue: Ensue) -> None:
+def test_unknown_paths_columns_and_formats_are_refused(ensue: Ensue) -> None:
     write("train.conll", CONLL)
     assert 'train.con: no such file or folder; did you mean "train.conll"?' in ensue("data", "train.con").err
     assert 'no column "4"; the file has columns 1 to 3' in ensue("data", "train.conll", "--labels", "4").err
@@ -270,14 +272,14 @@ def test_paths_and_columns_that_are_not_there(ensue: Ensue) -> None:
         ("x.txt", "a\nb\0\0\n", "2 NUL characters, the first at x.txt:2; is the file binary?"),
     ],
 )
-def test_what_cannot_be_learned_from_is_reported(ensue: Ensue, name: str, content: str, note: str) -> None:
+def test_data_from_which_nothing_can_be_learned_are_reported(ensue: Ensue, name: str, content: str, note: str) -> None:
     output = ensue("data", write(name, content))
     assert (output.status, output.err) == (0, "")
     assert f"\nnote: {note}\n" in output.out
     assert "next:" not in output.out
 
 
-def test_names_are_read_as_characters(ensue: Ensue) -> None:
+def test_characters_are_proposed_for_names(ensue: Ensue) -> None:
     names = "".join(f"{label}\tname{number:03}{label}\n" for number in range(60) for label in "ab")
     output = ensue("data", write("x.tsv", names)).out
     assert "\nnote: nearly all words are distinct; data.splitter=characters splits texts into characters\n" in output
@@ -285,7 +287,7 @@ def test_names_are_read_as_characters(ensue: Ensue) -> None:
     assert "characters" not in ensue("data", write("y.tsv", TABLE)).out.partition("next: ")[2]
 
 
-def test_one_line_and_line_ends_of_windows(ensue: Ensue) -> None:
+def test_a_last_line_without_end_counts_and_windows_line_ends_change_nothing(ensue: Ensue) -> None:
     assert "\nlines         1\n" in ensue("data", write("one.txt", "so it is")).out
     assert "\nsentences   1\n" in ensue("data", write("one.conll", "so X")).out
     unix = ensue("data", write("x.conll", CONLL)).out
@@ -294,7 +296,7 @@ def test_one_line_and_line_ends_of_windows(ensue: Ensue) -> None:
     assert ensue("data", write("x.tsv", TABLE.replace("\n", "\r\n"))).out == unix
 
 
-def test_a_line_of_a_million_characters(ensue: Ensue) -> None:
+def test_a_line_of_a_million_characters_is_counted_and_shortened(ensue: Ensue) -> None:
     long = "b" * 1_000_000
     assert "1,000,002, 3 distinct" in ensue("data", write("x.conll", f"a X\n{long} Y\n\nc X\n")).out
     assert "longest line  1,000,000 characters, at x.txt:2" in ensue("data", write("x.txt", f"a b\n{long}\n")).out
@@ -302,7 +304,7 @@ def test_a_line_of_a_million_characters(ensue: Ensue) -> None:
     assert max(map(len, output.out.splitlines())) < 100
 
 
-def test_many_labels(ensue: Ensue) -> None:
+def test_rare_labels_are_summed_in_the_last_row(ensue: Ensue) -> None:
     output = ensue("data", write("x.conll", "".join(f"a L{n}\n" * (40 - n) for n in range(30))))
     rows = output.out.split("\n\n")[2].splitlines()
     assert rows[1].split() == ["L0", "40", "5.2", "%"]
@@ -310,14 +312,14 @@ def test_many_labels(ensue: Ensue) -> None:
     assert rows[-1].split() == ["and", "5", "more", "65", "8.5", "%"]
 
 
-def test_labels_are_shown_as_they_are(ensue: Ensue) -> None:
+def test_labels_are_shown_without_interpreting_markup(ensue: Ensue) -> None:
     output = ensue("data", write("x.tsv", "label\ttext\n[red]x\tso\n:smile:\tit\n\x1b[31m\tis\n"))
     for label in ("[red]x", ":smile:", r"\x1b[31m"):
         assert f"\n{label} " in output.out
     assert "\x1b" not in output.out
 
 
-def test_all_columns_are_shown_where_the_label_cannot_be_told(ensue: Ensue) -> None:
+def test_all_columns_are_listed_if_the_label_is_ambiguous(ensue: Ensue) -> None:
     rows = "".join(f"a{n % 2}\t{n % 3}\tone two three {n}\n" for n in range(12))
     output = ensue("data", write("x.tsv", rows))
     assert output.status == 2
@@ -331,7 +333,7 @@ def test_all_columns_are_shown_where_the_label_cannot_be_told(ensue: Ensue) -> N
     assert "\nother columns  distinct in 12 rows  first row\ncolumn 1 " in ensue("data", "x.tsv", "--labels", "2").out
 
 
-def test_folders_and_globs(ensue: Ensue) -> None:
+def test_the_files_of_folders_and_globs_are_reported_together(ensue: Ensue) -> None:
     for name in ("pos/1.txt", "neg/1.txt", "neg/2.txt"):
         Path("films", name).parent.mkdir(parents=True, exist_ok=True)
         write(f"films/{name}", f"so it is {name}")
@@ -344,13 +346,13 @@ def test_folders_and_globs(ensue: Ensue) -> None:
     assert "\ndocuments   " not in output.out
     assert "data        *.conll, 2 files\n" in output.out
     assert output.out.endswith("next: ensue train tag-linear --train '*.conll' --out tagger\n")
-    assert "note: some files" not in ensue("data", "?.*").out  # each is looked at, and all are alike
+    assert "note: some files" not in ensue("data", "?.*").out  # all files have one format
     write("A.txt", "It is text.\nNo more than that.\n")
     assert "note: some files are named .conll, .tsv; all are read as plain text" in ensue("data", "[Aabc].*").out
 
 
 @pytest.mark.slow
-def test_a_pipe_gets_all_of_it_without_colors_and_without_torch() -> None:
+def test_a_pipe_gets_the_whole_report_without_colors_and_torch_is_not_imported() -> None:
     program = (
         "import sys; sys.argv = ['ensue', 'data', 'x.tsv']\n"
         "from ensue.cli import main\n"
@@ -360,17 +362,17 @@ def test_a_pipe_gets_all_of_it_without_colors_and_without_torch() -> None:
     wide = "-".join(["wide"] * 9)
     write("x.tsv", "".join(f"{wide}{n % 2}\t{' '.join(['word'] * 20)}\t{n % 2}{wide}\n" for n in range(20)))
     environment = os.environ | {"COLUMNS": "20", "TERM": "xterm-256color"}
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, env=environment
     )
-    assert ended.returncode == 2
-    assert "\x1b" not in ended.stdout
-    assert re.search(r"column 1 +2  wide-wide-wide-wide-wide-wide-wide-wi\.\.\.\n", ended.stdout)
-    assert ended.stdout.endswith("[]\n")
+    assert completed.returncode == 2
+    assert "\x1b" not in completed.stdout
+    assert re.search(r"column 1 +2  wide-wide-wide-wide-wide-wide-wide-wi\.\.\.\n", completed.stdout)
+    assert completed.stdout.endswith("[]\n")
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_hears_nothing_more() -> None:
+def test_a_closed_pipe_ends_the_command_without_an_error() -> None:
     write("x.conll", CONLL)
     program = "import sys; sys.argv = ['ensue', 'data', 'x.conll']\nfrom ensue.cli import main\ninput()\nmain()"
     with subprocess.Popen(
@@ -383,20 +385,20 @@ def test_a_reader_that_goes_away_hears_nothing_more() -> None:
     assert (process.returncode, complaint) == (0, b"")
 
 
-def test_words_that_are_positions(ensue: Ensue) -> None:
-    """As in GermEval: the position, the word, and two columns of labels."""
+def test_options_are_proposed_if_the_words_are_positions(ensue: Ensue) -> None:
+    """As in GermEval: the position of a word, the word, and two columns of labels."""
     rows = "# x\n1\tAnna\tB-PER\tO\n2\tsagte\tO\tO\n\n# y\n1\tBonn\tB-LOC\tO\n2\tist\tO\tO\n"
     note = "all words are numbers; if these are positions, --words 2 --labels 3 reads the next columns"
     assert note in ensue("data", write("a.tsv", rows)).out
     options = ("--words", "2", "--labels", "3")
-    read = ensue("data", "a.tsv", *options).out
-    assert "scheme      bio\n" in read
-    assert note not in read
+    report = ensue("data", "a.tsv", *options).out
+    assert "scheme      bio\n" in report
+    assert note not in report
     assert note not in ensue("data", write("b.tsv", "1 CD\nAnna NNP\n")).out
 
 
 @pytest.mark.parametrize("data", [["tickets.csv"], ["auto", "--train", "tickets.csv"], ["--train", "tickets.csv"]])
-def test_train_takes_the_recipe_for_the_data(data: list[str], ensue: Ensue) -> None:
+def test_train_uses_the_proposed_recipe(data: list[str], ensue: Ensue) -> None:
     rows = [f"{text};{label}" for text, label in [("Der Motor läuft", "gut"), ("Der Motor steht", "schlecht")] * 10]
     write("tickets.csv", "\n".join(["Text;Kategorie", *rows]).encode("cp1252"))
     completed = ensue("train", *data, "--encoding", "cp1252", "--set", "train.seed=3", "--out", "run").succeeded()
@@ -407,7 +409,7 @@ def test_train_takes_the_recipe_for_the_data(data: list[str], ensue: Ensue) -> N
     assert (recipe.head.solver, recipe.data.encoding, recipe.train.seed) == ("lbfgs", "cp1252", 3)
 
 
-def test_the_recipe_auto_is_that_of_the_data() -> None:
+def test_the_recipe_auto_is_the_proposed_recipe() -> None:
     """A setting of the user takes precedence over a proposed setting."""
     data = write("train.txt", CONLL * 2)
     assert read_recipe("auto", train=data) == read_recipe("tag-linear", train=data)
@@ -436,7 +438,7 @@ def test_train_without_a_recipe_proposes_one(refused: Callable[..., str]) -> Non
     )
 
 
-def test_little_text_is_read_ten_times() -> None:
+def test_a_small_text_is_read_ten_times() -> None:
     """A large text keeps the budget of the recipe, and a budget of the caller is the only one."""
     little, tiny, large = (write(f"{size}.txt", "The old house. " * size) for size in (4_000, 10, 33_334))
     assert read_recipe("auto", train=little).train.tokens == 600_000
@@ -459,7 +461,9 @@ def test_little_text_is_read_ten_times() -> None:
          'scheme      bio; 1 sentence breaks it, the first at x.conll:122: "I-X" after "O"'),
     ],
 )  # fmt: skip
-def test_empty_sentences_and_slips_against_the_scheme(name: str, content: str, row: str, ensue: Ensue) -> None:
+def test_empty_sentences_and_violations_of_the_scheme_are_counted(
+    name: str, content: str, row: str, ensue: Ensue
+) -> None:
     output = ensue("data", write(name, content))
     assert (output.status, output.err) == (0, "")
     assert f"\n{row}\n" in output.out

@@ -22,8 +22,8 @@ COMMON = {*LABELS} & {*TEXTS}
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_every_usual_name_is_known(form: str) -> None:
-    """The names of the texts and of the labels are in turn those of all languages; "Status" has few values, too."""
+def test_all_usual_names_of_columns_are_recognized(form: str) -> None:
+    """In all languages, although the column "Status" has few values, too."""
     assert set() == COMMON
     for number, label in enumerate(LABELS):
         text = TEXTS[number % len(TEXTS)]
@@ -57,7 +57,7 @@ def _as_json(flag: str) -> str:
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("forms", BOOLEAN_VALUES)
 def test_columns_of_flags_are_several_labels(tmp_path: Path, name: str, forms: tuple[str, str]) -> None:
-    """The message and `ensue data` name the setting. Other labels are written in the form of the file."""
+    """The error and `ensue data` name the setting, and labels are written with the values of the file."""
     path = tmp_path / name
     write_flags(path, forms)
     with pytest.raises(DataError) as raised:
@@ -92,7 +92,7 @@ def test_two_texts_may_be_a_pair_of_source_and_target(tmp_path: Path) -> None:
     assert [*summarize(path, sources="1", targets="2").detected][:1] == ["pairs"]
 
 
-def test_other_values_are_an_error_and_one_column_is_one_label(tmp_path: Path) -> None:
+def test_flags_must_be_0_or_1_and_a_single_column_is_one_label(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text,rude,odd\nso good,1,2\nso bad,0,1\n")
     with pytest.raises(DataError, match=r'a.csv:2: column 3 "odd": expected 0 or 1, found '):
@@ -123,7 +123,7 @@ def test_a_list_in_a_field_is_several_labels(tmp_path: Path, field: str, labels:
 
 
 @pytest.mark.parametrize(
-    ("labels", "sign"),
+    ("labels", "separator"),
     [
         (["a|b", "a", "b"], "|"), (["a, b", "a", "b"], ","), (["a;b;c", "b;c", "a", "c"], ";"),
         (["3,7", "3", "7"], ","),
@@ -131,10 +131,10 @@ def test_a_list_in_a_field_is_several_labels(tmp_path: Path, field: str, labels:
         (["a#b", "a", "b"], "#"), (["C#", "C", "F#", "F", "Java"], ""),
     ],
 )  # fmt: skip
-def test_the_separator_of_labels_is_proposed(tmp_path: Path, labels: list[str], sign: str) -> None:
+def test_the_separator_of_labels_is_proposed(tmp_path: Path, labels: list[str], separator: str) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\n" + "".join(f"so {n}\t{label}\n" for n, label in enumerate(labels * 3)))
     summary = summarize(path)
     assert isinstance(summary, DocumentSummary)
     settings = [*DocumentReport(summary, {}).settings()]
-    assert settings == ([f"data.separator={sign}"] if sign else [])
+    assert settings == ([f"data.separator={separator}"] if separator else [])

@@ -1,4 +1,4 @@
-"""Counts of pairs by hand, and detection of misaligned pairs."""
+"""Counts of pairs against counts by hand, and the detection of misaligned pairs."""
 
 import random
 import re
@@ -36,7 +36,7 @@ def test_references_are_counted(tmp_path: Path) -> None:
     assert survey(tmp_path / "x.jsonl", rows).references.counts == {2: 1, 1: 1}
 
 
-def test_what_a_test_shares_with_the_training_data(tmp_path: Path) -> None:
+def test_the_overlap_of_test_and_training_data_is_counted(tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("target\tsource\nx\tz\ny z\td\ny z\ta b\nq\tq\n")
     overlap = survey(tmp_path / "x.tsv", TABLE, against=str(tmp_path / "test.tsv")).overlap
     assert overlap is not None
@@ -44,7 +44,7 @@ def test_what_a_test_shares_with_the_training_data(tmp_path: Path) -> None:
     assert str(overlap.sources[0]) == f"{tmp_path / 'test.tsv'}:3"
 
 
-def test_only_pairs_are_held_against_others(tmp_path: Path) -> None:
+def test_against_requires_pairs_and_an_existing_file(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("It rains.\n")
     with pytest.raises(DataError, match="taken for plain text; expected pairs for against"):
         summarize(tmp_path / "x.txt", against="y")
@@ -53,7 +53,7 @@ def test_only_pairs_are_held_against_others(tmp_path: Path) -> None:
         summarize(tmp_path / "x.tsv", against=str(tmp_path / "y"))
 
 
-def test_pairs_have_no_labels(tmp_path: Path) -> None:
+def test_labels_of_pairs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match='no column "a": the data are pairs; sources and targets name columns'):
         survey(tmp_path / "x.txt", "IN: a OUT: b\n", format="scan", labels="a")
 
@@ -62,7 +62,7 @@ def test_pairs_have_no_labels(tmp_path: Path) -> None:
     ("text", "message"),
     [("source\ttarget\n", ": no pairs"), (TABLE + "e\tf\tg\n", ":7: 3 columns; expected 2 as in line 1")],
 )
-def test_the_first_wrong_line_ends_it(tmp_path: Path, text: str, message: str) -> None:
+def test_the_first_invalid_line_ends_the_survey(tmp_path: Path, text: str, message: str) -> None:
     summary = survey(tmp_path / "x.tsv", text)
     assert str(summary.error) == f"{tmp_path / 'x.tsv'}{message}"
     assert summary.size == max(0, text.count("\n") - 2)
@@ -87,7 +87,7 @@ def test_lines_that_look_misaligned_are_listed(tmp_path: Path) -> None:
     assert summary.num_misaligned == 2
 
 
-def test_few_pairs_and_unsteady_ones_show_no_odd_ones() -> None:
+def test_few_pairs_and_pairs_of_varying_ratio_show_no_misalignment() -> None:
     few, unsteady = MisalignmentDetector(), MisalignmentDetector()
     for n in range(19):
         few.feed(20, 24)
@@ -97,7 +97,7 @@ def test_few_pairs_and_unsteady_ones_show_no_odd_ones() -> None:
     assert not unsteady.is_misaligned(20, 2000)
 
 
-def test_an_odd_pair_is_twice_as_long_as_expected() -> None:
+def test_a_pair_is_misaligned_from_twice_the_expected_length() -> None:
     detector = MisalignmentDetector()
     for n in range(20, 50):
         detector.feed(10 * n, 12 * n)
@@ -114,7 +114,7 @@ def test_a_script_without_blanks_is_noticed(tmp_path: Path, target: str, expecte
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_published_data(shared_data: Path) -> None:
+def test_overlap_and_misaligned_pairs_of_published_data_are_found(shared_data: Path) -> None:
     def files(*names: str) -> str:
         return ",".join(str(shared_data / name) for name in names)
 

@@ -32,12 +32,12 @@ FILES: dict[str, tuple[str, str, Sequence[str]]] = {
 
 @pytest.mark.filterwarnings("ignore:.*rows left out")
 @pytest.mark.parametrize("name", FILES)
-def test_other_readings_are_named(tmp_path: Path, name: str) -> None:
+def test_other_readings_of_the_data_are_noted(tmp_path: Path, name: str) -> None:
     content, file, expected = FILES[name]
     (tmp_path / file).write_text(content)
     report = _make_report(summarize(tmp_path / file), {})
     assert report.summary.error is None
-    assert [words for words in expected if words not in report.text()] == []
+    assert [line for line in expected if line not in report.text()] == []
     assert bool(report.command()) == (name != "ARFF")
 
 

@@ -1,4 +1,4 @@
-"""Summaries of data, compared with counts by hand and by plain Python."""
+"""Summaries of data against counts by hand and by plain Python."""
 
 import random
 from collections import Counter
@@ -42,7 +42,7 @@ IOB1 = (
 )
 
 
-def test_sentences_in_columns(tmp_path: Path) -> None:
+def test_a_summary_of_sentences_in_columns(tmp_path: Path) -> None:
     result = sentences(tmp_path / "x.txt", IOB1)
     assert result.error is None
     assert (result.words_column, result.labels_column, result.width) == ("1", "3", 3)
@@ -55,11 +55,11 @@ def test_sentences_in_columns(tmp_path: Path) -> None:
     assert result.columns.counts == {"2": {"NNP": 5, "VBD": 1, "PRP": 1, "VBZ": 1}}
 
 
-def test_slips_name_the_word(tmp_path: Path) -> None:
+def test_violations_of_the_scheme_are_counted_with_the_first_place(tmp_path: Path) -> None:
     clean = "a B-X\nb I-X\n\n" * 30
-    slip = "a O\nb O\nc I-X\n\n"
+    violation = "a O\nb O\nc I-X\n\n"
     (tmp_path / "1.conll").write_text(clean)
-    (tmp_path / "2.conll").write_text(clean + slip + slip)
+    (tmp_path / "2.conll").write_text(clean + violation + violation)
     result = summarize(tmp_path / "*.conll")
     assert isinstance(result, SentenceSummary)
     assert (result.scheme, result.num_documents, result.num_files) == ("bio", 2, 2)
@@ -67,7 +67,7 @@ def test_slips_name_the_word(tmp_path: Path) -> None:
     assert result.described_scheme == f'bio; 2 sentences break it, the first at {place}: "I-X" after "O"'
 
 
-def test_a_slip_at_the_end_of_a_sentence(tmp_path: Path) -> None:
+def test_a_violation_at_the_end_of_a_sentence_is_counted(tmp_path: Path) -> None:
     result = sentences(tmp_path / "x.conll", "a S-X\nb B-X\nc E-X\n\n" * 30 + "a O\nb B-X\n")
     assert result.scheme == "iobes"
     assert result.described_scheme.endswith(
@@ -75,7 +75,7 @@ def test_a_slip_at_the_end_of_a_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_conllu(tmp_path: Path) -> None:
+def test_a_summary_of_conllu(tmp_path: Path) -> None:
     result = sentences(tmp_path / "x.conllu", CONLLU + CONLLU.replace("Plur", "Sing").replace("# newdoc\n", ""))
     assert (result.words_column, result.labels_column, result.num_documents) == ("form", "upos", 1)
     assert result.labels == {"NOUN": 2}
@@ -87,7 +87,7 @@ def test_conllu(tmp_path: Path) -> None:
     assert sentences(tmp_path / "x.conllu", CONLLU, labels="misc.NER").scheme == "bio"
 
 
-def test_sentences_in_json(tmp_path: Path) -> None:
+def test_a_summary_of_sentences_in_json(tmp_path: Path) -> None:
     lines = '{"words": ["a", "b"], "ner_tags": ["B-X", "O"], "pos": ["N", "V"]}\n{"words": [], "ner_tags": []}\n'
     result = sentences(tmp_path / "x.jsonl", lines)
     assert (result.words_column, result.labels_column, result.scheme) == ("words", "ner_tags", "bio")
@@ -102,7 +102,7 @@ def test_sentences_in_json(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from(["a", "é", "b" * 30]), st.sampled_from("XYZ")), min_size=1)))
-def test_sentences_against_plain_counting(
+def test_counts_of_sentences_are_those_of_plain_python(
     tmp_path_factory: pytest.TempPathFactory, pairs: Sequence[Sequence[tuple[str, str]]]
 ) -> None:
     path = tmp_path_factory.mktemp("sentences") / "x.conll"
@@ -116,7 +116,7 @@ def test_sentences_against_plain_counting(
     assert (result.error is None) == bool(pairs)
 
 
-def test_a_table_of_texts(tmp_path: Path) -> None:
+def test_a_summary_of_a_table_of_texts(tmp_path: Path) -> None:
     table = "id\tlabel\ttext\n1\tpos\tgood , good film\n2\tneg\tdull film\n3\tpos\t \n4\tpos\tgood , good film\n"
     result = texts(tmp_path / "x.tsv", table)
     assert result.error is None
@@ -129,7 +129,7 @@ def test_a_table_of_texts(tmp_path: Path) -> None:
     assert list(result.columns.counts["1"]) == ["id", "1", "2", "3", "4"]
 
 
-def test_pairs_and_texts_in_parts(tmp_path: Path) -> None:
+def test_two_columns_are_a_pair_and_three_are_joined(tmp_path: Path) -> None:
     rows = "".join(f"{n % 2}\ta b c\td e\tf g h i\n" for n in range(8))
     pair = texts(tmp_path / "x.tsv", rows, words="2,3", labels="1")
     assert [lengths.counts for lengths in pair.lengths] == [{3: 8}, {2: 8}]
@@ -137,19 +137,19 @@ def test_pairs_and_texts_in_parts(tmp_path: Path) -> None:
     assert [lengths.counts for lengths in joined.lengths] == [{9: 8}]
 
 
-def test_several_labels(tmp_path: Path) -> None:
+def test_several_labels_of_a_text_are_counted(tmp_path: Path) -> None:
     result = texts(tmp_path / "x.jsonl", '{"text": "a b", "label": ["x", "y"]}\n{"text": "b c", "label": ["y"]}\n')
     assert (result.labels, result.labels_per_text.counts) == ({"x": 1, "y": 2}, {2: 1, 1: 1})
     missing = texts(tmp_path / "x.txt", "__label__a so it is\n__label__b so\nso\n")
     assert (missing.size, missing.incomplete) == (2, f"1 row: 1 without a label, the first at {tmp_path}/x.txt:3")
 
 
-def test_texts_without_labels(tmp_path: Path) -> None:
+def test_texts_without_labels_are_counted(tmp_path: Path) -> None:
     result = texts(tmp_path / "x.jsonl", '{"text": "a b"}\n{"text": "b c"}\n')
     assert (result.is_labeled, result.error, result.size) == (False, None, 2)
 
 
-def test_texts_against_plain_counting(tmp_path: Path) -> None:
+def test_counts_of_texts_are_those_of_plain_python(tmp_path: Path) -> None:
     choose = random.Random(0).choice
     pairs = [
         (choose("XYZ"), " ".join(choose(["so", "it", "is"]) for _ in range(choose(range(3, 9))))) for _ in range(99)
@@ -162,7 +162,9 @@ def test_texts_against_plain_counting(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(st.sampled_from("ab \né\0"), min_size=1, max_size=20), min_size=1, max_size=3))
-def test_plain_text_against_plain_counting(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
+def test_counts_of_plain_text_are_those_of_plain_python(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[str]
+) -> None:
     folder = tmp_path_factory.mktemp("plain")
     for number, part in enumerate(parts):
         (folder / f"{number}.txt").write_text(part, encoding="utf-8", newline="")
@@ -176,7 +178,7 @@ def test_plain_text_against_plain_counting(tmp_path_factory: pytest.TempPathFact
     assert (result.line_lengths.longest[0], num_nul) == (max(map(len, lines)), "".join(parts).count("\0"))
 
 
-def test_places_in_plain_text(tmp_path: Path) -> None:
+def test_places_of_the_longest_line_and_of_nul_characters(tmp_path: Path) -> None:
     (tmp_path / "1.txt").write_text("a\nbb\r\n", newline="")
     (tmp_path / "2.txt").write_text("a\nb\n\0 cc\n")
     result = summarize(tmp_path)
@@ -187,7 +189,7 @@ def test_places_in_plain_text(tmp_path: Path) -> None:
     assert result.line_lengths.counts == {1: 3, 2: 1, 4: 1}
 
 
-def test_plain_text_of_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_do_not_depend_on_the_size_of_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.data.decoding.BLOCK_BYTES", 7)
     text = "one two\r\n\r\nthree four five\r\nsix\n" * 5
     (tmp_path / "x.txt").write_text(text, newline="")
@@ -197,7 +199,7 @@ def test_plain_text_of_several_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     assert result.line_lengths.counts == {7: 5, 0: 5, 15: 5, 3: 5}
 
 
-def test_what_cannot_be_read_at_all(tmp_path: Path) -> None:
+def test_empty_files_and_unknown_columns_and_encodings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.conll").write_bytes(b"")
     with pytest.raises(DataError, match=r"empty.conll: the text is empty"):
         summarize(tmp_path / "empty.conll")
@@ -210,6 +212,6 @@ def test_what_cannot_be_read_at_all(tmp_path: Path) -> None:
         summarize(tmp_path / "plain.txt", encoding="utf-9")
 
 
-def test_words_are_cut_as_the_recipes_do() -> None:
+def test_words_are_split_like_in_the_recipes() -> None:
     assert LabelingData().splitter == SENTENCE_SPLITTER
     assert ClassificationData().splitter == TEXT_SPLITTER

@@ -1,4 +1,4 @@
-"""Counts of pairs of words, against a plain loop, in one part and in many."""
+"""Counts of pairs of words against a plain loop, in one segment and in many."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,8 +14,8 @@ from ensue.extensions.word_vectors.pair_counts import open_pair_counts, write_pa
 IDS = np.random.default_rng(0).integers(0, 12, 120)
 
 
-def plain(window: int, line_end: int | None) -> Counter[tuple[int, int]]:
-    found: Counter[tuple[int, int]] = Counter()
+def count_pairs(window: int, line_end: int | None) -> Counter[tuple[int, int]]:
+    counts: Counter[tuple[int, int]] = Counter()
     before: list[tuple[int, int]] = []
     line = 0
     for id in IDS.tolist():
@@ -23,35 +23,40 @@ def plain(window: int, line_end: int | None) -> Counter[tuple[int, int]]:
         if id >= 2:
             for distance, (other, of_line) in enumerate(reversed(before[-window:]), start=1):
                 if of_line == line:
-                    found[other, id] += 1 / distance  # type: ignore[assignment]
-                    found[id, other] += 1 / distance  # type: ignore[assignment]
+                    counts[other, id] += 1 / distance  # type: ignore[assignment]
+                    counts[id, other] += 1 / distance  # type: ignore[assignment]
             before.append((id, line))
-    return found
+    return counts
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("line_end", [1, None])
-@pytest.mark.parametrize(("together", "window"), [(1 << 20, 3), (40, 3), (7, 9)])
+@pytest.mark.parametrize(("max_pairs", "window"), [(1 << 20, 3), (40, 3), (7, 9)])
 def test_counts_are_those_of_a_plain_loop(
-    together: int, window: int, line_end: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    max_pairs: int, window: int, line_end: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_counts, "_MAX_PAIRS", together)
+    monkeypatch.setattr(pair_counts, "_MAX_PAIRS", max_pairs)
     monkeypatch.setattr(pair_counts, "_MIN_SEGMENT_WORDS", 5)
     path = tmp_path / "x.pairs"
     write_pair_counts(path, TokenFile(IDS), size=12, window=window, first_word=2, line_end=line_end)
-    found = open_pair_counts(path)
-    pairs = list(zip(found["word"].tolist(), found["context"].tolist(), strict=True))
-    expected = plain(window, line_end)
+    counts = open_pair_counts(path)
+    pairs = list(zip(counts["word"].tolist(), counts["context"].tolist(), strict=True))
+    expected = count_pairs(window, line_end)
     assert sorted(pairs) == sorted(expected)
-    np.testing.assert_allclose(found["count"], [expected[pair] for pair in pairs], rtol=1e-6)
+    np.testing.assert_allclose(counts["count"], [expected[pair] for pair in pairs], rtol=1e-6)
     assert pairs != sorted(pairs)
 
 
-def test_a_damaged_file_is_noticed(tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.pairs"
     write_pair_counts(path, TokenFile(IDS), size=12, window=2, first_word=2, line_end=1)
-    whole = path.read_bytes()
-    for content in (whole[:-1], whole[:40] + b"\xff" + whole[41:], whole[:10], b"ensueids" + whole[8:]):
+    content_of_file = path.read_bytes()
+    for content in (
+        content_of_file[:-1],
+        content_of_file[:40] + b"\xff" + content_of_file[41:],
+        content_of_file[:10],
+        b"ensueids" + content_of_file[8:],
+    ):
         path.write_bytes(content)
         with pytest.raises(DataError):
             open_pair_counts(path)

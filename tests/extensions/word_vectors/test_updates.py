@@ -1,4 +1,4 @@
-"""The updates of word vectors: compiled, in numpy and as gradients of their loss they are the same."""
+"""Updates of word vectors in compiled code, in numpy, and as gradients of the loss are equal."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,15 +27,15 @@ KINDS: list[Kind] = ["cbow", "skip-gram"]
 
 
 @pytest.fixture(autouse=True)
-def the_same_numbers_whatever_was_drawn_before() -> None:
+def reset_random_numbers() -> None:
     RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 
 def contexts(*, words: int = 60, across_lines: bool = False) -> WordContexts:
     ids = np.random.default_rng(1).integers(0, WORDS, 150)
-    kept = keep_probabilities(np.bincount(ids, minlength=WORDS), 0.05)
+    probabilities = keep_probabilities(np.bincount(ids, minlength=WORDS), 0.05)
     tokens = TokenFile(ids)
-    return WordContexts(tokens, kept, words=words, window=WINDOW, across_lines=across_lines, seed=3)
+    return WordContexts(tokens, probabilities, words=words, window=WINDOW, across_lines=across_lines, seed=3)
 
 
 def sampling(kind: Kind, *, subwords: bool = False) -> NegativeSampling:
@@ -55,10 +55,12 @@ def compiled(plan: NegativeSampling, rows: int, dtype: torch.dtype) -> updates.C
     return updates.CompiledSampling(plan, words=WORDS, rows=rows, dimension=D, dtype=dtype)
 
 
-@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-6), (torch.float64, 1e-13)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-13)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("subwords", [False, True])
-def test_compiled_updates_are_those_in_numpy(kind: Kind, subwords: bool, dtype: torch.dtype, most: float) -> None:
+def test_compiled_updates_equal_updates_in_numpy(
+    kind: Kind, subwords: bool, dtype: torch.dtype, tolerance: float
+) -> None:
     plan, rows = sampling(kind, subwords=subwords), WORDS + BUCKETS * subwords
     ours = tables(rows, dtype)
     plain = [table.clone() for table in ours]
@@ -69,13 +71,13 @@ def test_compiled_updates_are_those_in_numpy(kind: Kind, subwords: bool, dtype: 
         expected = updates.update_by_sampling_in_numpy(plan, examples, plain[0].numpy(), plain[1].numpy(), 0.1)
         assert loss == pytest.approx(expected, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
-        assert float((table - other).abs().max()) < most
+        assert float((table - other).abs().max()) < tolerance
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("subwords", [False, True])
 def test_an_update_follows_the_gradient_of_the_loss(kind: Kind, subwords: bool) -> None:
-    """Of one example. CBOW moves each row of the context by the whole step and not by its share, as published."""
+    """For one example. As published, CBOW moves each row of the context by the whole step, not by its share."""
     plan = sampling(kind, subwords=subwords)
     ids = np.array([3, 7], np.int32)
     left, right = np.array([0, 0], np.int32), np.array([2, 2], np.int32)
@@ -106,7 +108,7 @@ def counts(dtype: type = np.float32) -> updates.PairBatch:
     )
 
 
-def test_glove_in_c_is_glove_in_numpy() -> None:
+def test_compiled_updates_of_glove_equal_updates_in_numpy() -> None:
     if updates.compiled_functions(D, 0, torch.float32) is None:
         pytest.skip("no C compiler")
     model, batch = CountedVectors(WORDS, D), counts()
@@ -115,14 +117,14 @@ def test_glove_in_c_is_glove_in_numpy() -> None:
     for _ in range(2):
         loss = updates.update_glove(batch.columns(), ours[:4], ours[4:], 0.05)
         numbers = [tensor.numpy() for tensor in plain]
-        found = updates.update_glove_in_numpy(batch.columns(), numbers[:4], numbers[4:], 0.05)
-        assert loss == pytest.approx(found, rel=1e-6)
+        expected = updates.update_glove_in_numpy(batch.columns(), numbers[:4], numbers[4:], 0.05)
+        assert loss == pytest.approx(expected, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
         torch.testing.assert_close(table, other, rtol=1e-6, atol=1e-6)
 
 
 def test_a_step_of_glove_follows_the_gradient_of_its_loss() -> None:
-    """Of one pair, with squares of 1."""
+    """For one pair, with sums of squares of 1."""
     pairs = np.zeros(0, [("word", "<i4"), ("context", "<i4"), ("count", "<f4")])
     model, batch = CountedVectors(WORDS, D), counts().slice_rows(slice(0, 1))
     task = updates.CountedTask(np.resize(pairs, 1), batch_size=1, largest_count=10, power=0.75, words=2, judged_by="")
@@ -138,7 +140,7 @@ def test_a_step_of_glove_follows_the_gradient_of_its_loss() -> None:
 
 
 def test_several_threads_do_all_the_work() -> None:
-    """They may meet in a row and lose a little; what is lost is little."""
+    """Threads may write the same row, so a few updates may be lost."""
     plan = sampling("skip-gram")
     sums = []
     for threads in (1, 3):
@@ -146,8 +148,8 @@ def test_several_threads_do_all_the_work() -> None:
         ours = [torch.full((WORDS, D), 0.1), torch.zeros(WORDS, D)]
         torch.set_num_threads(threads)
         try:
-            whole = compiled(plan, WORDS, torch.float32)
-            losses = [whole.update(contexts().examples(step), ours[0], ours[1], 0.01) for step in range(4)]
+            sampler = compiled(plan, WORDS, torch.float32)
+            losses = [sampler.update(contexts().examples(step), ours[0], ours[1], 0.01) for step in range(4)]
         finally:
             torch.set_num_threads(1)
         sums.append(sum(losses))
@@ -166,21 +168,21 @@ def test_several_threads_do_all_the_work() -> None:
         ({"centers": range(0, 2, 2)}, "centers: expected a range"),
     ],
 )
-def test_c_is_handed_nothing_that_does_not_fit(change: dict[str, Any], message: str) -> None:
+def test_examples_of_invalid_shapes_types_or_values_are_refused(change: dict[str, Any], message: str) -> None:
     two = np.array([2, 3], np.int32), np.array([0, 0], np.int32), np.array([2, 2], np.int32)
     examples = replace(WordExamples(range(2), *two, key=1, num_words=2), **change)
     with pytest.raises((ValueError, TypeError), match=message):
         compiled(sampling("cbow"), WORDS, torch.float32).update(examples, *tables(WORDS, torch.float32), 0.1)
 
 
-def test_c_gets_no_table_of_another_size_and_no_context_out_of_reach() -> None:
-    whole = compiled(sampling("cbow"), WORDS, torch.float32)
+def test_tables_contexts_and_noise_of_other_sizes_are_refused() -> None:
+    sampler = compiled(sampling("cbow"), WORDS, torch.float32)
     vectors, outputs = tables(WORDS, torch.float32)
     with pytest.raises(ValueError, match="vectors is expected"):
-        whole.update(contexts().examples(0), vectors[1:], outputs, 0.1)
+        sampler.update(contexts().examples(0), vectors[1:], outputs, 0.1)
     far = WordExamples(range(9), np.full(9, 2, np.int32), np.zeros(9, np.int32), np.full(9, 9, np.int32), 1, 9)
     with pytest.raises(ValueError, match="wider than 3"):
-        whole.update(far, vectors, outputs, 0.1)
+        sampler.update(far, vectors, outputs, 0.1)
     with pytest.raises(ValueError, match="n-grams: expected"):
         compiled(replace(sampling("cbow"), subwords=Ragged(np.array([99]), np.array([0, 1]))), 21, torch.float32)
     with pytest.raises(ValueError, match="noise: expected 12 words, found 13"):
@@ -189,35 +191,35 @@ def test_c_gets_no_table_of_another_size_and_no_context_out_of_reach() -> None:
 
 def test_contexts_stay_on_their_line_within_a_window_that_varies() -> None:
     lines = np.array([2, 3, 4, 5, 1, 6, 7, 1, 8, 0, 9])
-    kept = (np.arange(WORDS) > 1).astype(float)
+    probabilities = (np.arange(WORDS) > 1).astype(float)
     for across, line_of in ((False, [0, 0, 0, 0, 1, 1, 2, 2]), (True, [0] * 8)):
-        seen = set()
-        parts = WordContexts(TokenFile(lines), kept, words=11, window=3, across_lines=across, seed=1)
+        widths = set()
+        word_contexts = WordContexts(TokenFile(lines), probabilities, words=11, window=3, across_lines=across, seed=1)
         for step in range(40):
-            found = parts.examples(step)
-            assert found.ids.tolist() == [2, 3, 4, 5, 6, 7, 8, 9]
-            assert found.count == 9
-            for i, (left, right) in enumerate(zip(found.left, found.right, strict=True)):
+            examples = word_contexts.examples(step)
+            assert examples.ids.tolist() == [2, 3, 4, 5, 6, 7, 8, 9]
+            assert examples.count == 9
+            for i, (left, right) in enumerate(zip(examples.left, examples.right, strict=True)):
                 assert len({line_of[j] for j in range(left, right)}) == 1
-                seen.add(int(max(i - left, right - 1 - i)))
-        assert seen == {1, 2, 3}
-        centers, others = found.pairs()
+                widths.add(int(max(i - left, right - 1 - i)))
+        assert widths == {1, 2, 3}
+        centers, others = examples.pairs()
         assert [(c, o) for c, o in zip(centers.tolist(), others.tolist(), strict=True)] == [
-            (i, j) for i in range(8) for j in range(found.left[i], found.right[i]) if i != j
+            (i, j) for i in range(8) for j in range(examples.left[i], examples.right[i]) if i != j
         ]
 
 
-def test_frequent_words_are_left_out_as_often_as_the_rule_says() -> None:
+def test_frequent_words_are_subsampled_with_the_published_probabilities() -> None:
     counts = np.array([50, 50, 900, 90, 10])
-    kept = keep_probabilities(counts, 0.01)
+    probabilities = keep_probabilities(counts, 0.01)
     ratio = 0.01 / 0.9
-    assert kept[:2].tolist() == [0, 0]
-    assert kept[2] == pytest.approx(np.sqrt(ratio) + ratio)
-    assert kept[4] == 1
+    assert probabilities[:2].tolist() == [0, 0]
+    assert probabilities[2] == pytest.approx(np.sqrt(ratio) + ratio)
+    assert probabilities[4] == 1
     assert keep_probabilities(counts, 0).tolist() == [0, 0, 1, 1, 1]
     tokens = TokenFile(np.full(20_000, 2))
-    found = WordContexts(tokens, kept, words=20_000, window=2, across_lines=False, seed=0).examples(0)
-    assert found.rows / 20_000 == pytest.approx(kept[2], rel=0.05)
+    examples = WordContexts(tokens, probabilities, words=20_000, window=2, across_lines=False, seed=0).examples(0)
+    assert examples.rows / 20_000 == pytest.approx(probabilities[2], rel=0.05)
 
 
 def test_noise_is_drawn_in_proportion_to_its_weights() -> None:

@@ -1,4 +1,4 @@
-"""Runs of word vectors: they learn, resume to the same bits, and do what is asked of them."""
+"""Runs of word vectors: training, queries, scores, exports and refusals."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -33,12 +33,12 @@ ANALOGIES = ": topics\nsalt oven piano choir\nsalt oven piano nowhere\n: gram\no
 
 
 FULL = Path("/dev/full")
-"""A disk without space, where the system has one."""
+"""A device without space, if the system has one."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text of lines that are each of one topic, with questions about its words."""
+    """A text whose lines have one topic each, with questions about its words."""
     path, choose = tmp_path_factory.mktemp("vectors"), random.Random(0)
     topics = list(TOPICS.values())
     lines = [" ".join(choose.choices(topics[n % 2], k=6)) + " once" * (n == 3) + " .\n" for n in range(250)]
@@ -63,7 +63,7 @@ def recipe(folder: Path, kind: str, *, data: dict[str, Any] | None = None, **tra
 def runs(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]
 ) -> Iterator[dict[str, Path]]:
-    """A run of each kind."""
+    """A run of each kind of word vectors."""
     path = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENSUE_CACHE", str(new_cache()))
@@ -84,22 +84,25 @@ def test_words_of_a_topic_are_near_each_other(kind: str, runs: dict[str, Path]) 
     model = ensue.load(runs[kind])
     assert set(model.words) == {"."}.union(*TOPICS.values())
     right = [model.neighbors(word, 4) for words in TOPICS.values() for word in words]
-    own = [words for words in TOPICS.values() for _ in words]
-    shares = [len({found.word for found in near} & set(words)) / 4 for near, words in zip(right, own, strict=True)]
+    topics_of_words = [words for words in TOPICS.values() for _ in words]
+    shares = [
+        len({neighbor.word for neighbor in near} & set(words)) / 4
+        for near, words in zip(right, topics_of_words, strict=True)
+    ]
     assert np.mean(shares) > 0.85
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["skip-gram", "glove"])
-def test_without_a_compiler_it_is_slower_and_the_same(
+def test_without_a_compiler_the_vectors_are_the_same(
     kind: str, runs: dict[str, Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.training.run.make_optional", lambda *arguments: None)
     monkeypatch.setattr(task, "compiled_functions", lambda *arguments: None)
     ours = {"epochs": 0.2, "batch_size": 60}
-    with pytest.warns(Notice, match="no C compiler") as told:
+    with pytest.warns(Notice, match="no C compiler") as notices:
         run_tiny(recipe(folder, kind, **ours), tmp_path / "plain")
-    assert len(told) == 1
+    assert len(notices) == 1
     monkeypatch.undo()
     monkeypatch.setattr("ensue.training.run.make_optional", lambda *arguments: None)
     run_tiny(recipe(folder, kind, **ours), tmp_path / "compiled")
@@ -113,10 +116,10 @@ def test_texts_become_the_pooled_vectors_of_their_words(runs: dict[str, Path]) -
     texts = ["salt oven", "salt Nowhere\toven", "nowhere", ""]
     expected = {"mean": (salt + oven) / 2, "max": np.maximum(salt, oven), "first": salt, "last": oven}
     for pooling, vector in expected.items():
-        found = model.embed(texts, pooling=pooling)
-        assert found.shape == (4, 8)
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(found, [vector, vector, np.zeros(8), np.zeros(8)], rtol=1e-6)
+        vectors = model.embed(texts, pooling=pooling)
+        assert vectors.shape == (4, 8)
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, [vector, vector, np.zeros(8), np.zeros(8)], rtol=1e-6)
     words = model.embed_words([["salt", "nowhere"], [], ["oven"]])
     assert [part.shape for part in words] == [(2, 8), (0, 8), (1, 8)]
     assert (words[0] == [salt, np.zeros(8)]).all()
@@ -136,7 +139,7 @@ def test_ngrams_give_vectors_to_unseen_words(fasttext: Any) -> None:
     np.testing.assert_allclose(seen, fasttext.model.vectors[rows].detach().numpy().mean(0), rtol=1e-5, atol=1e-6)
 
 
-def test_analogies_have_answers_among_the_words_alone(fasttext: Any, tmp_path: Path) -> None:
+def test_answers_to_analogies_are_words_of_the_table(fasttext: Any, tmp_path: Path) -> None:
     """N-grams give a vector to each word of the question, but its answer is a word of the table."""
     (tmp_path / "unseen.txt").write_text(": none\nbuttery oveny saltier pianos\n", encoding="utf-8")
     with pytest.raises(DataError, match="no question has vectors for all its words"):
@@ -162,7 +165,7 @@ def test_scores_say_how_many_pairs_and_questions_they_cover(runs: dict[str, Path
 
 
 @pytest.mark.parametrize("format", ["word2vec", "word2vec-binary", "fasttext"])
-def test_what_is_exported_is_read_back(format: str, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_exported_vectors_are_read_back(format: str, runs: dict[str, Path], tmp_path: Path) -> None:
     model = ensue.load(runs["cbow"])
     model.export(tmp_path / "out", format)
     words, vectors = read_vectors(tmp_path / "out")
@@ -171,14 +174,16 @@ def test_what_is_exported_is_read_back(format: str, runs: dict[str, Path], tmp_p
 
 
 @pytest.mark.slow
-def test_gensim_reads_what_is_exported(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_gensim_reads_exported_vectors(runs: dict[str, Path], tmp_path: Path) -> None:
     gensim = pytest.importorskip("gensim.models")
     model = ensue.load(runs["cbow"])
     for format in ("word2vec", "word2vec-binary"):
         model.export(tmp_path / "out", format)
-        found = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "out"), binary=format == "word2vec-binary")
-        assert found.index_to_key == list(model.words)
-        assert (found.vectors == model.table.vectors).all()
+        keyed_vectors = gensim.KeyedVectors.load_word2vec_format(
+            str(tmp_path / "out"), binary=format == "word2vec-binary"
+        )
+        assert keyed_vectors.index_to_key == list(model.words)
+        assert (keyed_vectors.vectors == model.table.vectors).all()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +195,7 @@ def test_gensim_reads_what_is_exported(runs: dict[str, Path], tmp_path: Path) ->
         ("", {}, "the text is empty"),
     ],
 )
-def test_a_text_from_which_nothing_is_learned_is_one_line(
+def test_a_text_from_which_nothing_can_be_learned_is_refused(
     text: str, change: dict[str, Any], message: str, folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
@@ -217,7 +222,7 @@ def test_a_key_that_would_do_nothing_is_refused(train: dict[str, Any], message: 
         )
 
 
-def test_what_is_not_there_is_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_unknown_words_options_and_paths_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     model = ensue.load(runs["cbow"])
     with pytest.raises(EnsueError, match='no vector for the word "slat"; did you mean "salt"'):
         model.neighbors("slat")
@@ -237,10 +242,10 @@ def test_what_is_not_there_is_one_line(runs: dict[str, Path], tmp_path: Path) ->
         model.evaluate(tmp_path / "other.tsv")
 
 
-def test_questions_in_another_language_are_told_before_training(folder: Path, tmp_path: Path) -> None:
+def test_questions_without_known_words_are_refused_before_training(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "other.tsv").write_text("sun\tmoon\t1\n", encoding="utf-8")
-    asked = recipe(folder, "cbow", data={"valid": str(tmp_path / "other.tsv")})
-    assert_refused(asked, tmp_path / "run", "no question has vectors for all its words")
+    parsed = recipe(folder, "cbow", data={"valid": str(tmp_path / "other.tsv")})
+    assert_refused(parsed, tmp_path / "run", "no question has vectors for all its words")
 
 
 def test_words_with_odd_white_space_are_exported(folder: Path, tmp_path: Path) -> None:
