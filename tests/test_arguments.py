@@ -104,9 +104,7 @@ def test_options_of_generate_out_of_range_are_refused(name: str, values: list[An
 
 
 @pytest.mark.parametrize("value", [0, -1, "2", 2.5, 10**14])
-def test_wrong_numbers_of_parts_samples_and_threads_are_refused(
-    value: Any, language: LanguagePipeline, tmp_path: Path
-) -> None:
+def test_wrong_numbers_of_parts_and_threads_are_refused(value: Any, language: LanguagePipeline, tmp_path: Path) -> None:
     assert_refused(lambda v: language.samples("a", v), value, "^num_samples is ")
     assert_refused(lambda v: language.evaluate(tmp_path, parts=v), value, "^parts is ")
     assert_refused(lambda v: ensue.train("char-lstm", train="x", out=tmp_path / "y", threads=v), value, "^threads is ")

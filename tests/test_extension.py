@@ -253,9 +253,7 @@ def test_commands_and_sections_of_pages_are_added(package: Path, capsys: pytest.
     "wrong", ["5", "Extension(name=5)", "Extension(name='a', tasks='b')", "Extension(name='a', tasks={'b': 5})",
               "Extension(name='a', needs='b')", "Extension(name='a', methods={'b': 'c'})", "1 / 0"],
 )  # fmt: skip
-def test_a_wrong_declaration_is_a_warning_of_one_line(
-    tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_declaration_warns_in_one_line(tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = installed(tmp_path, "extension") / "declared.py"
     declared.write_text(f"from ensue.extension import Extension\nEXTENSION = {wrong}", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

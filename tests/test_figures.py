@@ -169,7 +169,7 @@ def test_a_prediction_passes_no_more_files(tmp_path: Path) -> None:
     assert listed("A text in one prediction") == names(passed)
 
 
-def test_a_completion_passes_no_more_files(
+def test_a_completion_opens_no_more_files(
     watched_threads: CalledFiles, serve: Callable[..., tuple[Client, Service]]
 ) -> None:
     client, _ = serve({"lstm": language_pipeline()})

@@ -206,7 +206,7 @@ def test_a_lower_precision_changes_scores_only_a_little(
         assert lower.with_search(width=2).predict(["The sea is calm."])
 
 
-def test_precisions_are_refused_where_model_or_processor_lacks_them(
+def test_precisions_are_refused_if_model_or_processor_lacks_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpacked("classify-bag", tmp_path)

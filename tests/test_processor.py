@@ -94,9 +94,7 @@ def test_keep_freed_memory_returns_false_without_glibc(monkeypatch: pytest.Monke
     ],
     ids=["a container", "nested", "version 1", "damaged"],
 )
-def test_limits_of_control_groups_are_read(
-    groups: str, files: dict[str, str], expected: list[str], tmp_path: Path
-) -> None:
+def test_control_group_limits_are_read(groups: str, files: dict[str, str], expected: list[str], tmp_path: Path) -> None:
     """The system kills a container that uses more than the memory of its group."""
     (tmp_path / "cgroup").write_text(groups)
     for name, content in files.items():

@@ -35,7 +35,7 @@ def test_a_model_of_tiny_shakespeare_learns_in_seconds(shared_data: Path, tmp_pa
         ("wikitext-2/{}.txt.xz", 33_278, {"train": 2_088_628, "valid": 217_646, "test": 245_569}),
     ],
 )
-def test_words_are_counted_as_published(
+def test_published_words_are_counted(
     name: str, vocabulary_size: int, counts: dict[str, int], shared_data: Path
 ) -> None:
     source = TextSource(shared_data / name.format("train"))

@@ -283,9 +283,7 @@ awkward = st.text(st.characters(codec="utf-8"), max_size=8).filter(lambda text: 
 
 
 @given(about=awkward, columns=st.lists(awkward, max_size=3), labels=awkward, share=st.floats(0, 1, exclude_max=True))
-def test_any_text_and_number_is_written_and_read_back(
-    about: str, columns: list[str], labels: str, share: float
-) -> None:
+def test_any_text_and_number_is_read_back(about: str, columns: list[str], labels: str, share: float) -> None:
     recipe_document = document(
         "labeling", data={"labels": labels, "train": about}, features={"columns": columns, "dropout_words": share}
     )

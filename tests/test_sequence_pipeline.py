@@ -71,9 +71,7 @@ def test_log_probabilities_of_outputs_equal_those_of_score(pipeline: SequencePip
 
 
 @pytest.mark.slow
-def test_an_ensemble_has_the_shortest_context_of_its_models(
-    pipeline: SequencePipeline, learned: Path, tmp_path: Path
-) -> None:
+def test_an_ensemble_has_its_shortest_context(pipeline: SequencePipeline, learned: Path, tmp_path: Path) -> None:
     layers = SMALL["encoder"] | {"positions": "learned", "context": 9}
     run_tiny(pair_recipe(learned / "train.tsv", encoder=layers, decoder=layers, train={"steps": 1}), tmp_path / "other")
     other = ensue.load(tmp_path / "other", device="cpu")
@@ -217,9 +215,7 @@ def test_two_threads_give_the_outputs_of_one(pipeline: SequencePipeline) -> None
     assert torch.is_grad_enabled()
 
 
-def test_a_wide_beam_searches_fewer_sources_at_once(
-    pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wide_beam_searches_few_sources_at_once(pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
     begin = task.init_decoding
     monkeypatch.setattr(
@@ -236,7 +232,7 @@ def test_a_wide_beam_searches_fewer_sources_at_once(
 
 
 @pytest.mark.parametrize("column", [[1.5, "a"], ["a", 1], [1], [1, "a", "b"], [-1, "a"]])
-def test_invalid_columns_in_a_run_are_reported_as_damage(
+def test_invalid_columns_are_reported_as_damage(
     column: list[object], pipeline: SequencePipeline, learned: Path
 ) -> None:
     content = pipeline.layout.to_json()
@@ -255,9 +251,7 @@ def test_invalid_columns_in_a_run_are_reported_as_damage(
         ({"kind": "letters"}, ".*found 'letters'"),
     ],
 )
-def test_invalid_tokenizers_in_a_run_are_refused(
-    change: dict[str, object], message: str, pipeline: SequencePipeline
-) -> None:
+def test_invalid_tokenizers_are_refused(change: dict[str, object], message: str, pipeline: SequencePipeline) -> None:
     content = pipeline.coder.to_json()
     assert PairCoder.from_json(content).to_json() == content
     content["source"]["tokenizer"] |= change

@@ -54,9 +54,7 @@ def test_commands_for_another_kind_of_model_are_refused(refused: Refused, runs: 
     assert "trained without pretrained vectors" in refused("predict", runs / "names", "--vectors", runs / "names.txt")
 
 
-def test_an_error_names_the_only_command_of_a_model(
-    refused: Refused, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_names_the_command_of_a_model(refused: Refused, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = replace(task_entry("labeling"), commands=("evaluate",))
     monkeypatch.setattr("ensue.tasks.labeling.TASK", entry)
     assert refused("predict", runs / "names") == f"{runs / 'names'}: the model is a tagger, for evaluate"

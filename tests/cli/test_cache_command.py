@@ -110,7 +110,7 @@ def test_wrong_options_are_refused(refused: Callable[..., str], cache_folder: Pa
     assert len(cached_files()) == ALL
 
 
-def test_a_cache_that_is_a_file_is_refused(
+def test_a_file_as_cache_is_refused(
     refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -78,7 +78,7 @@ def test_train_shows_its_progress_and_the_next_commands(ensue: Ensue, text: Path
     assert "Traceback" not in result.err
 
 
-def test_every_recipe_takes_a_budget_in_minutes(
+def test_recipes_take_a_budget_in_minutes(
     ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A model that a solver trains in one step needs no budget."""

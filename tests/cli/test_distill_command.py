@@ -281,9 +281,7 @@ OBJECTS = (
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(OBJECTS.map(json.dumps) | st.text(max_size=9), min_size=1, max_size=3), st.booleans())
-def test_a_line_is_read_as_a_prediction_or_refused_with_its_line(
-    tmp_path: Path, found: list[str], by_word: bool
-) -> None:
+def test_a_line_is_a_prediction_or_refused_with_its_line(tmp_path: Path, found: list[str], by_word: bool) -> None:
     path = tmp_path / "told.jsonl"
     path.write_text("\n".join(found), encoding="utf-8", errors="replace")
     try:

@@ -33,9 +33,7 @@ def test_json_is_one_object(ensue: Ensue, measured: list[Machine]) -> None:
 
 
 @pytest.mark.slow
-def test_training_reports_a_measurement_of_the_machine(
-    ensue: Ensue, text: Path, measured: list[Machine], in_tmp_path: None
-) -> None:
+def test_training_reports_its_measurement(ensue: Ensue, text: Path, measured: list[Machine], in_tmp_path: None) -> None:
     settings = [word for value in ("encoder.d_model=8", "train.steps=2") for word in ("--set", value)]
     first = ensue("train", "char-lstm", "--train", text, "--out", "first", *settings)
     second = ensue("train", "char-lstm", "--train", text, "--out", "second", *settings)
@@ -45,7 +43,7 @@ def test_training_reports_a_measurement_of_the_machine(
 
 
 @pytest.mark.parametrize("command", ["generate", "evaluate", "score"])
-def test_using_a_model_measures_no_machine(
+def test_use_measures_no_machine(
     command: str, ensue: Ensue, trained: Path, text: Path, measured: list[Machine]
 ) -> None:
     arguments = ["--max-tokens", "3"] if command == "generate" else [text]

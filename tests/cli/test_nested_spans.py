@@ -117,7 +117,7 @@ def test_the_table_lists_every_command() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("data", ["spans.jsonl", "brat"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_works_or_names_one_that_does(
+def test_commands_work_or_name_one_that_does(
     command: str, data: str, folder: Path, tmp_path: Path, ensue: Ensue
 ) -> None:
     (tmp_path / "space.toml").write_text('"train.learning_rate" = [0.01, 0.02]\n')

@@ -41,9 +41,7 @@ def test_an_error_replaces_a_notice(ensue: Ensue, monkeypatch: pytest.MonkeyPatc
     assert (result.status, result.err) == (2, "ensue: line 3 is not text\n")
 
 
-def test_a_notice_does_not_wait_for_a_command_that_writes_nothing(
-    ensue: Ensue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notice_does_not_wait_for_a_silent_command(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = list[bool]()
 
     def working() -> list[str]:

@@ -36,9 +36,7 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_the_table_of_doubts_fits_the_screen(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doubts_fit_the_screen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.console.tables.MIN_TEXT_WIDTH", 12)
     show_rows([HEADER, *ROWS])
     assert capsys.readouterr().out == SCREEN

@@ -43,7 +43,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         ("upos", "some.txt", columns(sentences(40, seed=4))),
     ],
 )  # fmt: skip
-def test_parts_of_labeled_files_join_to_the_full_output(
+def test_shards_of_labeled_files_join(
     ensue: Ensue, runs: Path, tmp_path: Path, run: str, name: str, content: str, as_json: list[str]
 ) -> None:
     (tmp_path / name).write_text(content, newline="")
@@ -53,16 +53,14 @@ def test_parts_of_labeled_files_join_to_the_full_output(
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("options", [["--n-best", 2], ["--json"]])
-def test_parts_of_sources_join_to_the_full_output(
-    ensue: Ensue, translators: Path, tmp_path: Path, options: list[object]
-) -> None:
+def test_shards_of_sources_join(ensue: Ensue, translators: Path, tmp_path: Path, options: list[object]) -> None:
     (tmp_path / "pairs.tsv").write_text(pairs(23, seed=3))
     assert_shards_join(ensue, "predict", translators / "one", tmp_path / "pairs.tsv", *options)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
-def test_parts_of_vectors_join_to_the_full_output(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
+def test_shards_of_vectors_join(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("salt oven\npiano\n\nnowhere\n" * 6)
     assert_shards_join(ensue, "embed", vectors, tmp_path / "texts.txt")
     assert_shards_join(ensue, "embed", vectors, tmp_path / "texts.txt", "--json")

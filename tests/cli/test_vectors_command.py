@@ -51,7 +51,7 @@ def test_neighbors_and_exported_vectors_are_correct(ensue: Ensue, vectors: Path,
 
 
 @pytest.mark.parametrize("option", [["--int8"], ["--embed"], ["--precision", "f16"]])
-def test_word_vectors_refuse_options_of_models(
+def test_vectors_refuse_options_of_models(
     option: list[str], refused: Callable[..., str], vectors: Path, tmp_path: Path
 ) -> None:
     line = refused("export", vectors, "--format", "word2vec", "--out", tmp_path / "x.txt", *option)

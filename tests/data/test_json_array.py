@@ -51,9 +51,7 @@ def lines_of(text: str, size: int = 1 << 20) -> Lines:
     st.integers(1, 40),
     st.sampled_from(["", "\n", " \r\n \t"]),
 )
-def test_parts_of_an_array_join_to_its_text(
-    objects: list[dict[str, Any]], form: dict[str, Any], size: int, end: str
-) -> None:
+def test_parts_of_arrays_join_to_text(objects: list[dict[str, Any]], form: dict[str, Any], size: int, end: str) -> None:
     text = json.dumps(objects, **form) + end
     lines = lines_of(text, size)
     result = list(lines)

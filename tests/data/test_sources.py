@@ -236,7 +236,7 @@ def test_other_encodings_are_named_in_errors(tmp_path: Path) -> None:
     start=st.integers(0, 120),
     length=st.none() | st.integers(0, 60),
 )
-def test_ranges_equal_slices_of_the_text(
+def test_ranges_equal_slices(
     text: str, start: int, length: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = written(tmp_path_factory.mktemp("range") / "a", text.encode())

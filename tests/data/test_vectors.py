@@ -161,7 +161,7 @@ def test_duplicates_and_wrong_numbers_in_binary_files_are_reported(tmp_path: Pat
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 9), max_size=10))
-def test_bytes_are_read_by_lines_and_counts(
+def test_bytes_are_read_by_lines_or_counts(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, steps: list[int]
 ) -> None:
     path = tmp_path_factory.mktemp("bytes") / "x"

@@ -189,7 +189,7 @@ def test_cells_on_arm_equal_their_fold(
 
 @pytest.mark.parametrize("compiler", ARM_COMPILERS)
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_compiles_for_arm(
+def test_all_files_compile_for_arm(
     name: str, compiler: str, tmp_path: Path, kept_folder: Callable[[str], Path]
 ) -> None:
     caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(kept_folder("zig")))

@@ -84,9 +84,7 @@ class TestCompiler:
         monkeypatch.setenv("CC", text.replace("with", str(path_folder / "with")))
         assert self.find() == (str(program), *words[1:])
 
-    def test_on_windows_the_package_ziglang_is_preferred(
-        self, path_folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_windows_prefers_the_package_ziglang(self, path_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         script(path_folder / "gcc", "exit 0")
         clang = script(path_folder / "clang", "exit 0")
         monkeypatch.setattr("platform.system", lambda: "Windows")

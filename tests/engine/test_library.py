@@ -151,9 +151,7 @@ class TestLibrary:
         assert damaged.read_bytes() == sound.read_bytes()
         assert libraries(tmp_path / "other") == [damaged]
 
-    def test_a_text_that_is_not_c_gives_one_notice_and_no_library(
-        self, cache_folder: Path, fresh_library: Library
-    ) -> None:
+    def test_a_text_that_is_not_c_gives_a_single_notice(self, cache_folder: Path, fresh_library: Library) -> None:
         with notice() as line:
             assert fresh_library("this is not C", torch.float64) is None
             assert fresh_library("this is not C either", torch.float64) is None
@@ -228,7 +226,7 @@ class TestLibrary:
         assert loaded == [inode]
 
     @pytest.mark.skipif(not HAS_OWNERS, reason="looks at owners")
-    def test_without_proc_every_folder_of_the_path_is_checked(
+    def test_without_proc_each_folder_of_paths_is_checked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A folder above that others may write to could be replaced."""

@@ -79,9 +79,7 @@ class TestMemory:
         }
         return sum(bytes_of_memory.values()) // self.N
 
-    def test_training_saves_gates_h_and_c_and_the_backward_pass_adds_errors(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_training_saves_gates_h_and_c_and_backward_adds_errors(self, monkeypatch: pytest.MonkeyPatch) -> None:
         arrays = self.arrays(monkeypatch, trains=True)
         x, error = 3, self.d
         assert self.numbers(arrays["forward"]) == 4 * self.d + 2 * self.d + x

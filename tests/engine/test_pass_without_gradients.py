@@ -257,9 +257,7 @@ SIZES = [(1, 1), (1, 7), (5, 1), (4, 3)]
 
 @pytest.mark.parametrize("layer_class", [LSTM, GRU, Elman])
 @torch.no_grad()
-def test_a_known_call_is_not_checked_and_any_other_is(
-    layer_class: type[SequenceLayer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_known_calls_are_not_checked(layer_class: type[SequenceLayer], monkeypatch: pytest.MonkeyPatch) -> None:
     layer, inputs = layer_class(D, 16), [randn(*sizes, D) for sizes in SIZES]
     expected = [layer(x) for x in inputs]
     with monkeypatch.context() as patch:
@@ -348,9 +346,7 @@ def test_overrides_hooks_and_taps_still_run_at_a_known_call() -> None:
 @pytest.mark.parametrize("layer_class", [LSTM, GRU, Elman])
 @pytest.mark.parametrize("sizes", [(1, 400), (5, 100), (64, 8), (400, 3)])
 @torch.no_grad()
-def test_products_of_long_inputs_are_computed_in_chunks(
-    sizes: tuple[int, int], layer_class: type[SequenceLayer]
-) -> None:
+def test_products_of_long_inputs_are_in_chunks(sizes: tuple[int, int], layer_class: type[SequenceLayer]) -> None:
     """The results are those of `fold`, also with padding, cached weights, and two threads, which use no chunks."""
     torch.manual_seed(0)
     layer, x = layer_class(D, 16), randn(*sizes, D)

@@ -167,9 +167,7 @@ def test_shape_bombs_take_bounded_time_and_memory(name: str, tmp_path: Path) -> 
     ("name", "bound"),
     [("width.conll", "ensue.data.lines.MAX_COLUMNS"), ("rows.csv.xz", "ensue.data.decoding.MAX_RATIO")],
 )
-def test_a_reader_without_bounds_is_reported(
-    name: str, bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unbounded_readers_are_reported(name: str, bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bombs, "SECONDS", 5)
     assert judged(bomb(tmp_path, name)) == [None]
     monkeypatch.setattr(bound, 1 << 30)

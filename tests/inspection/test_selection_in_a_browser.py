@@ -21,9 +21,7 @@ def on_page(units: Units) -> Units:
 
 
 @pytest.mark.parametrize(("start", "end", "threshold"), [(0, 3, 0.3), (4, 7, 0.1), (12, 13, 0.2)])
-def test_the_script_selects_the_units_and_ranges_of_select(
-    tmp_path: Path, start: int, end: int, threshold: float
-) -> None:
+def test_the_script_selects_units_and_ranges_of_select(tmp_path: Path, start: int, end: int, threshold: float) -> None:
     inspection = model_of("lstm").inspect(TEXT, at=9, off="layer 1, cell: 0")
     selection = select(list(map(on_page, inspection.view.units)), start, end, threshold=threshold)
     assert selection.units

@@ -94,7 +94,7 @@ WITH_HEADS = [pytest.param(*way.values, {}, marks=way.marks) for way in ENCODER_
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("encoder", "bidirectional", "head"), WITH_HEADS)
-def test_scores_losses_and_gradients_do_not_depend_on_the_batch(
+def test_scores_and_gradients_do_not_depend_on_the_batch(
     encoder: str, bidirectional: bool, head: dict[str, Any]
 ) -> None:
     """One text has no words, and some have unknown words."""

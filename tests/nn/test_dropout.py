@@ -92,7 +92,7 @@ def test_weight_drop_has_one_mask_for_all_positions_of_a_call() -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [lambda: LSTM(3, 4), lambda: GRU(3, 4), lambda: GRU(3, 4, reset="before")])
-def test_weight_drop_trains_the_undropped_weight(make) -> None:  # type: ignore[no-untyped-def]
+def test_weight_drop_trains_full_weights(make) -> None:  # type: ignore[no-untyped-def]
     layer = WeightDrop(make(), 0.5)
     before = layer.layer.weight_hidden.detach().clone()
     layer(torch.randn(2, 5, 3))[0].sum().backward()

@@ -33,9 +33,7 @@ def test_the_most_probable_label_is_chosen() -> None:
         (0.0, ("owl", "dog", "cat")),
     ],
 )  # fmt: skip
-def test_labels_above_the_threshold_are_chosen_in_order_of_probability(
-    threshold: float, expected: tuple[str, ...]
-) -> None:
+def test_labels_above_the_threshold_are_chosen_by_probability(threshold: float, expected: tuple[str, ...]) -> None:
     classes = Classes(NAMES, multiple=True, threshold=threshold)
     assert classes.choose(probabilities(0.25, 0.5, 0.75)) == expected
 

@@ -106,7 +106,7 @@ def overlapping_sentences(draw: st.DrawFn) -> tuple[list[schemes.Span], int]:
 
 
 @given(overlapping_sentences(), st.sampled_from(list(schemes.SCHEMES)))
-def test_spans_that_overlap_are_read_as_written(
+def test_overlapping_spans_are_read_as_written(
     sentence: tuple[list[schemes.Span], int], scheme: schemes.Scheme
 ) -> None:
     result, length = sentence

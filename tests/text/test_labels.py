@@ -116,7 +116,7 @@ def test_the_confidence_of_a_label_is_the_sum_over_its_tags(scheme: Scheme, tag_
 
 
 @given(pair=st.sampled_from(PAIRS), sentence=sentences())
-def test_a_label_is_at_least_as_probable_as_its_tag(
+def test_a_label_is_as_probable_as_its_tag_or_more(
     pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]
 ) -> None:
     scheme, tag_scheme = pair

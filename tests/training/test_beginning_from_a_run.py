@@ -57,9 +57,7 @@ def second_recipe(origin: Path, texts: Path, **settings: Any) -> Recipe:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["causal", "masked"])
-def test_a_run_starts_with_the_weights_of_another(
-    kind: str, origins: dict[str, Path], texts: Path, tmp_path: Path
-) -> None:
+def test_a_run_starts_from_weights_of_another(kind: str, origins: dict[str, Path], texts: Path, tmp_path: Path) -> None:
     origin, noted = origins[kind], NotesReporter()
     recipe = second_recipe(origin, texts, **{"train.steps": 1, "train.learning_rate": 1e-30})
     run_tiny(recipe, tmp_path / "run", reporter=noted)
@@ -72,9 +70,7 @@ def test_a_run_starts_with_the_weights_of_another(
     assert note == f"begins from {origin}: {size:,} of {size:,} symbols have vectors of that run"
 
 
-def test_symbols_keep_their_rows_and_new_symbols_get_the_mean(
-    origins: dict[str, Path], texts: Path, tmp_path: Path
-) -> None:
+def test_symbols_keep_rows_and_new_symbols_get_the_mean(origins: dict[str, Path], texts: Path, tmp_path: Path) -> None:
     recipe = second_recipe(origins["causal"], texts, **{"tuning.vocabulary": "own"})
     job: Any = begin_job(recipe, None)
     model = job.build_model()

@@ -44,7 +44,7 @@ def test_a_tagger_needs_no_origin_after_training(place: str, origin: Path, names
 
 
 @pytest.mark.parametrize(("at", "count", "is_late"), [("input", 1, False), ("first-layer", 1, True), ("both", 2, True)])
-def test_contextual_features_are_added_where_the_recipe_says(
+def test_contextual_features_are_added_by_the_recipe(
     at: str, count: int, is_late: bool, origin: Path, names: Path
 ) -> None:
     model: Any = begin_job(tagging(names, features=features_of(origin, at=at)), None).build_model()

@@ -98,9 +98,7 @@ def test_a_run_is_continued_with_its_own_recipe(runs: Path, tmp_path: Path, run:
         (["train.steps=7"], ["old.tsv", "new.tsv"], ["old.tsv", "new.tsv"]),
     ],
 )
-def test_old_data_are_read_again_if_they_exist(
-    folder: Path, settings: list[str], train: str | list[str], reads: list[str]
-) -> None:
+def test_old_data_are_read_again(folder: Path, settings: list[str], train: str | list[str], reads: list[str]) -> None:
     (folder / "new.csv").write_text(NEW.replace("\t", ","))
     paths = [str(folder / name) for name in ([train] if isinstance(train, str) else train)]
     recipe: Any = continuing_recipe(folder / "old", None, settings, train=paths)

@@ -161,9 +161,7 @@ def test_contradicting_files_are_an_error_of_one_line(
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "labels.json", "manifest.json"])
 @pytest.mark.parametrize("name", ["language", "tagger", "classifier", "translator"])
-def test_runs_with_any_changed_value_load_or_are_errors_of_one_line(
-    name: str, file: str, runs: Path, tmp_path: Path
-) -> None:
+def test_runs_with_any_changed_value_load_or_give_one_line(name: str, file: str, runs: Path, tmp_path: Path) -> None:
     if not (runs / name / file).exists():
         return
     run = Path(shutil.copytree(runs / name, tmp_path / "run"))
@@ -284,7 +282,7 @@ def test_invalid_metrics_are_an_error_of_one_line(line: str, runs: Path, tmp_pat
     assert "\n" not in str(caught.value)
 
 
-def test_weights_without_permission_are_not_reported_as_missing(
+def test_unreadable_weights_are_not_reported_as_missing(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is simulated, since root may read everything."""

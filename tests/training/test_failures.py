@@ -50,9 +50,7 @@ def test_a_loss_that_is_not_finite_names_step_batch_and_parameter(
     assert "first parameter that is not finite: layers.layers.0.weight_hidden;" in message
 
 
-def test_the_last_good_checkpoint_survives_and_loads(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_good_checkpoint_can_be_loaded(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tiny_recipe(text)
     run_tiny(recipe, tmp_path / "whole")
     with monkeypatch.context() as patch:
@@ -144,7 +142,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
 
 
 @pytest.mark.slow
-def test_a_run_after_a_full_disk_at_the_beginning_can_be_resumed(
+def test_a_run_after_an_early_full_disk_can_be_resumed(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:

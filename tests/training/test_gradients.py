@@ -57,9 +57,7 @@ def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["lstm", "transformer"])
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_process_reads_only_the_ids_of_its_rows(
-    kind: str, exact: bool, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_reads_ids_of_its_rows(kind: str, exact: bool, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = begin_job(tiny_recipe(text, batch_size=16, model={"kind": kind, "d_embedding": 6, "d_model": 8}), None)
     network, read = job.build_model(), list[int]()
     read_rows = TokenFile.read_rows

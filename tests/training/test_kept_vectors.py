@@ -59,9 +59,7 @@ def test_cached_vectors_are_read_again_unless_they_are_damaged(
     assert len([file for file in cache.cached_files() if "vectors" in file.kind.noun]) == 2
 
 
-def test_progress_of_the_computation_is_reported(
-    origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_reported(origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(word_pipelines, "CHUNK_WORDS", 4)
     (origin_vectors,), texts = features(tagging(names, features=features_of(origin))).origins, texts_of(WORDS)
@@ -74,7 +72,7 @@ def test_progress_of_the_computation_is_reported(
     assert [share for _, share in reports] == [6 / 46, 1.0]
 
 
-def test_vectors_larger_than_the_cache_are_computed_with_a_notice(
+def test_vectors_larger_than_the_cache_give_a_notice(
     origin: Path, names: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (origin_vectors,), texts = features(tagging(names, features=features_of(origin))).origins, texts_of(WORDS)

@@ -40,7 +40,7 @@ def test_heads_with_transitions_predict_no_illegal_paths(names: Path, tmp_path: 
     assert broken["viterbi"] == broken["crf"] == 0 < broken["softmax"]
 
 
-def test_a_run_directory_has_all_files_and_scores_of_a_tagger(
+def test_a_run_has_all_files_and_scores_of_a_tagger(
     names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
@@ -93,9 +93,7 @@ def documents(count: int, *, seed: int) -> str:
 
 
 @pytest.mark.slow
-def test_context_words_make_earlier_sentences_of_the_document_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_context_words_make_earlier_sentences_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training, prediction and scores agree, whatever the chunks of words, and other documents do not matter."""
     paths = []
     for seed in (0, 1):

@@ -144,9 +144,7 @@ def test_a_workload_is_measured_when_a_run_needs_it(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["processor", "features", "cores", "torch", "ensue", "engine"])
-def test_a_changed_machine_is_measured_again(
-    name: str, measured: list[Machine], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_machine_is_measured_again(name: str, measured: list[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
     first = machine_profile().machine
     changed = first.model_copy(update={name: 3 if name == "cores" else "another"})
     monkeypatch.setattr(Machine, "current", lambda: changed)

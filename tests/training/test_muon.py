@@ -59,9 +59,7 @@ def language_model(**encoder: Any) -> nn.Module:
         ),
     ],
 )
-def test_layer_matrices_are_listed_with_their_numbers_of_gates(
-    encoder: dict[str, Any], expected: dict[str, int]
-) -> None:
+def test_matrices_are_listed_with_their_numbers_of_gates(encoder: dict[str, Any], expected: dict[str, int]) -> None:
     model = language_model(**encoder)
     names = {parameter: name for name, parameter in model.named_parameters()}
     blocks_by_name = {names[parameter]: blocks for parameter, blocks in layer_matrices(model).items()}
@@ -112,9 +110,7 @@ def test_a_checkpoint_has_both_kinds_of_moments(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), [(SGD, torch.optim.SGD), (AdamW, torch.optim.AdamW)])
-def test_eager_optimizers_equal_those_of_torch(
-    ours: type[torch.optim.Optimizer], theirs: type[torch.optim.Optimizer]
-) -> None:
+def test_eager_optimizers_equal_torch(ours: type[torch.optim.Optimizer], theirs: type[torch.optim.Optimizer]) -> None:
     results = []
     for kind in (ours, theirs):
         torch.manual_seed(0)

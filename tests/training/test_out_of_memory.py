@@ -119,7 +119,7 @@ def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:
         ),
     ],
 )
-def test_gradients_equal_those_of_the_undivided_batch(
+def test_gradients_equal_those_of_a_full_batch(
     name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of rows need not be a multiple of the parts, and lengths differ."""
@@ -152,9 +152,7 @@ def test_gradients_equal_those_of_the_undivided_batch(
         pytest.param("classifier", "cpu", marks=pytest.mark.slow),
     ],
 )
-def test_training_continues_in_halves_with_one_note(
-    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_continues_in_halves(name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, task = RECIPES[name]
     recipe = make(tmp_path, encoder="none")
     expected = run_tiny(recipe, tmp_path / "whole")
@@ -172,9 +170,7 @@ def test_training_continues_in_halves_with_one_note(
 
 
 @pytest.mark.parametrize("name", list(RECIPES))
-def test_a_single_row_that_does_not_fit_is_an_error_of_one_line(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_does_not_fit_gives_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, task = RECIPES[name]
     recipe = make(tmp_path)
     limited(monkeypatch, task, 0, MESSAGES["cpu"])
@@ -185,9 +181,7 @@ def test_a_single_row_that_does_not_fit_is_an_error_of_one_line(
         run_tiny(recipe, tmp_path / "run")
 
 
-def test_the_error_names_the_last_checkpoint_which_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_names_a_checkpoint_which_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tagger(tmp_path, encoder="none", validations=2)
     original = Labeling.loss
     calls: list[int] = []

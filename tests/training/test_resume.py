@@ -173,9 +173,7 @@ def test_a_resumed_run_restores_the_best_weights_of_its_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_resumed_run_keeps_its_number_of_micro_batches(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_keeps_its_micro_batches(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of parts changes the order of summation, and so the bits."""
     original = LanguageModeling.loss
 
@@ -326,9 +324,7 @@ OPTIMIZERS = [torch.optim.NAdam, torch.optim.ASGD, torch.optim.Adagrad, torch.op
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_a_run_with_any_optimizer_is_resumed(
-    kind: Any, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_with_any_optimizer_resume(kind: Any, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(model: Any, recipe: Any, tuning: Any) -> torch.optim.Optimizer:
         optimizer: torch.optim.Optimizer = kind(tuning.build_groups(recipe.weight_decay), lr=recipe.learning_rate)
         return optimizer

@@ -23,9 +23,7 @@ from training.tiny_texts import tagging
 from written_files import written
 
 
-def test_a_run_directory_has_all_files_and_scores_of_a_model(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_has_all_files_and_scores_of_a_model(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
     test_text = written(tmp_path / "test.txt", words(100, seed=5))
     recorder = Recorder()
@@ -65,9 +63,7 @@ def test_metrics_have_a_line_for_each_report(text: Path, tmp_path: Path) -> None
     assert all(len(r["sample"]) == 8 for r in valid)
 
 
-def test_reports_are_means_over_the_steps_since_the_last(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_are_means_since_the_last_one(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.training.loop.NUM_REPORTS", 4)
     recorder = Recorder()
     run_tiny(tiny_recipe(text, steps=12), tmp_path / "run", reporter=recorder)

@@ -63,9 +63,7 @@ def test_without_warmup_the_first_step_has_the_full_rate() -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("budget", "steps"), [({"steps": 5}, 5), ({"epochs": 0.5}, 39), ({"tokens": 200}, 5)])
-def test_a_run_takes_as_many_steps_as_its_budget(
-    budget: dict[str, float], steps: int, text: Path, tmp_path: Path
-) -> None:
+def test_a_run_takes_the_steps_of_its_budget(budget: dict[str, float], steps: int, text: Path, tmp_path: Path) -> None:
     outcome = run_tiny(tiny_recipe(text, **budget), tmp_path / "run")
     tokens_per_epoch = int(len(text.read_text()) * 0.9)
     if "epochs" in budget:

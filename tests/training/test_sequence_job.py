@@ -124,7 +124,7 @@ def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: P
         ({"decoder": LSTM, "attention": {"num_heads": 3}}, "is not divisible by attention.num_heads"),
     ],
 )
-def test_contradicting_tables_are_refused(
+def test_contradictions_are_refused(
     tables: dict[str, dict[str, object]], message: str, corpus: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(RecipeError, match=message):

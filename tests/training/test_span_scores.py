@@ -146,7 +146,7 @@ def known(tagger: LabelingPipeline) -> Predicted:
     return Predicted(rows, [{(w.start, w.end) for w in one} for one in sentences_of_tagger], spans)
 
 
-def test_predictions_for_a_file_equal_those_for_a_list(
+def test_predictions_for_files_equal_those_for_lists(
     tagger: LabelingPipeline, known: Predicted, tmp_path: Path
 ) -> None:
     (tmp_path / "bare.jsonl").write_text("".join(json.dumps({"text": one.text}) + "\n" for one in known.rows))
@@ -266,9 +266,7 @@ def test_accuracy_compares_labels_in_one_scheme(scheme: Any, tagger: LabelingPip
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data", [{"nested": 2}, {"labels": ["spans", "entities"]}], ids=["nested", "columns"])
-def test_gold_spans_that_overlap_or_are_in_several_columns_change_no_prediction(
-    data: dict[str, Any], tmp_path: Path
-) -> None:
+def test_overlapping_gold_spans_or_several_columns_change_no_prediction(data: dict[str, Any], tmp_path: Path) -> None:
     lines = []
     for one in gold(120, seed=4):
         more = [(a, max(b, c), "PAIR") for (a, b, _), (_, c, _) in pairwise(one.spans)]

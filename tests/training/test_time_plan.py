@@ -186,9 +186,7 @@ def test_a_planted_bug_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         test_the_announced_plan_is_kept(40.0, 2.0, 0.5, 2, ["validation"], tmp_path, monkeypatch)
 
 
-def test_a_resumed_run_keeps_its_parts_and_uses_the_remaining_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_keeps_its_parts_in_the_remaining_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, drawn, totals = recipe_of("classify-lstm", tmp_path, seconds=60.0, validations=4), [], []
     for longer in (recipe, recipe.model_copy(update={"train": recipe.train.model_copy(update={"seconds": 100.0})})):
         with monkeypatch.context() as patch:

@@ -22,7 +22,7 @@ ONE_OF_EACH = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_losses_of_several_processes_equal_those_of_one(
+def test_losses_of_processes_equal_those_of_one(
     name: str, text: Path, names: Path, topics: Path, tmp_path: Path
 ) -> None:
     data = {"tag": names, "classify": topics}.get(name.partition("-")[0], text)
@@ -70,9 +70,7 @@ def test_deterministic_runs_are_resumed_with_another_number_of_processes(text: P
 
 
 @pytest.mark.slow
-def test_a_reporter_ends_a_run_early_only_in_a_single_process(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reporter_ends_runs_of_one_process_early(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recorder, "is_enough", lambda recorder: len(recorder.steps) == 1)
     recipe = tiny_recipe(text, steps=3)
     assert [len(losses_of(recipe, tmp_path / str(count), processes=count)) for count in (1, 2)] == [1, 3]

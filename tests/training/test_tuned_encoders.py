@@ -122,9 +122,7 @@ def test_slices_of_a_batch_have_the_outputs_of_the_batch(origins: dict[str, Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(ORIGINS, "masked"))
-def test_predictions_for_pairs_do_not_depend_on_the_batch(
-    name: str, origins: dict[str, Path], data: Path, tmp_path: Path
-) -> None:
+def test_pairs_do_not_depend_on_the_batch(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
     encoder = {"language_loss": 0.5} if name in ("words", "characters") else {}
     short = {"max_tokens": 2} if name in ("masked", "bpe") else {}
     table = {"train": str(data / "pairs.tsv"), **short}

@@ -158,9 +158,7 @@ def test_a_write_that_the_system_refuses_leaves_no_file(source: TextSource, toke
     assert list(temporary_directory().glob("*.*")) == before
 
 
-def test_a_full_disk_is_an_error_of_one_line(
-    source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_gives_one_line(source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill(path: Path, *_: object, **__: object) -> None:
         path.write_bytes(b"some of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -173,7 +171,7 @@ def test_a_full_disk_is_an_error_of_one_line(
     assert list(cache_directory().iterdir()) == []
 
 
-def test_an_error_or_ctrl_c_leaves_no_file(
+def test_errors_and_ctrl_c_leave_no_file(
     source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_: str) -> None:
@@ -238,7 +236,7 @@ def test_only_the_user_can_read_the_cache(
     assert [path.stat().st_mode & 0o777 for path in (cache_directory(), entry)] == [0o700, 0o600]
 
 
-def test_reading_updates_the_time_of_the_file(
+def test_reading_updates_the_file_time(
     source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = tokenize(source, tokenizer)

@@ -66,9 +66,7 @@ PROSE = "The cat sat on the mat and the dog sat on it\nThe dog saw a cat and the
         ("x.txt", "\n\n", "text", "text"),
     ],
 )
-def test_the_kind_and_format_of_a_file_are_detected(
-    tmp_path: Path, name: str, text: str, kind: str, format: str
-) -> None:
+def test_kind_and_format_of_a_file_are_detected(tmp_path: Path, name: str, text: str, kind: str, format: str) -> None:
     path = written(tmp_path / name, gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
     result = detect(path)
     assert (result.kind, result.format, result.is_default) == (kind, format, True)

@@ -53,9 +53,7 @@ def test_files_may_be_compressed_and_have_commas_in_their_names(tmp_path: Path) 
         ("a\n", "x\0\n", "a.de:1: a NUL character in column 2; expected text"),
     ],
 )  # fmt: skip
-def test_files_of_different_lengths_are_reported_with_the_line(
-    left: str, right: str, message: str, tmp_path: Path
-) -> None:
+def test_files_of_unequal_lengths_are_reported_with_lines(left: str, right: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         list(PairSource(both(tmp_path, left, right)))
     assert error.value.in_options() == f"{tmp_path}/{message.format(f'{tmp_path}/', SKIP_REMEDY)}"
@@ -83,9 +81,7 @@ def test_the_line_where_lines_are_missing_is_found_by_lengths(lost: int) -> None
         ("{0}/a.en,{0}/a.de", {"format": "tsv"}, "aligned files have no columns; data.format is for one file"),
     ],
 )  # fmt: skip
-def test_locations_that_cannot_be_read_are_refused(
-    location: str, options: dict[str, str], message: str, tmp_path: Path
-) -> None:
+def test_unreadable_locations_are_refused(location: str, options: dict[str, str], message: str, tmp_path: Path) -> None:
     both(tmp_path, "a\n", "b\n")
     with pytest.raises(DataError) as error:
         PairSource(location.replace("{0}", str(tmp_path)), **options)  # type: ignore[arg-type]

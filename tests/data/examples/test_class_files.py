@@ -81,9 +81,7 @@ QUESTIONS = {"Person.txt": "Who is it ?\nWho was it ?\n", "Place.txt": "Where is
         ({"a.txt": '{"text": "a"}\n', "b.txt": "b\n"}, ""), ({"a.txt": "", "b.txt": "b\n"}, ""),
     ],
 )  # fmt: skip
-def test_only_a_folder_with_a_file_for_each_class_is_detected_as_one(
-    files: dict[str, str], expected: str, tmp_path: Path
-) -> None:
+def test_only_folders_with_files_for_classes_are_detected(files: dict[str, str], expected: str, tmp_path: Path) -> None:
     assert folder_format(folder(tmp_path, files)) == expected
     assert folder_format(tmp_path / next(iter(files))) == ""
 

@@ -188,9 +188,7 @@ def test_sources_alone_are_read_as_lines_or_in_the_layout_of_the_run(
         ("foo,7\na b c,8\n", [("foo",), ("a b c",)]), ("foo,id\na b c,x\n", [("foo",), ("a b c",)]),
     ],
 )  # fmt: skip
-def test_the_header_of_a_table_of_sources_has_usual_names(
-    text: str, expected: list[tuple[str, ...]], tmp_path: Path
-) -> None:
+def test_headers_of_sources_have_usual_names(text: str, expected: list[tuple[str, ...]], tmp_path: Path) -> None:
     pairs = source(tmp_path, text, "a.csv", like=PairLayout("aligned"), is_labeled=False)
     assert sides(pairs) == [(sources, ()) for sources in expected]
 

@@ -54,7 +54,7 @@ def test_an_export_is_read_and_written_back(tmp_path: Path) -> None:
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     st.sampled_from([("csv", ","), ("csv-semicolon", ";"), ("csv-tab", "\t")]),
 )
-def test_a_csv_of_python_is_read_and_written_back(
+def test_csv_of_python_is_read_and_written_back(
     rows: list[tuple[str, str]], quoting: int, kind: tuple[str, str]
 ) -> None:
     format, delimiter = kind

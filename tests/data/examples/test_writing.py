@@ -82,7 +82,7 @@ def rewritten(
         "plain",
     ],
 )  # fmt: skip
-def test_only_the_label_is_changed(
+def test_only_labels_are_changed(
     text: str, layout: DocumentLayout, labels: list[tuple[str, ...]], expected: str
 ) -> None:
     assert rewritten(text, layout, labels) == expected

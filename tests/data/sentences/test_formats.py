@@ -99,9 +99,7 @@ def test_the_kinds_and_formats_of_folders_are_detected(tmp_path: Path, name: str
         ([CONLLU[:-2], f"{CONLLU}# x", CONLLU], f"{LABELED}{LABELED}# x\n\n{LABELED}"),
     ],
 )
-def test_files_without_a_last_line_end_are_written_back_one_after_another(
-    tmp_path: Path, texts: list[str], expected: str
-) -> None:
+def test_files_without_a_last_line_end_are_written_in_order(tmp_path: Path, texts: list[str], expected: str) -> None:
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.txt").write_text(text)
     source = SentenceSource(str(tmp_path / "*.txt"), format="text" if texts[0][0] == "a" else None)

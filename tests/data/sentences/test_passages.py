@@ -66,9 +66,7 @@ def test_a_stream_is_read_only_to_the_next_context() -> None:
     ],
     ids=["columns", "columns without documents", "CoNLL-U", "running text"],
 )
-def test_formats_mark_the_documents_of_sentences(
-    format: Columns | Conllu | PlainText, text: str, expected: list[list[str]]
-) -> None:
+def test_formats_mark_documents(format: Columns | Conllu | PlainText, text: str, expected: list[list[str]]) -> None:
     rows = [f"1\t{word}" + "\t_" * 8 + "\n" for word in "abc"]
     lines = Lines(text.format(*rows).splitlines(keepends=True), "file")
     result = [[word for each in passage for word in each.words] for passage in passages(format.read(lines), 100)]

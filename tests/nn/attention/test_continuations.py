@@ -99,9 +99,7 @@ EACH: Tree = [
     ("names", "min_layers"),
     [({"attention rotary", "pre-norm decoder block"}, 2), pytest.param(None, 20, marks=pytest.mark.slow)],
 )
-def test_continuations_of_every_layer_whose_state_grows_equal_those_of_copies(
-    names: set[str] | None, min_layers: int
-) -> None:
+def test_continuations_of_every_growing_state_equal_those_of_copies(names: set[str] | None, min_layers: int) -> None:
     subjects = [case.values[0] for case in CASES]
     layers = [
         subject.layer
@@ -121,9 +119,7 @@ TREES = st.lists(
 
 @given(tree=TREES, prompt=st.integers(14, 34), d_head=st.sampled_from([1, 4, 5, 6]), dtype=st.sampled_from(
     [torch.float32, torch.float64, torch.bfloat16, torch.float16]))  # fmt: skip
-def test_random_trees_of_continuations_equal_those_of_copies(
-    tree: Tree, prompt: int, d_head: int, dtype: torch.dtype
-) -> None:
+def test_random_continuations_equal_those_of_copies(tree: Tree, prompt: int, d_head: int, dtype: torch.dtype) -> None:
     """Some heads have odd sizes, whose rounding depends on their address."""
     layer = MultiHeadAttention(2 * d_head, num_heads=2, rotary=d_head % 2 == 0).to(dtype).eval()
     with pytest.MonkeyPatch.context() as patch:

@@ -36,9 +36,7 @@ SHAPES = [([4, 1, 3, 0, 2], 3), ([5, 5], 2), ([1], 4), ([3, 0], 1), ([0, 0], 2)]
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize(("lengths", "num_tags"), SHAPES)
 @pytest.mark.usefixtures("sum_method")
-def test_partition_and_marginals_equal_sums_over_all_paths(
-    lengths: list[int], num_tags: int, dtype: torch.dtype
-) -> None:
+def test_partition_and_marginals_are_sums_over_all_paths(lengths: list[int], num_tags: int, dtype: torch.dtype) -> None:
     if max(lengths) == 0:
         lengths = [*lengths, 1]
     p = problem(lengths, num_tags, dtype=dtype)

@@ -26,9 +26,7 @@ def problem(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("chunk_rows", [1, 64, 75, 149, 150, 1000])
-def test_values_and_gradients_equal_those_of_torch(
-    chunk_rows: int, smoothing: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_and_gradients_equal_torch(chunk_rows: int, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 0)
     monkeypatch.setattr(module, "CHUNK_ROWS", chunk_rows)
     sources, targets = problem()
@@ -40,9 +38,7 @@ def test_values_and_gradients_equal_those_of_torch(
 
 
 @pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
-def test_gradients_are_computed_only_if_they_are_enabled(
-    without_gradients: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_are_computed_only_if_enabled(without_gradients: type, monkeypatch: pytest.MonkeyPatch) -> None:
     flags, chunked = [], module._sum_by_chunks
 
     def recorded(*args: object, with_gradients: bool) -> object:

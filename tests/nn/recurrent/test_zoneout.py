@@ -69,9 +69,7 @@ def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Masks:
 @pytest.mark.parametrize("execution", ["forward", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize(("make", "step"), CASES.values(), ids=CASES)
-def test_in_eval_mode_a_unit_keeps_its_expected_share(
-    make: Callable[[], Zoneout], step: Step, ragged: bool, execution: str
-) -> None:
+def test_in_eval_a_unit_keeps_its_share(make: Callable[[], Zoneout], step: Step, ragged: bool, execution: str) -> None:
     layer = randomized(make()).eval()
     shares = zip(layer.init_state(B), layer.probabilities.values(), strict=True)
     masks = [torch.full((B, T, leaf.shape[1]), share, dtype=torch.float64) for leaf, share in shares]
