@@ -80,9 +80,9 @@ def ensue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8"))
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as caught:
             main()
-        return CommandResult(ended.value.code or 0, *capsys.readouterr())  # type: ignore[arg-type]
+        return CommandResult(caught.value.code or 0, *capsys.readouterr())  # type: ignore[arg-type]
 
     yield run
     torch.set_num_threads(threads)

@@ -61,7 +61,7 @@ def check_signatures() -> None:
 
 
 def only_distributes() -> bool:
-    """Whether this process runs no tests itself, but distributes them to workers of pytest-xdist."""
+    """Return whether this process runs no tests itself, but distributes them to workers of pytest-xdist."""
     option = re.search(r" (-n|--numprocesses)[ =]?(?!0\b)\w", " ".join(sys.argv))
     return option is not None and "PYTEST_XDIST_WORKER" not in os.environ
 
@@ -246,7 +246,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def is_divided(config: pytest.Config) -> bool:
-    """Whether each worker collects and runs its own files."""
+    """Return whether each worker collects and runs its own files."""
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not is_thorough(config)
 
 
@@ -334,7 +334,7 @@ def files_of_the_repository() -> set[str]:
 
 
 def is_thorough(config: pytest.Config) -> bool:
-    """Whether the slow tests are selected."""
+    """Return whether the slow tests are selected."""
     return "slow" in config.known_args_namespace.markexpr.replace("not slow", "")
 
 

@@ -24,7 +24,7 @@ class Forked(NamedTuple):
         assert self.process.pid
         os.kill(self.process.pid, number)
 
-    def ended(self, timeout: float = 300) -> int | None:
+    def exit_status(self, timeout: float = 300) -> int | None:
         """Wait for the end and return the exit status: negative after a signal, None after `timeout` seconds."""
         self.process.join(timeout)
         return self.process.exitcode

@@ -54,7 +54,7 @@ def own_files(worker: dict[str, Any]) -> list[Path]:
 
 
 def is_of_another_worker(path: Path, config: pytest.Config) -> bool:
-    """Whether a test file belongs to another worker."""
+    """Return whether a test file belongs to another worker."""
     if FILES not in config.stash:
         worker: Any = config
         config.stash[FILES] = frozenset(own_files(worker.workerinput))

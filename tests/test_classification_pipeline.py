@@ -21,7 +21,7 @@ from ensue.tasks.classification import pipeline as module
 from ensue.tasks.classification.pipeline import ClassificationPipeline, Classified
 from training import tiny_texts
 from training.tiny import run_tiny, some_slow
-from written_files import written
+from written_files import write_file
 
 POOL = [*tiny_texts.FILLERS, *(word for words in tiny_texts.TOPICS.values() for word in words), "unheard", "of"]
 RUNS = ["lstm", "segments", "ngrams", "several", "transformer"]
@@ -91,9 +91,11 @@ def test_probabilities_sum_to_one_unless_several_labels_are_possible(pipeline: C
 def test_labels_below_at_least_are_left_out(pipeline: ClassificationPipeline) -> None:
     texts = mixed(50, seed=2)
     answers = pipeline.predict(texts)
-    least = sorted(answer.probability for answer in answers)[25]
-    answers_at_least = pipeline.predict(texts, at_least=least)
-    expected = [tuple(label for label in answer.labels if answer.probabilities[label] >= least) for answer in answers]
+    threshold = sorted(answer.probability for answer in answers)[25]
+    answers_at_least = pipeline.predict(texts, at_least=threshold)
+    expected = [
+        tuple(label for label in answer.labels if answer.probabilities[label] >= threshold) for answer in answers
+    ]
     assert [answer.labels for answer in answers_at_least] == expected
     assert () in expected
     assert any(expected)
@@ -139,7 +141,7 @@ def test_pairs_and_single_texts_are_not_taken_for_each_other(runs: Path, tmp_pat
 
 
 def test_several_labels_are_refused_by_a_model_of_one_label(runs: Path, tmp_path: Path) -> None:
-    path = written(tmp_path / "several.txt", "__label__music the choir\n__label__music __label__sports a race\n")
+    path = write_file(tmp_path / "several.txt", "__label__music the choir\n__label__music __label__sports a race\n")
     with pytest.raises(DataError, match=r"several.txt:2: several labels \(music, sports\)"):
         loaded(runs / "lstm").evaluate(path)
     assert loaded(runs / "several").evaluate(path).examples == 2
@@ -161,7 +163,7 @@ def test_repr_is_short_and_describes_answer_and_pipeline(runs: Path) -> None:
 
 def test_evaluate_scores_the_answers_of_predict(runs: Path, tmp_path: Path) -> None:
     texts = tiny_texts.documents(60, seed=8)
-    path = written(tmp_path / "test.tsv", tiny_texts.tsv(texts))
+    path = write_file(tmp_path / "test.tsv", tiny_texts.tsv(texts))
     pipeline = loaded(runs / "lstm")
     answers = pipeline.predict([d.text for d in texts])
     scores = pipeline.evaluate(path)
@@ -200,7 +202,7 @@ def test_predictions_change_nothing_in_a_file_but_its_labels(runs: Path, tmp_pat
         ("f.tsv", lambda texts: tiny_texts.tsv(texts).removesuffix("\n")),
         ("g.txt", lambda texts: tiny_texts.fasttext(texts).replace("\n", "\n\n").removesuffix("\n")),
     ):  # fmt: skip
-        path = written(tmp_path / name, write(wrong), newline="")
+        path = write_file(tmp_path / name, write(wrong), newline="")
         # a label that is the first word is not detected
         assert predicted_file(pipeline, path, "first-word" if write is tiny_texts.first_word else "") == write(
             expected
@@ -221,7 +223,7 @@ def test_quoted_line_breaks_survive(runs: Path, tmp_path: Path) -> None:
 
 def test_several_labels_come_out_as_a_list(runs: Path, tmp_path: Path) -> None:
     pipeline, texts = loaded(runs / "several"), tiny_texts.documents(30, seed=5, most_labels=3)
-    path = written(tmp_path / "a.jsonl", tiny_texts.json_lines(texts))
+    path = write_file(tmp_path / "a.jsonl", tiny_texts.json_lines(texts))
     out = predicted_file(pipeline, path)
     assert json_without_label(out) == json_without_label(tiny_texts.json_lines(texts))
     labels = [list(answer.labels) for answer in pipeline.predict([d.text for d in texts])]

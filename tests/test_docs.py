@@ -211,7 +211,7 @@ def test_recipes_in_the_pages_are_recipes(page: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["trian"], ["score", "run", "--top-k", "3"], ["evaluate", "run", "--jsn"]])
-def test_unknown_commands_and_options_are_noticed(arguments: list[str]) -> None:
+def test_unknown_commands_and_options_are_detected(arguments: list[str]) -> None:
     with pytest.raises(typer.BadParameter.__base__):  # type: ignore[arg-type]
         parsed(arguments)
 
@@ -226,7 +226,7 @@ def test_links_and_paths_exist(page: Path) -> None:
 
 
 def exists(page: Path, link: str) -> bool:
-    """Whether the file of a link exists, with the heading if the link names one."""
+    """Return whether the file of a link exists, with the heading if the link names one."""
     name, _, anchor = link.partition("#")
     target = page.parent / name if name else page
     return target.exists() and (not anchor or anchor in anchors(target))
@@ -238,7 +238,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_a_wrong_link_is_noticed() -> None:
+def test_a_wrong_link_is_detected() -> None:
     assert exists(RECIPES_PAGE, "labeling-models.md#the-head")
     assert not exists(RECIPES_PAGE, "labeling-models.md#the-heat")
     assert not exists(RECIPES_PAGE, "labelling.md")

@@ -42,13 +42,13 @@ def undocumented(module: ModuleType) -> Iterator[str]:
 
 
 def has_text(kind: type[Any]) -> bool:
-    """Whether a class has a docstring other than the signature that a dataclass or named tuple gets."""
+    """Return whether a class has a docstring other than the signature that a dataclass or named tuple gets."""
     text = vars(kind).get("__doc__") or ""
     return bool(text) and not text.startswith(f"{kind.__name__}(")
 
 
 def lacks_text(kind: type[Any], name: str) -> bool:
-    """Whether a public method or property has no docstring in the class or in its bases of the package."""
+    """Return whether a public method or property has no docstring in the class or in its bases of the package."""
     member = vars(kind)[name]
     is_method = inspect.isfunction(member) or isinstance(
         member, property | cached_property | classmethod | staticmethod
@@ -64,7 +64,7 @@ def test_public_definitions_have_docstrings(package: str) -> None:
     assert [f"{module.__name__}.{name}" for module in modules(package) for name in undocumented(module)] == []
 
 
-def test_a_missing_docstring_is_noticed() -> None:
+def test_a_missing_docstring_is_detected() -> None:
     class Bare:
         def method(self) -> None: ...
 
@@ -87,18 +87,18 @@ def test_a_missing_docstring_is_noticed() -> None:
     assert list(undocumented(module)) == ["Bare", "Bare.method"]
 
 
-def riddles(source: str) -> list[str]:
-    """Return the beginnings of docstrings, also of attributes, whose first words name nothing."""
+def unclear_docstrings(source: str) -> list[str]:
+    """Return docstrings, also of attributes, whose first words are neither a noun nor a verb."""
     return re.findall(r'^ *r?"""\s*((?:What|Those|The same)\b.*)', source, re.MULTILINE)
 
 
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
-    lines_by_file = {str(path): riddles(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
+    lines_by_file = {str(path): unclear_docstrings(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
     assert {name: lines for name, lines in lines_by_file.items() if lines} == {}
 
 
-def test_a_riddle_is_noticed() -> None:
+def test_an_unclear_docstring_is_detected() -> None:
     source = (
         '"""What it is."""\nclass B:\n    """The same."""\n    c = 1\n    """\n    Those."""\n    d = """What else"""\n'
     )
-    assert riddles(source) == ['What it is."""', 'The same."""', 'Those."""']
+    assert unclear_docstrings(source) == ['What it is."""', 'The same."""', 'Those."""']

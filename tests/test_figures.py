@@ -152,18 +152,18 @@ def test_the_source_grows_no_larger() -> None:
 
 
 @pytest.mark.slow
-def test_there_are_no_more_circles() -> None:
+def test_import_cycles_do_not_increase() -> None:
     check("import circles", len(circles(SOURCE, annotations=True)))
 
 
 @pytest.mark.slow
-def test_a_step_passes_no_more_files(tmp_path: Path) -> None:
+def test_a_step_opens_no_more_files(tmp_path: Path) -> None:
     passed = files_of_a_step(tmp_path)
     check("files of a step of `train char-lstm`", len(passed))
     assert listed("A tensor in one training step") == names(passed)
 
 
-def test_a_prediction_passes_no_more_files(tmp_path: Path) -> None:
+def test_a_prediction_opens_no_more_files(tmp_path: Path) -> None:
     passed = files_of_a_prediction(tmp_path)
     check("files of a warm `predict` of a tagger", len(passed))
     assert listed("A text in one prediction") == names(passed)

@@ -186,7 +186,7 @@ PLANTED: list[tuple[Callable[[Path], list[Any]], dict[str, str], int]] = [
 
 
 @pytest.mark.parametrize(("check", "files", "count"), PLANTED)
-def test_a_planted_violation_is_noticed(
+def test_a_planted_violation_is_detected(
     tmp_path: Path, check: Callable[[Path], list[Any]], files: dict[str, str], count: int
 ) -> None:
     for name, text in files.items():
@@ -200,5 +200,7 @@ def test_no_test_imports_a_test_module() -> None:
     """Helpers have files of their own, or conftest.py."""
     tests = Path(__file__).parent
     imports = re.compile(r"^ *(?:from|import) +[\w.]*\btest_\w+", re.MULTILINE)
-    found = {str(path.relative_to(tests)): imports.findall(path.read_text("utf-8")) for path in tests.rglob("*.py")}
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    lines_by_file = {
+        str(path.relative_to(tests)): imports.findall(path.read_text("utf-8")) for path in tests.rglob("*.py")
+    }
+    assert {name: lines for name, lines in lines_by_file.items() if lines} == {}

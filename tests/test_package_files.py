@@ -72,7 +72,7 @@ def test_no_argument_is_a_vector_of_lowered_alignment(name: str) -> None:
 @pytest.mark.parametrize(
     "bug", ["INLINE real total(vector v) {", "static vector both(const real *x) {", "void f(int n, const vector w);"]
 )
-def test_planted_arguments_of_lowered_alignment_are_noticed(bug: str) -> None:
+def test_planted_arguments_of_lowered_alignment_are_detected(bug: str) -> None:
     assert list(arguments_of_lowered_alignment(package_text("engine/kernels.h") + bug))
 
 

@@ -193,7 +193,7 @@ def fields_of(kind: type) -> set[str]:
 def test_no_public_name_is_lost() -> None:
     """Names may be added without a change of `kept_names.txt`."""
     present, lines = interface(), KEPT_NAMES.read_text(encoding="utf-8").splitlines()
-    kept = {path: set(names.split()) for path, _, names in (line.partition(":") for line in lines)}
-    assert kept.keys() - present.keys() == set()
-    assert {path: lost for path, names in kept.items() if (lost := names - present[path])} == {}
-    assert len(kept) > 400
+    names_by_path = {path: set(names.split()) for path, _, names in (line.partition(":") for line in lines)}
+    assert names_by_path.keys() - present.keys() == set()
+    assert {path: lost for path, names in names_by_path.items() if (lost := names - present[path])} == {}
+    assert len(names_by_path) > 400

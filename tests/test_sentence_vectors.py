@@ -24,7 +24,7 @@ from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.tokenizers import train_tokenizer
 from training.tiny import run_tiny, small_recipe
 from training.tiny_masked import ENCODER, TRAIN
-from written_files import written
+from written_files import write_file
 
 LINES = [
     "a red cat\ta crimson cat", "the blue sea\tthe azure sea", "one dog\ta single dog", "green hills\thills of green",
@@ -37,7 +37,7 @@ def recipe_for(path: Path, **tables: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("pairs") / "pairs.tsv", "\n".join(LINES * 3) + "\n", encoding="utf-8")
+    return write_file(tmp_path_factory.mktemp("pairs") / "pairs.tsv", "\n".join(LINES * 3) + "\n", encoding="utf-8")
 
 
 def test_loss_and_gradient_equal_those_of_the_formula() -> None:
@@ -116,10 +116,10 @@ def test_invalid_settings_and_pairs_are_errors_of_one_line(pairs: Path, tmp_path
     for tables in ({"train": {"accumulate": 2}}, {"train": {"deterministic": True}}, {"head": {"masked": True}}):
         with pytest.raises(EnsueError, match=r"which split batches|learns only vectors"):
             recipe_for(pairs, **tables)
-    path = written(tmp_path / "triples.tsv", "a\tb\tc\nd\t\tf\n")
+    path = write_file(tmp_path / "triples.tsv", "a\tb\tc\nd\t\tf\n")
     with pytest.raises(EnsueError, match=r"triples.tsv:2: an empty text; expected one in each of column 2, column 3"):
         run_tiny(recipe_for(path, data={"targets": ["2", "3"]}), tmp_path / "run")
-    path = written(tmp_path / "lists.jsonl", '{"a": "x", "b": ["y", "z"]}\n{"a": "x", "b": [" ", "not alike"]}\n')
+    path = write_file(tmp_path / "lists.jsonl", '{"a": "x", "b": ["y", "z"]}\n{"a": "x", "b": [" ", "not alike"]}\n')
     with pytest.raises(EnsueError, match=r'lists.jsonl:2: an empty text; expected one in each of "b"'):
         run_tiny(recipe_for(path, data={"sources": ["a"], "targets": ["b"]}), tmp_path / "run")
 

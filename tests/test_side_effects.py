@@ -318,7 +318,7 @@ PLANTED: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_changes_are_noticed(name: str) -> None:
+def test_planted_changes_are_detected(name: str) -> None:
     threads = torch.get_num_threads()
     with warnings.catch_warnings(), restore_environment():
         try:

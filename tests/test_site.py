@@ -112,7 +112,7 @@ def test_no_element_is_beyond_the_right_edge(site: Path, tmp_path: Path) -> None
                     assert browser.run(BEYOND) == [], f"{path.name}, {width} pixels"
 
 
-def test_an_element_beyond_the_right_edge_is_noticed(tmp_path: Path) -> None:
+def test_an_element_beyond_the_right_edge_is_detected(tmp_path: Path) -> None:
     box = '<div style="{}"><p style="width: 900px">wide</p></div>'
     with browsing(tmp_path / "browser") as browser:
         for style, count in (("", 1), ("overflow-x: auto", 0)):

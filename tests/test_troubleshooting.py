@@ -48,5 +48,5 @@ def test_each_entry_has_a_cause_and_a_remedy() -> None:
 
 
 @pytest.mark.parametrize("message", ["…: no such run directories", "no file matched", "expected recipes"])
-def test_a_message_that_does_not_exist_is_noticed(message: str) -> None:
+def test_a_message_that_does_not_exist_is_detected(message: str) -> None:
     assert not is_real(message)

@@ -23,7 +23,7 @@ from ensue.console.tables import csv_lines
 from ensue.errors import EnsueError
 from ensue.recipe import Recipe, read_recipe, recipe_names
 from training.tiny import some_slow
-from written_files import written
+from written_files import write_file
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -116,7 +116,7 @@ def test_scores_of_several_runs_are_shown_as_a_table(
     ensue: Ensue, refused: Callable[..., str], trained: Path, tmp_path: Path
 ) -> None:
     lstm, other_run = trained / "lstm", trained / "transformer"
-    text = written(tmp_path / "text.txt", 'the "cat"\nsat, ')
+    text = write_file(tmp_path / "text.txt", 'the "cat"\nsat, ')
     tables = [
         list(csv.DictReader(io.StringIO(ensue("score", lstm, text, "--csv", *more).out)))
         for more in ((), ("--beside", other_run))

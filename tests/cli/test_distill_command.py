@@ -281,9 +281,9 @@ OBJECTS = (
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(OBJECTS.map(json.dumps) | st.text(max_size=9), min_size=1, max_size=3), st.booleans())
-def test_a_line_is_a_prediction_or_refused_with_its_line(tmp_path: Path, found: list[str], by_word: bool) -> None:
+def test_a_line_is_a_prediction_or_refused_with_its_line(tmp_path: Path, file_lines: list[str], by_word: bool) -> None:
     path = tmp_path / "told.jsonl"
-    path.write_text("\n".join(found), encoding="utf-8", errors="replace")
+    path.write_text("\n".join(file_lines), encoding="utf-8", errors="replace")
     try:
         answers = list(read_teacher_answers(path, by_word=by_word))
     except DataError as error:

@@ -74,9 +74,9 @@ def test_an_output_that_cannot_be_printed_ends_the_command_each_time(monkeypatch
 
 def test_a_closed_pipe_ends_the_command_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", RefusingStream(BrokenPipeError(32, "Broken pipe")))
-    with replace_streams(), pytest.raises(SystemExit) as ended:
+    with replace_streams(), pytest.raises(SystemExit) as caught:
         print("x")
-    assert not ended.value.code
+    assert not caught.value.code
 
 
 def surrogates() -> UnicodeEncodeError:

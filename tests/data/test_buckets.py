@@ -129,24 +129,24 @@ def test_data_without_texts_have_no_batches() -> None:
     assert make(([], 2, 10, 0)).steps_per_epoch == 0
 
 
-@pytest.mark.parametrize("longest", [5, 300, 1 << 17])
-def test_batches_of_many_texts_equal_those_of_a_single_sort(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("max_length", [5, 300, 1 << 17])
+def test_batches_of_many_texts_equal_those_of_a_single_sort(max_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths are sorted by blocks, the order is cached, and a pool is shuffled when a batch needs it."""
     monkeypatch.setattr(buckets_module, "BLOCK_LENGTHS", 300)
     monkeypatch.setattr(compact_texts, "SPILL_BYTES", 400)
-    lengths, seed = np.random.default_rng(1).integers(0, longest, 2_000), 3
-    result = make((lengths.tolist(), 7, 20 * longest, seed))
+    lengths, seed = np.random.default_rng(1).integers(0, max_length, 2_000), 3
+    result = make((lengths.tolist(), 7, 20 * max_length, seed))
     drawn = np.argsort(np.random.default_rng(mix(seed, 0, 1)).permutation(len(lengths)))
     order = drawn[np.argsort(lengths[drawn], kind="stable")]
     generator = np.random.default_rng(mix(seed, 2, 0))
     shown = generator.permutation(result.steps_per_epoch)
     batches = [
         batch
-        for pool, parts in buckets_module._pools(lengths[order], 7, 20 * longest)
+        for pool, parts in buckets_module._pools(lengths[order], 7, 20 * max_length)
         for batch in np.array_split(generator.permutation(order[pool]), parts)
     ]
     assert are_equal(epoch_of(result, 2), [batches[number] for number in shown])
     monkeypatch.setattr(buckets_module, "_order_by_length", None)
-    assert are_equal(epoch_of(make((lengths.tolist(), 7, 20 * longest, seed)), 2), epoch_of(result, 2)), (
+    assert are_equal(epoch_of(make((lengths.tolist(), 7, 20 * max_length, seed)), 2), epoch_of(result, 2)), (
         "the order is not read from the cache"
     )

@@ -12,7 +12,7 @@ from ensue.data.records.labeled_files import SKIP_REMEDY
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.notices import Notice
-from written_files import written
+from written_files import write_file
 
 GOOD = "good day to you"
 TEXTS = {
@@ -60,7 +60,7 @@ def documents(path: Path, **options: Any) -> DocumentSource:
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts_without_a_label_or_text_are_refused_or_left_out(name: str, tmp_path: Path) -> None:
     content, lacks, line = TEXTS[name]
-    path = written(tmp_path / name, content)
+    path = write_file(tmp_path / name, content)
     with pytest.raises(DataError) as error:
         list(documents(path))
     assert error.value.in_options().endswith(SKIP_REMEDY)
@@ -76,7 +76,7 @@ def test_texts_without_a_label_or_text_are_refused_or_left_out(name: str, tmp_pa
 
 
 def test_a_complete_row_needs_a_group(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", f"label;text;who\npos;{GOOD};Ann\n;;\nneg;{GOOD};\n")
+    path = write_file(tmp_path / "a.csv", f"label;text;who\npos;{GOOD};Ann\n;;\nneg;{GOOD};\n")
     source = DocumentSource(str(path), DocumentChoice(group="who"), incomplete="skip")
     with pytest.raises(DataError, match=r"a.csv:4: no group in column 3"):
         list(source)
@@ -85,7 +85,7 @@ def test_a_complete_row_needs_a_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs_without_a_side_are_refused_or_left_out(name: str, tmp_path: Path) -> None:
     content, lacks, line = PAIRS[name]
-    path = written(tmp_path / name, content)
+    path = write_file(tmp_path / name, content)
     with pytest.raises(DataError) as error:
         list(PairSource(path))
     assert error.value.in_options().endswith(SKIP_REMEDY)
@@ -108,7 +108,7 @@ def test_empty_lines_of_aligned_files_are_refused_or_left_out(tmp_path: Path) ->
 @pytest.mark.parametrize("name", SENTENCES)
 def test_sentences_without_labels_are_refused_or_left_out(name: str, tmp_path: Path) -> None:
     content, line, count = SENTENCES[name]
-    path = written(tmp_path / name, content)
+    path = write_file(tmp_path / name, content)
     if name != "b.jsonl":
         with pytest.raises(DataError, match=r":\d+: (a word without a label; .*data.incomplete|expected 2 columns)"):
             list(SentenceSource(path, labeled=[None]))
@@ -122,7 +122,7 @@ def test_sentences_without_labels_are_refused_or_left_out(name: str, tmp_path: P
 
 
 def test_each_reading_counts_from_zero(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", TEXTS["a.csv"][0])
+    path = write_file(tmp_path / "a.csv", TEXTS["a.csv"][0])
     source = documents(path, incomplete="count")
     for _ in range(2):
         assert len(list(source)) == 2

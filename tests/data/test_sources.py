@@ -21,7 +21,7 @@ from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.text.tokenizers import KINDS, train_tokenizer
 from ensue.version import package_text
-from written_files import written
+from written_files import write_file
 
 
 def text_of(location: str | Path, encoding: str = "utf-8") -> str:
@@ -45,7 +45,7 @@ def test_a_text_equals_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [-10, 3])
 @pytest.mark.parametrize(("name", "compress"), [("a.xz", lzma.compress), ("a.gz", gzip.compress)])
 def test_damaged_compression_is_named(name: str, compress, cut: int, tmp_path: Path) -> None:
-    path = written(tmp_path / name, compress(os.urandom(1000).hex().encode())[:cut])
+    path = write_file(tmp_path / name, compress(os.urandom(1000).hex().encode())[:cut])
     assert complaint(path).startswith(f"{path}: damaged, or not a {path.suffix} file (")
     path.write_bytes(b"plain text")
     assert "damaged" in complaint(path)
@@ -149,7 +149,7 @@ def test_unreadable_files_and_folders_are_named(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_an_error_of_a_wrong_byte_names_its_line(block: int, mark: bytes, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(decoding, "BLOCK_BYTES", block)
-    path = written(tmp_path / "a.txt", mark + "one\nété\u2028\x85\nthey".encode() + b"\xe9 are\n")
+    path = write_file(tmp_path / "a.txt", mark + "one\nété\u2028\x85\nthey".encode() + b"\xe9 are\n")
     advice = "for Windows' Western European try --encoding cp1252 (in training --set data.encoding=cp1252)"
     message = f"{path}:3: not UTF-8 (byte 0xe9 in column 5); {advice}"
     assert complaint(path) == message
@@ -217,12 +217,12 @@ def test_utf_16_without_a_mark_is_proposed(encoding: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("length", [0, 1, 1 << 15, 1 << 16, (1 << 20) + 1])
 @pytest.mark.parametrize("rest", [b"\xe9", b"\xe9 \n", b"\xff\xff", b"\x80\n\n"])
 def test_a_wrong_byte_anywhere_is_an_error_of_one_line(length: int, rest: bytes, tmp_path: Path) -> None:
-    path = written(tmp_path / "a.txt", b"x" * length + rest)
+    path = write_file(tmp_path / "a.txt", b"x" * length + rest)
     assert f"not UTF-8 (byte 0x{rest[0]:02x} in column {length + 1})" in complaint(path)
 
 
 def test_other_encodings_are_named_in_errors(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.txt", b"ok\nna\xefve")
+    path = write_file(tmp_path / "a.txt", b"ok\nna\xefve")
     assert complaint(path, "ascii").startswith(f"{path}:2: not ASCII (byte 0xef in column 3); ")
     path.write_bytes("猫".encode("shift_jis") + b"\n\x81")
     assert complaint(path, "shift-jis").startswith(f"{path}:2: not SHIFT_JIS (byte 0x81 in column 1); ")
@@ -239,7 +239,7 @@ def test_other_encodings_are_named_in_errors(tmp_path: Path) -> None:
 def test_ranges_equal_slices(
     text: str, start: int, length: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = written(tmp_path_factory.mktemp("range") / "a", text.encode())
+    path = write_file(tmp_path_factory.mktemp("range") / "a", text.encode())
     stop = None if length is None else start + length
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoding, "BLOCK_BYTES", 3)
@@ -345,7 +345,7 @@ def test_bytes_that_no_encoding_allows_are_named(encoding: str, content: bytes, 
 
 
 def test_an_encoding_is_proposed_only_if_the_bytes_fit(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.txt", "\u201cten\u201d \u20ac".encode("cp1252"))
+    path = write_file(tmp_path / "a.txt", "\u201cten\u201d \u20ac".encode("cp1252"))
     assert "try --encoding cp1252 " in complaint(path)
     assert text_of(path, "cp1252") == "\u201cten\u201d \u20ac"
     with pytest.raises(DataError, match=r"column 1\); save the file as UTF-8$"):  # without an option for its encoding

@@ -10,7 +10,7 @@ from ensue.cache import cache_directory
 from ensue.data import vectors as readers
 from ensue.data.vectors import VectorIndex, read_vectors
 from ensue.errors import DataError
-from written_files import written
+from written_files import write_file
 
 ROWS = {"the": (1.0, -2.5), "résumé": (3.0, 0.125), "New York": (0.5, 0.25), "the cat": (7.0, 8.0), "": (9.0, 9.0)}
 
@@ -47,7 +47,7 @@ def test_the_index_gives_the_vectors_of_a_reading(name: str, tmp_path: Path, mon
 
 
 def test_the_index_is_used_until_the_file_changes(tmp_path: Path) -> None:
-    path = written(tmp_path / "glove.txt.gz", gzip.compress(text(ROWS)))
+    path = write_file(tmp_path / "glove.txt.gz", gzip.compress(text(ROWS)))
     assert VectorIndex(path).find(["the"])[1].tolist() == [[1.0, -2.5]]
     modified = {file.name: file.stat().st_mtime_ns for file in cache_directory().glob("*.places")}
     assert VectorIndex(path).find(["New York"])[0] == ["New York"]
@@ -58,7 +58,7 @@ def test_the_index_is_used_until_the_file_changes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 20, 130])
 def test_an_index_that_was_cut_off_is_computed_again(tmp_path: Path, left: int) -> None:
-    path = written(tmp_path / "glove.txt", text(ROWS))
+    path = write_file(tmp_path / "glove.txt", text(ROWS))
     for _ in range(2):
         assert VectorIndex(path).find(["the"])[1].tolist() == [[1.0, -2.5]]
         index_file = max(cache_directory().glob("*.places"), key=lambda file: file.stat().st_mtime_ns)
@@ -66,7 +66,7 @@ def test_an_index_that_was_cut_off_is_computed_again(tmp_path: Path, left: int) 
 
 
 def test_without_space_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path / "glove.txt.gz", gzip.compress(text(ROWS)))
+    path = write_file(tmp_path / "glove.txt.gz", gzip.compress(text(ROWS)))
     monkeypatch.setenv("ENSUE_CACHE_LIMIT", "1B")
     index = VectorIndex(path)
     monkeypatch.setattr(index, "_write_index", lambda path: pytest.fail("there is no room"))

@@ -65,8 +65,8 @@ def test_unknown_ids_and_the_end_symbol_in_demands_are_refused(demands: dict[str
 def test_scores_with_the_largest_settings_are_finite() -> None:
     search = BeamSearch(1, length_penalty=10, max_tokens=1_000_000)
     model = Toy(2, 0)
-    (found,) = beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=1, search=search, max_tokens=[3])
-    assert found[0].score <= 0
+    (results,) = beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=1, search=search, max_tokens=[3])
+    assert results[0].score <= 0
     assert Frontier(search, [search.for_input()], 1).penalties[0] > 0
 
 

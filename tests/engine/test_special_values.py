@@ -189,7 +189,7 @@ class Bounded(Everything):
         return torch.cat((a.clamp(min=0.0), torch.clamp(b, h * 0)), -1), Empty(h)
 
 
-def test_operations_that_lose_nan_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_that_lose_nan_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison that is written the other way round loses NaN."""
     relu = OPERATIONS["relu"]
     losing = replace(relu, plain=lambda a: torch.where(a > 0, a, 0.0), c="({0} > 0 ? {0} : 0)")

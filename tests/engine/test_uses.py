@@ -59,9 +59,9 @@ class TestUses:
         one, two = arguments(layer, 4, 6, is_ragged=is_ragged), arguments(layer, 2, 3)
         expected = [everything(naive, layer, args) for args in (one, two)]
         totals = [total_of(run(engine, layer, args)) for args in (one, two)]
-        for total, args, wanted in zip(totals, (one, two), expected, strict=True):
+        for total, args, expected_tensors in zip(totals, (one, two), expected, strict=True):
             sources = [args.x, *leaves(args.state), *layer.parameters()]
-            close(list(torch.autograd.grad(total, sources)), wanted[-len(sources) :])
+            close(list(torch.autograd.grad(total, sources)), expected_tensors[-len(sources) :])
 
     @pytest.mark.sampled(2)
     def test_gradients_by_single_tensors_equal_fold(self, name: str, is_ragged: bool) -> None:

@@ -106,16 +106,16 @@ def _resumed(choose: Random, case: Case) -> None:
 
 def spoil(choose: Random, path: Path, material: Material) -> None:
     """Damage, alter, exchange or remove the file."""
-    ways: list[Callable[[], None]] = [
+    damages: list[Callable[[], None]] = [
         partial(_damage, choose, path),
         partial(_exchange, choose, path, material),
         partial(_remove, choose, path),
     ]
     if path.suffix in (".json", ".jsonl"):
-        ways += [partial(_alter_json, choose, path)] * 6
+        damages += [partial(_alter_json, choose, path)] * 6
     if path.suffix == ".safetensors":
-        ways += [partial(_alter_tensors, choose, path)] * 3
-    choose.choice(ways)()
+        damages += [partial(_alter_tensors, choose, path)] * 3
+    choose.choice(damages)()
 
 
 def _damage(choose: Random, path: Path) -> None:

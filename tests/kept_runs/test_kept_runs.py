@@ -122,15 +122,15 @@ def test_each_stored_run_is_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "is_alike"),
+    ("output", "is_alike"),
     [
         ('{"nats": 4.248706}', True), ('{"nats": 4.248709}', True), ('{"nats": 4.248806}', False),
         ('{"nats": 4}', False), ('{"bits": 4.248706}', False), ('{"nats": 4.248706}, 3', False),
         ('{"text": "a", "nats": 4.248706}', True), ('{"other": "a", "nats": 4.248706}', False), ("", False),
     ],
 )  # fmt: skip
-def test_a_different_output_is_detected(found: str, is_alike: bool) -> None:
-    assert are_alike(found, '{"nats": 4.248706}') == is_alike
+def test_a_different_output_is_detected(output: str, is_alike: bool) -> None:
+    assert are_alike(output, '{"nats": 4.248706}') == is_alike
 
 
 def test_lines_that_are_not_objects_stay_unchanged() -> None:

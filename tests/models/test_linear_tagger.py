@@ -77,7 +77,7 @@ def shape_covariances() -> Any:
     """Return the prior covariances of shapes in each block; scores are sums of own and shared ones."""
     shared = np.array([[SHORT[a] == SHORT[b] for b in SHORT] for a in SHORT])
     return np.stack(
-        [own * np.eye(4) + short * shared for own, short in zip(OWN_VARIANCES, SHORT_VARIANCES, strict=True)]
+        [variance * np.eye(4) + short * shared for variance, short in zip(OWN_VARIANCES, SHORT_VARIANCES, strict=True)]
     )
 
 

@@ -70,10 +70,10 @@ def test_the_sentences_of_a_row_are_scored_independently(kind: str) -> None:
     expected = tagger.loss(words_of(LEXICON, TEXTS, INITIALS), tags_of(TEXTS))
     rows = [" ".join(TEXTS[:2]), " ".join(TEXTS[2:])]
     words = words_of(LEXICON, rows, INITIALS)
-    width, longest = words.numbers.shape[1], max(LENGTHS)
+    width, max_length = words.numbers.shape[1], max(LENGTHS)
     begins = torch.tensor([0, LENGTHS[0], width, width + LENGTHS[2], width + LENGTHS[2] + LENGTHS[3]])
-    mask = torch.arange(longest) < torch.tensor(LENGTHS).unsqueeze(1)
-    places = (begins.unsqueeze(1) + torch.arange(longest)) * mask
+    mask = torch.arange(max_length) < torch.tensor(LENGTHS).unsqueeze(1)
+    places = (begins.unsqueeze(1) + torch.arange(max_length)) * mask
     sentences, tags = SentenceIndices(places, mask, torch.tensor([0, 0, 1, 1, 1])), tags_of(TEXTS)
     full_loss = tagger.loss(words, tags, sentences)
     first = tagger.loss(
@@ -87,7 +87,7 @@ def test_the_sentences_of_a_row_are_scored_independently(kind: str) -> None:
 
 
 VARIANTS: list[dict[str, Any]] = [{"kind": kind} for kind in KINDS[:2]] + [{"repeats": True}]
-WITH_HEADS = [pytest.param(*way.values, {}, marks=way.marks) for way in ENCODER_DIRECTIONS] + [
+WITH_HEADS = [pytest.param(*case.values, {}, marks=case.marks) for case in ENCODER_DIRECTIONS] + [
     ("gru", True, head) for head in VARIANTS
 ]
 

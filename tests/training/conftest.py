@@ -9,24 +9,24 @@ from training.taggers import TAGGED
 from training.tiny import run_tiny, words
 from training.tiny_masked import masked_recipe
 from training.tiny_texts import columns, tsv
-from written_files import written
+from written_files import write_file
 
 
 @pytest.fixture
 def text(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    return written(tmp_path / "text.txt", words(getattr(request.module, "NUM_WORDS", 800)))
+    return write_file(tmp_path / "text.txt", words(getattr(request.module, "NUM_WORDS", 800)))
 
 
 @pytest.fixture
 def topics(tmp_path: Path) -> Path:
     """Texts with one of three labels."""
-    return written(tmp_path / "topics.tsv", tsv(TEXTS))
+    return write_file(tmp_path / "topics.tsv", tsv(TEXTS))
 
 
 @pytest.fixture
 def names(tmp_path: Path) -> Path:
     """Sentences in three columns; the last column has names in bio."""
-    return written(tmp_path / "names.txt", columns(TAGGED))
+    return write_file(tmp_path / "names.txt", columns(TAGGED))
 
 
 @pytest.fixture(scope="session")

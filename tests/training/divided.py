@@ -13,15 +13,15 @@ def job(name: str, train: Path, settings: dict[str, Any] | None = None, **data: 
     return begin_job(read_recipe(name, settings_of_job), None)
 
 
-def written(path: Path, rows: Sequence[Sequence[str]], separator: str = "\t") -> Path:
+def write_table(path: Path, rows: Sequence[Sequence[str]], separator: str = "\t") -> Path:
     path.write_text("".join(separator.join(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
 def check_counts_of_both_parts(name: str, examples: str, rows: Sequence[Sequence[str]], folder: Path) -> None:
-    all_rows = written(folder / f"{name}.csv", rows, ",")
+    all_rows = write_table(folder / f"{name}.csv", rows, ",")
     new = ("new.npy", *rows[1][1:])
-    part = written(folder / f"{name}-part.csv", [rows[0], *rows[5:8], new], ",")
+    part = write_table(folder / f"{name}-part.csv", [rows[0], *rows[5:8], new], ",")
     notes = job(name, all_rows, valid=str(part), test=str(part)).notes
     for what in ("validation", "test"):
         assert f"3 of 4 {examples} of the {what} data are in the training data, too" in notes, (name, notes)

@@ -15,7 +15,7 @@ from ensue.recipe import read_recipe, recipe_names, translate_former_values
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.data_set import notes_on_shared_files
 from ensue.training.run import begin_job
-from training.divided import check_counts_of_both_parts, job, written
+from training.divided import check_counts_of_both_parts, job, write_table
 from training.resuming import At, interrupt
 from training.tiny import reproducible_state, run_tiny
 from training.tiny_pairs import pair_recipe, pairs
@@ -31,7 +31,7 @@ def words_of(data: Any) -> list[str]:
 def test_the_pronunciations_of_a_word_are_in_one_part(tmp_path: Path) -> None:
     words = [f"W{chr(65 + n // 26)}{chr(65 + n % 26)}" for n in range(100)]
     rows = [(f"{word}{which}", f"W ER1 {vowel}") for word in words for which, vowel in (("", "AA0"), ("(1)", "IY1"))]
-    job_of_words = job("transduce-lstm", written(tmp_path / "cmu.dict", rows, "  "))
+    job_of_words = job("transduce-lstm", write_table(tmp_path / "cmu.dict", rows, "  "))
     assert len(job_of_words.valid_pairs) == 10
     assert {len(pair.targets) for pair in job_of_words.valid_pairs} == {2}
     assert len(job_of_words.task.train) == 180
@@ -47,7 +47,7 @@ def test_the_pronunciations_of_a_word_are_in_one_part(tmp_path: Path) -> None:
 
 def test_pairs_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     rows = [("source", "target", "film"), *((f"source {n}", f"target {n}", f"film {n // 10}") for n in range(100))]
-    job_of_pairs = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
+    job_of_pairs = job("translate-lstm", write_table(tmp_path / "a.tsv", rows), group="film")
     numbers = {pair.group for pair in job_of_pairs.valid_pairs}
     assert (len(job_of_pairs.split.valid), len(numbers), len(job_of_pairs.task.train)) == (10, 1, 90)
     assert '100 pairs come from 10 groups ("film"): 1 with 10 pairs are for validation' in job_of_pairs.notes[0]
@@ -67,7 +67,7 @@ def test_texts_of_a_group_are_in_one_part(form: str, tmp_path: Path) -> None:
     rows = [(f"text{n} is here", "ab"[n % 2], f"author {n % 8}") for n in range(80)]
     path = tmp_path / f"a.{form}"
     if form == "tsv":
-        written(path, [("text", "label", "author"), *rows])
+        write_table(path, [("text", "label", "author"), *rows])
     else:
         path.write_text(
             "".join(json.dumps(dict(zip(("text", "label", "author"), row, strict=True))) + "\n" for row in rows)
@@ -85,7 +85,7 @@ def test_texts_of_a_group_are_in_one_part(form: str, tmp_path: Path) -> None:
 
 def test_equal_texts_are_in_one_part(tmp_path: Path) -> None:
     rows = [("text", "label"), *((f"text{n % 20} is here", "ab"[n % 2]) for n in range(60))]
-    job_of_texts = job("classify-lstm", written(tmp_path / "a.tsv", rows))
+    job_of_texts = job("classify-lstm", write_table(tmp_path / "a.tsv", rows))
     assert not {*words_of(job_of_texts.split.train)} & {*words_of(job_of_texts.split.valid)}
     assert len(job_of_texts.split.valid) == 6
 
@@ -123,7 +123,7 @@ def test_sentences_of_a_group_are_in_one_part(tmp_path: Path) -> None:
 
 def test_one_group_leaves_nothing_for_validation(tmp_path: Path) -> None:
     rows = [("source", "target", "film"), *((f"s {n}", f"t {n}", "x") for n in range(20))]
-    job_of_pairs = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
+    job_of_pairs = job("translate-lstm", write_table(tmp_path / "a.tsv", rows), group="film")
     assert job_of_pairs.split.valid is None
     assert '20 pairs come from 1 groups ("film"): nothing can be kept for validation' in job_of_pairs.notes[0]
     assert job_of_pairs.notes[1].startswith("no validation data")
@@ -182,7 +182,7 @@ def by_label(counts: dict[str, int], path: Path, *, times: int = 1) -> Path:
     """Write texts sorted by label, each `times` times."""
     numbers = iter(range(sum(counts.values())))
     rows = [(f"text{next(numbers)} is here", label) for label, count in counts.items() for _ in range(count)]
-    return written(path, [("text", "label"), *(row for row in rows for _ in range(times))])
+    return write_table(path, [("text", "label"), *(row for row in rows for _ in range(times))])
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_of_more_classes_than_validation_texts_the_frequent_are_validated(tmp_pa
 
 def test_texts_of_several_labels_are_drawn_by_the_rarest(tmp_path: Path) -> None:
     rows = [("text", "label"), *((f"text{n}", "common,rare" if n % 50 == 0 else "common") for n in range(150))]
-    path = written(tmp_path / "a.tsv", rows)
+    path = write_table(tmp_path / "a.tsv", rows)
     job_of_texts = job("classify-bag", path, separator=",")
     assert (job_of_texts.split.valid.label_counts["rare"], job_of_texts.split.train.label_counts["rare"]) == (1, 2)
 
@@ -309,9 +309,9 @@ def test_validation_passages_in_the_training_text_are_counted(tmp_path: Path) ->
 
 def test_judged_pairs_in_the_training_data_are_counted(tmp_path: Path) -> None:
     pairs = [(f"the sea {n}", f"calm {n} water") for n in range(30)]
-    train = written(tmp_path / "a.tsv", [("text1", "text2"), *pairs])
+    train = write_table(tmp_path / "a.tsv", [("text1", "text2"), *pairs])
     judged = [(a, b, str(n)) for n, (a, b) in enumerate([pairs[3], pairs[4][::-1], ("the sea 5", "calm 6 water")])]
-    valid = str(written(tmp_path / "b.tsv", [("text1", "text2", "score"), *judged]))
+    valid = str(write_table(tmp_path / "b.tsv", [("text1", "text2", "score"), *judged]))
     notes = job("sentence-vectors", train, valid=valid, test=valid).notes
     for what in ("validation", "test"):
         assert f"2 of 3 pairs of the {what} data are in the training data, too" in notes

@@ -200,7 +200,7 @@ def test_a_damaged_file_is_replaced(case: Case) -> None:
     assert len(cached_files()) == 2 * number
 
 
-def test_a_changed_byte_of_large_data_is_noticed_when_its_block_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_byte_of_large_data_is_detected_when_its_block_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = compact_texts.Numbers("i")
     numbers.add(np.arange(100_000))
     columns = CachedColumns({"train": compact_texts.Columns({"numbers": numbers})}, {})

@@ -65,7 +65,7 @@ def test_a_run_after_kill_9_and_ctrl_c_is_resumed_bit_identically(
         wait_for(running, "  validation: ")
         running.signal(signal.SIGINT)
         lines = running.stderr.read().splitlines()
-        assert running.ended() == 130
+        assert running.exit_status() == 130
     saved = re.fullmatch(r"saved at step (\d+); resume with", lines[-4])
     assert saved
     assert (run / "checkpoints" / f"step-{saved[1]}").is_dir()
@@ -75,7 +75,7 @@ def test_a_run_after_kill_9_and_ctrl_c_is_resumed_bit_identically(
     assert not any("Traceback" in line for line in lines)
 
     monkeypatch.setattr(sys, "argv", shlex.split(lines[-3]))
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as caught:
         main()
-    assert not ended.value.code
+    assert not caught.value.code
     assert reproducible_state(run) == reproducible_state(tmp_path / "whole")

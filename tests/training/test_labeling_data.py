@@ -9,7 +9,7 @@ from ensue.tasks.labeling.job import LabelingJob
 from training.taggers import TAGGED, load
 from training.tiny import assert_refused, run_tiny
 from training.tiny_texts import Listener, Tagged, columns, conllu, json_tokens, sentences, tagging
-from written_files import written
+from written_files import write_file
 
 
 @pytest.mark.parametrize(("fraction", "trained"), [(0.0, 20), (0.01, 20), (0.25, 15), (0.99, 2)])
@@ -113,7 +113,7 @@ def test_missing_columns_and_features_are_refused(names: Path, tmp_path: Path) -
 
 
 def test_words_may_have_nul_characters(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.txt", columns(TAGGED[:30]).replace("the", "t\0he"))
+    path = write_file(tmp_path / "a.txt", columns(TAGGED[:30]).replace("the", "t\0he"))
     run_tiny(
         tagging(path, encoder="none", data={"labels": "2"}, features={"characters": "cnn"}, steps=4), tmp_path / "run"
     )
@@ -123,7 +123,7 @@ def test_words_may_have_nul_characters(tmp_path: Path) -> None:
 
 
 def test_a_single_sentence_is_for_training(tmp_path: Path) -> None:
-    path = written(tmp_path / "one.txt", "word A\nend B\n")
+    path = write_file(tmp_path / "one.txt", "word A\nend B\n")
     job = LabelingJob(tagging(path, data={"valid_fraction": 0.9, "format": "columns"}))
     assert (len(job.split.train), job.split.valid) == (1, None)
     assert job.notes == ["no validation data: the last weights are kept, and no score is measured"]

@@ -15,7 +15,7 @@ from ensue.text.schemes import encode, spans
 from training import tiny_texts
 from training.taggers import load
 from training.tiny import run_tiny
-from written_files import written
+from written_files import write_file
 
 
 @pytest.mark.parametrize(("scheme", "tags"), [("iobes", 9), ("bio", 5), ("file", 5)])
@@ -44,7 +44,7 @@ def test_a_run_has_all_files_and_scores_of_a_tagger(
     names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
-    test = written(tmp_path / "test.txt", tiny_texts.columns(tiny_texts.sentences(20, seed=7)))
+    test = write_file(tmp_path / "test.txt", tiny_texts.columns(tiny_texts.sentences(20, seed=7)))
     listener = tiny_texts.Listener()
     outcome = run_tiny(tiny_texts.tagging(names, data={"test": str(test)}), tmp_path / "my run", reporter=listener)
     run = tmp_path / "my run"

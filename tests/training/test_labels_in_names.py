@@ -44,7 +44,7 @@ def test_cases_has_each_format_of_named_classes() -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", ["train", "valid", "test"])
 @pytest.mark.parametrize("case", CASES)
-def test_changed_labels_are_noticed(case: str, key: str, tmp_path: Path) -> None:
+def test_changed_labels_are_detected(case: str, key: str, tmp_path: Path) -> None:
     check_notices_labels(CASES[case], key, tmp_path)
 
 

@@ -31,7 +31,7 @@ FAST = ComputeMode(precision="bfloat16", threads=2)
 
 def profile_of(milliseconds: dict[ComputeMode, float]) -> Profile:
     """Return a profile in which every workload has these timings."""
-    timings = [Timing(way=way, milliseconds=number) for way, number in milliseconds.items()]
+    timings = [Timing(way=mode, milliseconds=number) for mode, number in milliseconds.items()]
     return Profile(machine=Machine.current(), date="2026-01-01", load=0.0, steps=dict.fromkeys(WORKLOADS, timings))
 
 
@@ -277,7 +277,7 @@ def test_bfloat16_is_refused_where_the_processor_lacks_it(tmp_path: Path, monkey
 
 def test_bfloat16_is_not_measured_where_the_processor_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "has_bfloat16", lambda: False)
-    assert {way.precision for way in machine.compared_modes("wide")} == {"float32"}
+    assert {mode.precision for mode in machine.compared_modes("wide")} == {"float32"}
 
 
 def test_a_kernel_is_set_if_the_processor_supports_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ ENSUE = [sys.executable, "-c", "import sys, ensue.cli; sys.exit(ensue.cli.main()
 TOLERANCE_BYTES = 40_000_000
 
 
-def written(path: Path, size: int) -> Path:
+def write_text(path: Path, size: int) -> Path:
     """Write a text of `size` characters in pieces."""
     piece = words(200_000)
     with path.open("w") as file:
@@ -39,7 +39,7 @@ def test_memory_does_not_grow_with_the_text(recipe: str, tmp_path: Path) -> None
     sizes = ["encoder.d_model=16", "tokens.d_embedding=16"]
     budget = ["train.steps=5", "train.precision=float32", "data.valid_characters=20000", "train.validations=1"]
     peaks = [
-        peak_bytes(recipe, written(tmp_path / f"{size}.txt", size), tmp_path / f"run{size}", *sizes, *budget)
+        peak_bytes(recipe, write_text(tmp_path / f"{size}.txt", size), tmp_path / f"run{size}", *sizes, *budget)
         for size in (5_000_000, 60_000_000)
     ]
     assert peaks[1] - peaks[0] < TOLERANCE_BYTES, peaks

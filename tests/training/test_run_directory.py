@@ -20,12 +20,12 @@ from ensue.training import run as run_module
 from ensue.training.optimizer import build_optimizer
 from training.tiny import Recorder, reproducible_state, run_tiny, seal, tiny_recipe, words
 from training.tiny_texts import tagging
-from written_files import written
+from written_files import write_file
 
 
 def test_a_run_has_all_files_and_scores_of_a_model(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
-    test_text = written(tmp_path / "test.txt", words(100, seed=5))
+    test_text = write_file(tmp_path / "test.txt", words(100, seed=5))
     recorder = Recorder()
     recipe = tiny_recipe(text, data={"test": str(test_text)})
     outcome = run_tiny(recipe, tmp_path / "my run", reporter=recorder)
@@ -196,7 +196,7 @@ def test_overwrite_keeps_other_files_and_the_run_if_data_are_bad(text: Path, tmp
     run_tiny(tiny_recipe(text), tmp_path / "run")
     (tmp_path / "run" / "notes.txt").write_text("mine")
     before = reproducible_state(tmp_path / "run")
-    short = written(tmp_path / "short.txt", "too short")
+    short = write_file(tmp_path / "short.txt", "too short")
     for bad, error in ((tmp_path / "missing.txt", DataError), (short, TrainingError)):
         with pytest.raises(error):
             run_tiny(tiny_recipe(bad), tmp_path / "run", overwrite=True)
@@ -215,7 +215,7 @@ def test_clear_removes_only_files_of_the_run(names: Path, tmp_path: Path) -> Non
     assert {path.name for path in run.path.iterdir()} == {".lock", "notes.txt", "mine.partial"}
 
 
-def test_an_altered_byte_of_a_weights_file_is_noticed(text: Path, tmp_path: Path) -> None:
+def test_an_altered_byte_of_a_weights_file_is_detected(text: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run_tiny(tiny_recipe(text, steps=2), run.path)
     good = run.weights.read_bytes()
@@ -233,7 +233,7 @@ def test_an_altered_byte_of_a_weights_file_is_noticed(text: Path, tmp_path: Path
             run.model(torch.device("cpu"))
 
 
-def test_weights_of_another_type_are_noticed(text: Path, tmp_path: Path) -> None:
+def test_weights_of_another_type_are_detected(text: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run_tiny(tiny_recipe(text, steps=1), run.path)
     write_tensors(run.weights, {n: t.view(torch.int32) for n, t in read_tensors(run.weights).items()})

@@ -229,7 +229,7 @@ def test_the_message_about_misaligned_spans_names_a_command(
     assert f": they count as misses; ensue data {path} shows the likely reason\n" in capsys.readouterr().out
 
 
-def test_words_split_at_gold_spans_are_noticed(
+def test_words_split_at_gold_spans_are_detected(
     tagger: LabelingPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug is the behavior before 2026-11-28."""

@@ -180,7 +180,7 @@ def test_names_has_all_tasks() -> None:
     assert {small(CASES[name]).task for name in NAMES} == {*TASKS, *entries("task")} - solved
 
 
-def test_a_planted_bug_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Job, "draw", lambda self, data, count: data)
     with pytest.raises(AssertionError):
         test_the_announced_plan_is_kept(40.0, 2.0, 0.5, 2, ["validation"], tmp_path, monkeypatch)

@@ -10,7 +10,7 @@ from ensue.data.detection.format_table import first_lines
 from ensue.data.detection.kind import detect
 from ensue.data.examples import PairSource
 from ensue.errors import DataError
-from written_files import written
+from written_files import write_file
 
 CONLLU = "# newdoc\n# text = Gatos\n1\tGatos\tgato\tNOUN\tN\tGender=Masc|Number=Plur" + "\t_" * 3 + "\tNER=B-X\n\n"
 
@@ -67,7 +67,7 @@ PROSE = "The cat sat on the mat and the dog sat on it\nThe dog saw a cat and the
     ],
 )
 def test_kind_and_format_of_a_file_are_detected(tmp_path: Path, name: str, text: str, kind: str, format: str) -> None:
-    path = written(tmp_path / name, gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
+    path = write_file(tmp_path / name, gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
     result = detect(path)
     assert (result.kind, result.format, result.is_default) == (kind, format, True)
 
@@ -80,7 +80,7 @@ def test_kind_and_format_of_a_file_are_detected(tmp_path: Path, name: str, text:
     ],
 )
 def test_a_file_with_a_wrong_line_is_still_detected(tmp_path: Path, text: str, kind: str, format: str) -> None:
-    path = written(tmp_path / "x", text)
+    path = write_file(tmp_path / "x", text)
     result = detect(path)
     assert (result.kind, result.format, result.is_default) == (kind, format, False)
 
@@ -95,7 +95,7 @@ def test_named_keys_decide_the_kind_of_json(tmp_path: Path) -> None:
 
 
 def test_a_named_format_is_used(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.txt", "a\tO\nb\tO\n\nc\tO\n")
+    path = write_file(tmp_path / "x.txt", "a\tO\nb\tO\n\nc\tO\n")
     assert detect(path)[:2] == ("sentences", "columns")
     assert detect(path, format="tsv") == ("texts", "tsv", "set by --format", False, ())
     assert detect(path, format="columns").is_default
@@ -105,7 +105,7 @@ def test_a_named_format_is_used(tmp_path: Path) -> None:
 
 
 def test_named_columns_decide_between_pairs_and_texts(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.csv", "source,target,kind\nfine film,it was fine,a\ndull film,it was dull,b\n")
+    path = write_file(tmp_path / "x.csv", "source,target,kind\nfine film,it was fine,a\ndull film,it was dull,b\n")
     assert detect(path)[:2] == ("pairs", "csv")
     assert detect(path, labels="kind").kind == "texts"
     path.write_text("a,b\nfine film,pos\nso,neg\nwell,pos\n")
@@ -131,7 +131,7 @@ def test_the_kinds_and_formats_of_folders_are_detected(tmp_path: Path) -> None:
 
 
 def test_detection_reads_complete_lines(tmp_path: Path) -> None:
-    path = written(tmp_path / "x", "a\r\nb\n\nc", newline="")
+    path = write_file(tmp_path / "x", "a\r\nb\n\nc", newline="")
     assert first_lines(path) == ["a\r\n", "b\n", "\n", "c"]
     path.write_text("a\n" + "b" * BLOCK_BYTES)
     assert first_lines(path) == ["a\n"]
@@ -150,7 +150,7 @@ def test_codes_of_languages_are_detected_as_a_header(codes: str, tmp_path: Path)
     ("third", "kind"), [("CC-BY 2.0 (France) Attribution: tatoeba.org #1", "pairs"), ("x", "texts")]
 )
 def test_a_column_of_licenses_is_ignored(third: str, kind: str, tmp_path: Path) -> None:
-    path = written(tmp_path / "deu.txt", "".join(f"Go on {n}.\tWeiter mit {n}.\t{third} ({n})\n" for n in range(40)))
+    path = write_file(tmp_path / "deu.txt", "".join(f"Go on {n}.\tWeiter mit {n}.\t{third} ({n})\n" for n in range(40)))
     assert detect(path).kind == kind
     if kind == "pairs":
         assert next(iter(PairSource(path)))[:2] == (("Go on 0.",), ("Weiter mit 0.",))

@@ -85,7 +85,7 @@ def test_every_column_comes_back(file: tuple[str, list[list[list[str]]]], name: 
     pairs = zip(sentences, new, strict=True)
     output = "".join(Conllu().write(sentence, column, name) for sentence, column in pairs)
     assert [list(sentence.column(name)) for sentence in read(output)] == new
-    before, after = ([line.split("\t") for line in whole.split("\n")] for whole in (text, output))
+    before, after = ([line.split("\t") for line in content.split("\n")] for content in (text, output))
     for old_fields, new_fields in zip(before, after, strict=True):
         if old_fields[0].isdecimal():
             old_fields[column] = new_fields[column]

@@ -14,7 +14,7 @@ from ensue.data.row_formats import text_blocks
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 from ensue.notices import Notice
-from written_files import written
+from written_files import write_file
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*labels are numbers")
 NAMES = (("Anna", "saw", "Rome"), ("B-PER", "O", "B-LOC"))
@@ -108,7 +108,7 @@ LABELED: dict[str, Any] = {
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("name", SENTENCES)
 def test_sentences_of_each_layout_are_read(tmp_path: Path, name: str, indent: int | None) -> None:
-    path = written(tmp_path / "a.json", json.dumps(SENTENCES[name], indent=indent))
+    path = write_file(tmp_path / "a.json", json.dumps(SENTENCES[name], indent=indent))
     assert detect(path).kind == "sentences"
     source = SentenceSource(path)
     assert [(sentence.words, source.format.labels(sentence)) for sentence in source] == [NAMES]
@@ -117,7 +117,7 @@ def test_sentences_of_each_layout_are_read(tmp_path: Path, name: str, indent: in
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("name", LABELED)
 def test_labeled_texts_of_each_layout_are_read(tmp_path: Path, name: str, indent: int | None) -> None:
-    path = written(tmp_path / "a.json", json.dumps(LABELED[name], indent=indent))
+    path = write_file(tmp_path / "a.json", json.dumps(LABELED[name], indent=indent))
     assert detect(path).kind == "texts"
     assert [(*d.texts, *d.labels) for d in DocumentSource(str(path))] == TEXTS
 
@@ -177,7 +177,7 @@ def test_cells_with_json_are_read(tmp_path: Path, delimiter: str) -> None:
 
 
 def test_lines_of_a_tool_are_converted_one_by_one(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", "\n".join(json.dumps(row) for row in SENTENCES["DataTurks"] * 2) + "\n")
+    path = write_file(tmp_path / "a.jsonl", "\n".join(json.dumps(row) for row in SENTENCES["DataTurks"] * 2) + "\n")
     assert len([*SentenceSource(path)]) == 2
 
 

@@ -27,7 +27,7 @@ from ensue.tasks.texts.minimal_pairs import PairScore
 from ensue.text.character_ngrams import BOUNDARIES, word_characters
 from ensue.text.tokenizer import CharacterTokenizer, WordTokenizer
 from training.tiny import run_tiny, seal, words
-from written_files import written
+from written_files import write_file
 
 ELMO: dict[str, Any] = {
     "tokenizer": {"max_size": 15},
@@ -62,7 +62,7 @@ def without_compiler() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("bidirectional") / "text.txt", words(900))
+    return write_file(tmp_path_factory.mktemp("bidirectional") / "text.txt", words(900))
 
 
 def trained(tables: dict[str, Any], corpus: Path, folder: Path) -> BidirectionalPipeline:
@@ -235,7 +235,7 @@ def test_state_is_carried_if_asked(elmo: BidirectionalPipeline) -> None:
 @torch.no_grad()
 def test_perplexity_is_that_of_each_direction(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
     """With an unknown word, against the steps of both directions, position by position."""
-    path = written(tmp_path / "text.txt", "the cat sat\non zebras while\n")
+    path = write_file(tmp_path / "text.txt", "the cat sat\non zebras while\n")
     scores = elmo.evaluate(path).as_json()
     assert elmo.scored_items(path).compute() == pytest.approx({"nats_per_token": scores["nats_per_token"]})
     model, spelled = elmo.model, ["the", "cat", "sat", "\n", "on", "zebras", "while", "\n"]
@@ -313,7 +313,7 @@ def test_queries_that_a_model_cannot_answer_are_refused(
 @pytest.mark.slow
 def test_contexts_learn_which_words_fit(tmp_path: Path) -> None:
     """Each word of this text follows from its neighbors."""
-    path = written(tmp_path / "text.txt", "the cat eats fish .\nthe dog eats meat .\n" * 150)
+    path = write_file(tmp_path / "text.txt", "the cat eats fish .\nthe dog eats meat .\n" * 150)
     run_tiny(
         recipe(CONTEXT | {"encoder": {"kind": "lstm", "d_model": 12}}, path, steps=150, learning_rate=0.02),
         tmp_path / "run",

@@ -9,7 +9,7 @@ import pytest
 from ensue.errors import DataError
 from ensue.extensions.frames.captioning.pipeline import CaptioningPipeline
 from ensue.extensions.frames.data.source import READERS
-from training.divided import check_counts_of_both_parts, job, written
+from training.divided import check_counts_of_both_parts, job, write_table
 
 
 def test_captions_of_an_image_are_in_one_set(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_captions_of_an_image_are_in_one_set(tmp_path: Path) -> None:
     for n in range(20):
         np.save(tmp_path / f"{n}.npy", generator.random((16, 16), np.float32))
         rows += [(f"{n}.npy", f"caption {which} of image") for which in "abcde"]
-    found = job("caption-lstm", written(tmp_path / "captions.csv", rows, ","))
+    found = job("caption-lstm", write_table(tmp_path / "captions.csv", rows, ","))
     train, valid = (
         {part.rows[row].tobytes() for row in range(len(part))} for part in (found.split.train, found.split.valid)
     )
@@ -38,8 +38,8 @@ def speakers(folder: Path) -> dict[str, Any]:
         table += [(str(n), who, label, str(x), str(y)) for x, y in values.tolist()]
     return {
         "pattern": (f"{folder}/*.npy", {"pattern": "{label}_{speaker}_{}.npy"}),
-        "paths": (written(folder / "paths.csv", paths, ","), {}),
-        "table": (written(folder / "frames.csv", table, ","), {}),
+        "paths": (write_table(folder / "paths.csv", paths, ","), {}),
+        "table": (write_table(folder / "frames.csv", table, ","), {}),
     }
 
 
@@ -62,7 +62,7 @@ def test_series_are_drawn_by_class(tmp_path: Path) -> None:
     for n in range(40):
         np.save(tmp_path / f"{n}.npy", generator.random((3, 2), np.float32))
         paths.append((f"{n}.npy", "rare" if n < 3 else "usual"))
-    found = job("classify-frames", written(tmp_path / "paths.csv", paths, ","))
+    found = job("classify-frames", write_table(tmp_path / "paths.csv", paths, ","))
     assert found.split.valid.label_counts == {"rare": 1, "usual": 3}
 
 
@@ -71,7 +71,7 @@ def test_few_series_with_labels_of_frames_are_divided_by_time(tmp_path: Path) ->
     rows = [(str(n), str(t), "ab"[t // 10 % 2]) for n, count in enumerate([4, 20, *[40] * 8]) for t in range(count)]
     for num_series, group, lengths in ((9, "", [2, *[4] * 7]), (10, "", None), (9, "series", None)):
         table = [row for row in rows if int(row[0]) < num_series]
-        path = written(tmp_path / "a.csv", [("series", "x", "label"), *table], ",")
+        path = write_table(tmp_path / "a.csv", [("series", "x", "label"), *table], ",")
         split = job("tag-frames", path, group=group).split
         assert (len(split.valid) == 1) if lengths is None else (split.valid.lengths.tolist() == lengths)
         assert sum(split.valid.lengths) + sum(split.train.lengths) == len(table)
@@ -86,7 +86,7 @@ def test_test_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for n in range(4):
         np.save(tmp_path / f"{n}.npy", np.random.default_rng(n).random((16, 16), np.float32))
         rows += [(f"{n}.npy", f"caption {which} of image") for which in "ab"]
-    path, places = written(tmp_path / "captions.csv", rows, ","), list[Path]()
+    path, places = write_table(tmp_path / "captions.csv", rows, ","), list[Path]()
     read = READERS["npy"]
     monkeypatch.setitem(READERS, "npy", lambda place, reading: places.append(place) or read(place, reading))
     settings = {"decoder.d_model": 8, "grid.channels": [4], "grid.halvings": 1}

@@ -21,7 +21,7 @@ from ensue.extensions.frames.signs import detect_date_format, parse_seconds
 from ensue.extensions.surveying.summary import propose
 from ensue.recipe import recipe_names
 from source_imports import SOURCE
-from written_files import written
+from written_files import write_file
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ TINY_OF = {"classify-minirocket": ["head.num_features=84"]}
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_numbers_are_frames_and_train(ensue: Ensue, tmp_path: Path, name: str) -> None:
     content, recipe, settings = TABLES[name]
-    path = written(tmp_path / ("a.tsv" if "\t" in content else "a.csv"), content, encoding="utf-8")
+    path = write_file(tmp_path / ("a.tsv" if "\t" in content else "a.csv"), content, encoding="utf-8")
     assert detect(path).kind == "frames"
     assert propose(str(path))[:2] == (recipe, shlex.split(settings)[1::2])
     tiny = [argument for setting in TINY_OF.get(recipe, TINY) for argument in ("--set", setting)]
@@ -165,7 +165,7 @@ def test_rows_of_numbers_without_names_are_frames(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_tables_of_texts_stay_texts(tmp_path: Path, name: str) -> None:
-    path = written(tmp_path / ("a.tsv" if "\t" in TEXTS[name] else "a.csv"), TEXTS[name], encoding="utf-8")
+    path = write_file(tmp_path / ("a.tsv" if "\t" in TEXTS[name] else "a.csv"), TEXTS[name], encoding="utf-8")
     assert detect(path).kind != "frames"
 
 
@@ -222,7 +222,7 @@ def test_a_ts_file(ensue: Ensue, tmp_path: Path) -> None:
 
 
 def test_the_message_of_training_names_the_settings(refused: Callable[..., str], tmp_path: Path) -> None:
-    path = written(tmp_path / "a.csv", TABLES["labeled"][0], encoding="utf-8")
+    path = write_file(tmp_path / "a.csv", TABLES["labeled"][0], encoding="utf-8")
     said = refused("train", "tag-frames", "--train", path, "--out", tmp_path / "run")
     assert 'a.csv:2: column "timestamp": expected a number, found "2024-03-01' in said
     assert said.endswith("; --set data.time=timestamp and --set data.labels=activity reads such a table")

@@ -10,7 +10,7 @@ from ensue.data.detection.kind import detect
 from ensue.data.examples import PairSource
 from ensue.data.row_formats import text_blocks
 from ensue.errors import DataError
-from written_files import written
+from written_files import write_file
 
 PO = r"""# Translations of a program.
 msgid ""
@@ -70,14 +70,14 @@ def sides(location: Path) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-15"])
 def test_translated_messages_of_gettext_are_pairs(tmp_path: Path, encoding: str) -> None:
-    path = written(tmp_path / "de.po", PO.replace("UTF-8", encoding).replace("„%s“", "»%s«"), encoding=encoding)
+    path = write_file(tmp_path / "de.po", PO.replace("UTF-8", encoding).replace("„%s“", "»%s«"), encoding=encoding)
     assert sides(path) == [
         ('Open "%s"\n', "»%s« öffnen\n"), ("Save", "Speichern"), ("%d file", "%d Datei"), ("%d files", "%d Dateien"),
     ]  # fmt: skip
 
 
 def test_a_message_about_a_charset_is_no_header(tmp_path: Path) -> None:
-    path = written(tmp_path / "de.po", 'msgid "charset=latin-1"\nmsgstr "Größe"\n', encoding="utf-8")
+    path = write_file(tmp_path / "de.po", 'msgid "charset=latin-1"\nmsgstr "Größe"\n', encoding="utf-8")
     assert sides(path) == [("charset=latin-1", "Größe")]
 
 
@@ -128,7 +128,7 @@ def test_the_time_of_a_message_grows_linearly_with_its_lines(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("sign", ["b", "\\n"])
 def test_the_memory_of_a_long_line_grows_linearly_with_its_length(tmp_path: Path, sign: str) -> None:
-    path = written(tmp_path / "a.po", f'msgid "a"\nmsgstr "{sign * 50_000}"\n')
+    path = write_file(tmp_path / "a.po", f'msgid "a"\nmsgstr "{sign * 50_000}"\n')
     tracemalloc.start()
     try:
         assert len(list(text_blocks(path, "utf-8"))) == 1

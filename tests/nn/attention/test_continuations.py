@@ -137,7 +137,7 @@ def never_refused(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
 
 
 @pytest.mark.usefixtures("small_buffers")
-def test_a_claim_that_is_never_refused_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_is_never_refused_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     tree: Tree = [(0, "none", "step"), (1, "none", "step"), (1, "none", "step")]
     layer = MultiHeadAttention(8, num_heads=2).eval()
     assert_continuations_equal_those_of_copies(layer, tree)
