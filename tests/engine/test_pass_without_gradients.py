@@ -1,11 +1,13 @@
 """The pass without gradients reads the current weights, and its plan fits the tensors of each call."""
 
+import gc
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -386,3 +388,48 @@ def test_the_step_of_a_base_class_is_not_replaced_by_the_step_of_the_layer() -> 
     layer, x_t = WithoutGradient(D, D), torch.randn(B, D)
     twice, _ = layer.step(x_t)
     torch.testing.assert_close(twice, 2 * LSTM.step.__wrapped__(layer, x_t)[0])  # type: ignore[attr-defined]
+
+
+@torch.no_grad()
+def test_a_step_that_an_object_overrides_is_not_replaced() -> None:
+    layer, x_t = LSTM(D, D), torch.randn(B, D)
+    (y_t, _), inner = layer.step(x_t), layer.step
+    layer.step = lambda x_t, state=None: (2 * inner(x_t, state)[0], state)  # type: ignore[method-assign]
+    for state in (None, layer.init_state(B)) * 2:
+        torch.testing.assert_close(layer.step(x_t, state)[0], 2 * y_t)
+
+
+class FactorsOfRows(LSTM):
+    """An LSTM with a factor for each of B rows, which cannot be traced with other rows."""
+
+    factors = torch.arange(B).unsqueeze(1)
+
+    def step(self, x_t: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        y_t, state = super().step(x_t, state)
+        return self.factors * y_t, state
+
+
+@torch.no_grad()
+def test_a_step_for_some_number_of_rows_runs_without_a_trace() -> None:
+    layer, x = FactorsOfRows(D, D), torch.randn(B, 1, D)
+    expected = layer.factors * LSTM.step.__wrapped__(layer, x[:, 0])[0]  # type: ignore[attr-defined]
+    torch.testing.assert_close(layer.step(x[:, 0])[0], expected)
+    torch.testing.assert_close(layer(x)[0][:, 0], expected)
+    with pytest.raises(RuntimeError, match="must match the size"):
+        layer.step(x[:1, 0].expand(B + 1, -1))
+
+
+@torch.no_grad()
+def test_the_step_of_sparse_features_is_computed() -> None:
+    layer, x_t = LSTM(D, D), torch.eye(B, D)
+    torch.testing.assert_close(layer.step(x_t.to_sparse()), layer.step(x_t))
+
+
+@torch.no_grad()
+def test_traced_layers_are_freed() -> None:
+    layer = LSTM(D, D)
+    layer.step(torch.randn(B, D))
+    bias = ref(layer.bias)
+    del layer
+    gc.collect()
+    assert bias() is None

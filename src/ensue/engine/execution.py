@@ -202,9 +202,8 @@ def _find_runner(layer: nn.Module) -> tuple[Runner | str | None, tuple[Any, ...]
 def _find_cached_runner(layer: nn.Module) -> Runner | str | None:
     """Return the runner of a layer, or None. Frozen layers are compared with their snapshot once."""
     cache: dict[str, Any] | None = cached_for(layer, dict)
-    runner = (cache or {}).get("runner") or _find_runner(layer)[0]
-    if cache is not None:
-        cache["runner"] = runner
+    cache = {} if cache is None else cache
+    cache["runner"] = runner = cache.get("runner") or _find_runner(layer)[0]
     return runner
 
 

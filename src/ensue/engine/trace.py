@@ -135,7 +135,7 @@ def trace(layer: Any) -> TracedStep:
     with (
         torch.inference_mode(False),  # inference mode would skip the dispatch that is recorded
         torch.no_grad(),
-        torch.autograd.graph.saved_tensors_hooks(*[lambda tensor: tensor] * 2),  # overrides hooks of checkpoints
+        torch.autograd.graph.saved_tensors_hooks(*[Tensor.detach] * 2),  # else hooks of checkpoints; saved results leak
         torch.random.fork_rng(list(devices)),
     ):
         return _trace(layer)
@@ -213,6 +213,11 @@ class _Recording:
 
 class _Recorder(_Recording, TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode that records the operations below autograd, where composed operations are expanded."""
+
+    def __exit__(self, error_class: Any, error: Any, traceback: Any) -> None:
+        super().__exit__(error_class, error, traceback)  # type: ignore[no-untyped-call]
+        if isinstance(error, (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)):
+            raise Untraceable(f"code that fails for rows of zeros ({error})") from error
 
 
 class _Lowering(Nodes):

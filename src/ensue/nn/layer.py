@@ -146,7 +146,8 @@ class Recurrent(SequenceLayer):
 
     def run_step(self, x_t: Any, state: Any, *, is_checked: bool) -> tuple[Tensor, State] | None:
         """Return the results by the compiled `forward` of one position; None with gradients, or without compilation."""
-        if torch.is_grad_enabled() or self.in_bfloat16 or type(x_t) is not Tensor or x_t.dim() != 2 or is_watched(self):
+        fits = type(x_t) is Tensor and x_t.dim() == 2 and x_t.layout is torch.strided
+        if torch.is_grad_enabled() or self.in_bfloat16 or not fits or is_watched(self):
             return None
         x = x_t.unsqueeze(1)
         results = unroll(self, x, state, None, only_compiled=True) if is_checked else run_known(self, x, state)
