@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
+from ensue.engine import executing
 from ensue.errors import ContextError, EnsueError
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
@@ -116,6 +117,21 @@ def test_the_mode_is_restored_and_gradients_still_flow_between_tokens() -> None:
         assert not torch.is_inference_mode_enabled()
         assert not model.training
     assert model.training
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_weights_that_change_between_tokens_are_read(name: str) -> None:
+    model, texts = model_of(name), []
+    for is_compiled in (True, False):
+        with executing("compiled" if is_compiled else "fold"):
+            columns = generate_ids(model, PROMPTS, max_tokens=20, start_id=0, sampling=GREEDY)
+            first = [next(columns) for _ in range(4)]
+            with torch.no_grad():
+                for parameter in model.layers.parameters():
+                    parameter.neg_()
+            texts.append([*first, *columns])
+            model = model_of(name)
+    assert all(map(torch.equal, *texts))
 
 
 def until(row: list[int], end_id: int) -> list[int]:

@@ -48,7 +48,6 @@ class Reader:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.context: int | None = getattr(model, "context", None)
-        self.weights = CachedWeights()
 
     def begin(self, rows: Sequence[NDArray[np.int64]], state: State = None) -> tuple[State, Int[Tensor, " B"]]:
         """Read all tokens of each row except the last. Return the state, and the last tokens, which `step` reads."""
@@ -203,8 +202,7 @@ def search_ids(
     model: Any, prompts: Sequence[ArrayLike], *, search: BeamSearch, start_id: int
 ) -> list[list[Hypothesis]]:
     """Return the best continuations of prompts by beam search, with the arguments of `generate_ids`."""
-    rows = prepend_start(model, prompts, start_id)
-    reader = Reader(model)
+    rows, reader = prepend_start(model, prompts, start_id), Reader(model)
     with torch.inference_mode(), evaluating(model):
         return beam_search(reader, *reader.begin(rows), end_id=None, search=search)
 
@@ -216,8 +214,7 @@ def prepend_start(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> li
     """
     context = getattr(model, "context", None)
     rows = [np.asarray(prompt, np.int64).reshape(-1) for prompt in prompts]
-    longest = max(map(len, rows))
-    if context is not None and longest > context:
+    if context is not None and (longest := max(map(len, rows))) > context:
         raise ContextError(f"the prompt has {longest} tokens; this model's context has {context}")
     return [row if len(row) == context else np.concatenate(([start_id], row)) for row in rows]
 
@@ -227,13 +224,16 @@ def _sample_tokens(
     model: Any, rows: list[NDArray[np.int64]], state: State, sampling: Sampling, generator: torch.Generator,
     seen: Tensor | None, end_id: int | None,
 ) -> Iterator[Tensor]:  # fmt: skip
-    reader = Reader(model)
+    reader, weights, versions = Reader(model), CachedWeights(), list[int]()
+    parameters = [parameter for parameter in model.parameters() if not parameter.is_inference()]
     with evaluating(model):
         state, ids = reader.begin(rows, state)
         has_ended = torch.zeros_like(ids, dtype=torch.bool)
         while end_id is None or not has_ended.all():
             check_interrupted()
-            with reader.weights.used():
+            before, versions = versions, [parameter._version for parameter in parameters]
+            weights = weights if before == versions else CachedWeights()  # the caller has changed the model
+            with weights.used():
                 scores, state = reader.step(ids, state)
             ids = next_ids(scores, sampling, generator, seen=seen)
             if end_id is not None:
