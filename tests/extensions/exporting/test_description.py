@@ -1,4 +1,4 @@
-"""One description of a model for all exporters: a new exporter is one folder, and an unknown option is said."""
+"""One description of a model for all exporters: a new exporter is one folder, and unknown options are reported."""
 
 import json
 import sys
@@ -50,14 +50,14 @@ EXTENSION = Extension(name="toy", exporters={"json": "toy_exporter.writing:write
 
 @pytest.fixture
 def _toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An exporter in a package that is installed in a temporary folder."""
+    """Install a package with an exporter in a temporary folder."""
     for folder in ("toy_exporter", "toy_exporter-0.1.dist-info"):
         (tmp_path / folder).mkdir()
     (tmp_path / "toy_exporter" / "__init__.py").write_text(DECLARED)
     (tmp_path / "toy_exporter" / "writing.py").write_text(TOY)
-    facts = tmp_path / "toy_exporter-0.1.dist-info"
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-exporter\nVersion: 0.1\n")
-    (facts / "entry_points.txt").write_text("[ensue.extensions]\ntoy = toy_exporter:EXTENSION\n")
+    metadata = tmp_path / "toy_exporter-0.1.dist-info"
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-exporter\nVersion: 0.1\n")
+    (metadata / "entry_points.txt").write_text("[ensue.extensions]\ntoy = toy_exporter:EXTENSION\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield
     for name in ("toy_exporter", "toy_exporter.writing"):
@@ -75,18 +75,18 @@ def _toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("tag-frames", ("SeriesInput", "TagOutput")),
     ],
 )
-def test_a_new_exporter_is_one_folder(name: str, kinds: tuple[str, str], tmp_path: Path) -> None:
+def test_a_new_exporter_needs_only_the_description(name: str, kinds: tuple[str, str], tmp_path: Path) -> None:
     unpacked(name, tmp_path)
     assert ensue.export_run(tmp_path / name, tmp_path / "out", "json") == [f"{name} as JSON"]
-    found = json.loads((tmp_path / "out" / "model.json").read_text())
-    assert (found["input"]["kind"], found["output"]["kind"]) == kinds
+    document = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert (document["input"]["kind"], document["output"]["kind"]) == kinds
     pipeline = ensue.load(tmp_path / name, device="cpu")
-    assert found["model"].keys() == dict(pipeline.model.named_parameters()).keys()
-    assert all(function["inputs"] for function in found["functions"])
+    assert document["model"].keys() == dict(pipeline.model.named_parameters()).keys()
+    assert all(function["inputs"] for function in document["functions"])
     if kinds[1] == "TagOutput":
-        assert found["output"]["labels"] == pipeline.labels.to_json()
+        assert document["output"]["labels"] == pipeline.labels.to_json()
     if kinds[1] == "TextOutput":
-        assert found["output"]["search"]["width"] == [pipeline.search.width, BeamSearch.width]
+        assert document["output"]["search"]["width"] == [pipeline.search.width, BeamSearch.width]
     with pytest.raises(EnsueError, match="int8 is for the format onnx"):
         ensue.export_run(tmp_path / name, tmp_path / "out", "json", int8=True)
 
@@ -119,7 +119,7 @@ class PlantedSampling(Sampling):
     typical_p: float | None = None
 
 
-def test_an_unknown_filter_of_sampling_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_filter_of_sampling_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.tasks.language_modeling.pipeline.Sampling", PlantedSampling)
     unpacked("char-lstm", tmp_path)
     note, _ = ensue.export_run(tmp_path / "char-lstm", tmp_path / "out", "c")

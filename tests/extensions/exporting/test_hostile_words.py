@@ -1,4 +1,4 @@
-"""Words of a user go into templates as they are, even if they are spelled like a key of a template."""
+"""Exported files contain the words of a user unchanged, even words that are spelled like a key of a template."""
 
 import csv
 import html
@@ -34,7 +34,7 @@ from extensions.exporting.c.carried import COMPILERS, compiled, put
 from extensions.exporting.c.classifiers import classifier
 from extensions.exporting.c.printing import files_of
 from extensions.exporting.c.transducers import transducer
-from extensions.frames.small_frames import built, recipe_of, seen
+from extensions.frames.small_frames import built, recipe_of, statistics_of
 from inspection.small import tagger
 from layer_tables import layers
 
@@ -44,7 +44,7 @@ TEMPLATES = [
 KEYS = sorted({key for path in TEMPLATES for key in re.findall("@[A-Z_]+@", path.read_text("utf-8"))})
 ODD = ("NAME", "UNAMED", "%s", "{}", "{{x}}", "*/", "</script>", "<b>", '"', "\\", "??/", "$x^$", "'", "[red]", "_PART")
 HOSTILE = (*KEYS, *ODD)
-"""Columns, labels and words that a template, a comment, a string or markup would take for its own."""
+"""Columns, labels and words that have a meaning in templates, comments, strings or markup."""
 WORDS = TokenizerRecipe(kind="words", splitter="whitespace")
 
 
@@ -58,22 +58,22 @@ def language_model() -> LanguagePipeline:
 
 
 def text_classifier() -> Any:
-    made = classifier(labels=len(HOSTILE))
-    made.labels = Classes(HOSTILE)
-    return made
+    model = classifier(labels=len(HOSTILE))
+    model.labels = Classes(HOSTILE)
+    return model
 
 
 def frames(task: str) -> Any:
-    """A model of hostile columns beside others, with hostile labels."""
+    """Return a model with hostile columns and labels."""
     *columns, group, series, labels, time = HOSTILE
-    shape = seen(len(columns), columns=tuple(columns))
+    shape = statistics_of(len(columns), columns=tuple(columns))
     recipe = recipe_of(task, data={"train": "x", "group": group, "series": series, "labels": labels, "time": time})
     if task == "frame-classification":
         return built(FrameClassifierParts(shape, Classes(HOSTILE)), recipe, FrameClassificationPipeline)
     return built(FrameTaggerParts(shape, Labels(HOSTILE, scheme=None, tag_scheme=None)), recipe, FrameLabelingPipeline)
 
 
-MADE: dict[str, Callable[[], Any]] = {
+MODELS: dict[str, Callable[[], Any]] = {
     "language-modeling": language_model,
     "classification": text_classifier,
     "labeling": lambda: tagger(labels=Labels(HOSTILE, scheme=None, tag_scheme=None)),
@@ -83,18 +83,18 @@ MADE: dict[str, Callable[[], Any]] = {
 }
 
 
-def written(task: str) -> dict[str, bytes]:
-    return files_of(MADE[task](), "model")
+def exported_files(task: str) -> dict[str, bytes]:
+    return files_of(MODELS[task](), "model")
 
 
-def test_each_interface_of_c_is_here_and_has_a_page() -> None:
-    assert {made().describe().kinds for made in MADE.values()} == INTERFACES.keys() == PAGES.keys()
+def test_each_interface_of_c_is_tested_and_has_a_page() -> None:
+    assert {make().describe().kinds for make in MODELS.values()} == INTERFACES.keys() == PAGES.keys()
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("task", MADE)
-def test_words_stay_in_c(task: str) -> None:
-    files = written(task)
+@pytest.mark.parametrize("task", MODELS)
+def test_hostile_words_stay_unchanged_in_c(task: str) -> None:
+    files = exported_files(task)
     weights = files.pop("model.weights")
     text = "".join(content.decode() for content in files.values())
     for word in ODD[:6] if task == "sequence-to-sequence" else HOSTILE:  # as many as its lemmas
@@ -108,20 +108,20 @@ def test_words_stay_in_c(task: str) -> None:
 @pytest.mark.skipif(not COMPILERS, reason="neither gcc nor clang is installed")
 @pytest.mark.parametrize("task", ["frame-classification", "frame-labeling"])
 def test_a_program_reads_columns_of_any_name(task: str, tmp_path: Path) -> None:
-    made, folder = MADE[task](), put(written(task), tmp_path)
+    model, folder = MODELS[task](), put(exported_files(task), tmp_path)
     compiled(folder, "-o", "say", "example.c", "model.c")
     with (folder / "table.csv").open("w", newline="") as file:
         table, numbers = csv.writer(file), np.random.default_rng(0)
         table.writerow(HOSTILE)
         for row in range(6):
             table.writerow([*numbers.normal(size=len(HOSTILE) - 4).round(3), "g", f"s{row // 3}", "NAME", row % 3])
-    found = subprocess.run(["./say", "table.csv"], cwd=folder, capture_output=True, check=True, text=True).stdout
-    assert found == "".join(made.prediction_lines(str(folder / "table.csv")))
+    output = subprocess.run(["./say", "table.csv"], cwd=folder, capture_output=True, check=True, text=True).stdout
+    assert output == "".join(model.prediction_lines(str(folder / "table.csv")))
 
 
-@pytest.mark.parametrize("task", MADE)
-def test_words_stay_in_pages(task: str) -> None:
-    description = MADE[task]().describe()
+@pytest.mark.parametrize("task", MODELS)
+def test_hostile_words_stay_unchanged_in_pages(task: str) -> None:
+    description = MODELS[task]().describe()
     interface = PAGES[description.kinds]
     numbers = interface.parameters(description.input)
     facts = dict.fromkeys(["name", "what", "about", "license", "version", "style", "script"], "".join(HOSTILE))
@@ -140,22 +140,22 @@ def test_words_stay_in_pages(task: str) -> None:
         assert json.loads(html.unescape(table)) == json.loads(json.dumps(numbers["table"]))
 
 
-def test_a_key_in_a_value_stays() -> None:
+def test_keys_in_values_are_not_replaced() -> None:
     assert fill_template("NAME @A@", {"NAME": "@A@", "@A@": "NAME \\1"}) == "@A@ NAME \\1"
 
 
-def test_a_pushed_card_has_the_names_of_files_as_they_are() -> None:
+def test_a_pushed_card_replaces_each_file_name_once() -> None:
     names = {"/data/a": "/data/b", "/data/b": "\\1 c"}
     assert make_card_text("x `/data/a` `/data/b`", Path("/run"), "hf:me/x", names) == "x `/data/b` `\\1 c`"
 
 
-def test_a_message_of_a_server_has_the_words_of_a_text() -> None:
+def test_a_message_of_a_server_keeps_words_that_contain_the_name_of_a_run() -> None:
     model: Any = SimpleNamespace(name="model", pipeline=SimpleNamespace(run="a"))
     assert _hide_paths(EnsueError('no vector for the word "banana"'), model) == 'no vector for the word "banana"'
     assert _hide_paths(EnsueError('a: reads "a", not banana/a'), model) == 'model: reads "a", not banana/a'
 
 
-def test_scores_have_the_names_of_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_scores_are_not_interpreted_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     scores: Any = SimpleNamespace(as_json=lambda: {"[red]": 1.0, "confusion": {}})
     show_scores(scores)
     assert "[red]" in capsys.readouterr().out

@@ -20,11 +20,11 @@ LSTM = {"kind": "lstm", "d_model": 5}
 MEAN, DEVIATION = 100.0, 20.0
 
 
-def seen(width: int, *, rate: float = 0.0, columns: tuple[str, ...] = ()) -> FrameStatistics:
+def statistics_of(width: int, *, rate: float = 0.0, columns: tuple[str, ...] = ()) -> FrameStatistics:
     return FrameStatistics(Shape(width, rate, columns, False, "x"), (MEAN,) * width, (DEVIATION,) * width)
 
 
-def as_they_are(width: int) -> FrameStatistics:
+def without_normalization(width: int) -> FrameStatistics:
     """Statistics of features that need no normalization."""
     return FrameStatistics(Shape(width, 0.0, (), False, "x"), (0.0,) * width, (1.0,) * width)
 
@@ -42,27 +42,29 @@ def built(parts: Any, recipe: Any, pipeline: Any) -> Any:
 
 
 def frame_classifier(width: int = 3, classes: Classes | None = None, **tables: Any) -> FrameClassificationPipeline:
-    parts = FrameClassifierParts(seen(width), classes or Classes(["up", "down", "flat"]))
-    found: FrameClassificationPipeline = built(
+    parts = FrameClassifierParts(statistics_of(width), classes or Classes(["up", "down", "flat"]))
+    pipeline: FrameClassificationPipeline = built(
         parts, recipe_of("frame-classification", **tables), FrameClassificationPipeline
     )
-    return found
+    return pipeline
 
 
 def frame_tagger(
     head: str = "crf", labels: Labels = PLAIN, columns: tuple[str, ...] = (), **tables: Any
 ) -> FrameLabelingPipeline:
-    parts = FrameTaggerParts(seen(3, rate=10.0, columns=columns), labels)
+    parts = FrameTaggerParts(statistics_of(3, rate=10.0, columns=columns), labels)
     recipe = recipe_of("frame-labeling", head={"kind": head}, **tables)
-    found: FrameLabelingPipeline = built(parts, recipe, FrameLabelingPipeline)
-    return found
+    pipeline: FrameLabelingPipeline = built(parts, recipe, FrameLabelingPipeline)
+    return pipeline
 
 
 def frame_predictor(kind: str = "none", *, width: int = 2, components: int = 2) -> FramePredictionPipeline:
     latent = {"kind": kind, "size": 2, "d_hidden": 5}
     recipe = recipe_of("frame-prediction", latent=latent, head={"components": components})
-    found: FramePredictionPipeline = built(FramePredictorParts(seen(width)), recipe, FramePredictionPipeline)
-    return found
+    pipeline: FramePredictionPipeline = built(
+        FramePredictorParts(statistics_of(width)), recipe, FramePredictionPipeline
+    )
+    return pipeline
 
 
 def frames(length: int, width: int = 3, seed: int = 0) -> NDArray[np.float32]:

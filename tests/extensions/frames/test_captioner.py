@@ -1,4 +1,4 @@
-"""Captioners: looking evenly against a direct sum, and the gradient of hard attention against the exact one."""
+"""Captioners: the doubly stochastic loss equals a direct sum, and hard attention has the exact mean gradient."""
 
 import math
 from itertools import product
@@ -26,7 +26,7 @@ from ensue.models.specification import (
     TransformerEncoder,
 )
 from ensue.nn import AttentionBefore, HardAttention, ImageGrid, InputFeeding, Transformer
-from extensions.frames.small_frames import as_they_are
+from extensions.frames.small_frames import without_normalization
 
 D, V = 2, 5
 NO_GRID = GridSpecification(kind="none")
@@ -40,14 +40,14 @@ def captioner(grid: GridSpecification = NO_GRID, width: int = D, decoder: Any = 
         attention=CaptionAttention(**attention), head=TextHead(),
     )  # fmt: skip
     target: Any = SimpleNamespace(vocabulary_size=V)
-    model = CaptionerParts(as_they_are(width), target, rows=6).build(tables).double()
-    with torch.no_grad():  # far from the gentle values that training begins with
+    model = CaptionerParts(without_normalization(width), target, rows=6).build(tables).double()
+    with torch.no_grad():  # far from the initial weights of training
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter))
     return model
 
 
-def test_the_doubly_stochastic_loss_against_a_direct_sum() -> None:
+def test_the_doubly_stochastic_loss_equals_a_direct_sum() -> None:
     alpha = torch.rand(2, 3, 4)
     real, mask = torch.tensor([[True] * 4, [True, True, False, False]]), torch.tensor([[True] * 3, [True, True, False]])
     total = 0.0
@@ -65,12 +65,12 @@ def test_the_loss_is_surprisal_plus_the_doubly_stochastic_loss() -> None:
     state = model.begin(frames, frame_mask)
     alphas: list[Tensor] = []
     assert isinstance(model.decoder, AttentionBefore)
-    model.decoder.attention.weights.register_forward_hook(lambda part, given, found: alphas.append(found))
-    found = model.loss(inputs, targets, state, mask=mask)
+    model.decoder.attention.weights.register_forward_hook(lambda module, inputs, alpha: alphas.append(alpha))
+    loss = model.loss(inputs, targets, state, mask=mask)
     expected = model.nats(inputs, targets, state)[mask].sum()
-    looks = torch.cat(alphas[:4], dim=2)[:, 0]
-    assert found.count == 7
-    torch.testing.assert_close(found.total, expected + 0.7 * doubly_stochastic_loss(looks, frame_mask, mask))
+    attention_weights = torch.cat(alphas[:4], dim=2)[:, 0]
+    assert loss.count == 7
+    torch.testing.assert_close(loss.total, expected + 0.7 * doubly_stochastic_loss(attention_weights, frame_mask, mask))
 
 
 @pytest.mark.slow
@@ -88,12 +88,12 @@ def test_the_gradient_of_hard_attention_is_exact_in_expectation(monkeypatch: pyt
 
     def draw(self: HardAttention, alpha: Tensor) -> Tensor:
         place = path.pop(0)
-        path.append(place)  # for the next time
+        path.append(place)  # for the next sequence
         return torch.nn.functional.one_hot(torch.tensor(place), 3).to(alpha).expand(alpha.shape)
 
     monkeypatch.setattr(HardAttention, "draw", draw)
     (attention,) = (part for part in model.modules() if isinstance(part, HardAttention))
-    attention.weights.register_forward_hook(lambda part, given, found: alphas.append(found))
+    attention.weights.register_forward_hook(lambda module, inputs, alpha: alphas.append(alpha))
     bound = torch.zeros((), dtype=torch.float64)
     mean = [torch.zeros_like(parameter) for parameter in weights]
     total = 0.0
@@ -106,28 +106,29 @@ def test_the_gradient_of_hard_attention_is_exact_in_expectation(monkeypatch: pyt
         torch.testing.assert_close(loss.total, nats)  # the value is without the surrogate
         bound = bound + probability * nats
         mean = [
-            one if part is None else one + probability.detach() * part for one, part in zip(mean, estimate, strict=True)
+            mean_gradient if part is None else mean_gradient + probability.detach() * part
+            for mean_gradient, part in zip(mean, estimate, strict=True)
         ]
         total += float(probability.detach())
     exact = torch.autograd.grad(bound, weights, allow_unused=True)
     assert total == pytest.approx(1)
-    for one, part in zip(mean, exact, strict=True):
-        torch.testing.assert_close(one, torch.zeros_like(one) if part is None else part)
+    for mean_gradient, part in zip(mean, exact, strict=True):
+        torch.testing.assert_close(mean_gradient, torch.zeros_like(mean_gradient) if part is None else part)
     assert any(part is not None and part.abs().max() > 1e-3 for part in exact)
 
 
-def test_entropy_and_baseline() -> None:
-    looks = HardAttentionLoss(entropy=0.3)
+def test_hard_attention_rewards_entropy_and_fits_its_baseline() -> None:
+    hard_loss = HardAttentionLoss(entropy=0.3)
     with torch.no_grad():
-        looks.slow_baseline.fill_(0.01)
+        hard_loss.slow_baseline.fill_(0.01)
     alpha = torch.rand(2, 3, 4).softmax(2).requires_grad_()
     nats, mask = torch.rand(2, 3), torch.tensor([[True] * 3, [True, False, False]])
-    found = looks(alpha, torch.zeros(2, 3, 4), nats, mask)
+    loss = hard_loss(alpha, torch.zeros(2, 3, 4), nats, mask)
     entropy = -sum(p * math.log(p) for row in (*alpha[0].tolist(), alpha[1, 0].tolist()) for p in row)
     error = 0.5 * sum((float(n) - 0.5) ** 2 for n in (*nats[0], nats[1, 0]))
-    assert float(found.detach()) == pytest.approx(-0.3 * entropy + error, rel=1e-5)
-    (at,) = torch.autograd.grad(found, [looks.slow_baseline])
-    assert float(at) == pytest.approx(50 * sum(0.5 - float(n) for n in (*nats[0], nats[1, 0])), rel=1e-4)
+    assert float(loss.detach()) == pytest.approx(-0.3 * entropy + error, rel=1e-5)
+    (baseline_gradient,) = torch.autograd.grad(loss, [hard_loss.slow_baseline])
+    assert float(baseline_gradient) == pytest.approx(50 * sum(0.5 - float(n) for n in (*nats[0], nats[1, 0])), rel=1e-4)
 
 
 def test_decoders_of_all_kinds_attend_to_a_grid() -> None:
@@ -146,7 +147,7 @@ def test_decoders_of_all_kinds_attend_to_a_grid() -> None:
         assert loss.count == 6
 
 
-def test_tables_that_do_not_fit_together() -> None:
+def test_contradictory_specifications_are_refused() -> None:
     with pytest.raises(ValueError, match=r"attention\.hard needs"):
         CaptionAttention(hard=True, kind="dot")
     with pytest.raises(ValueError, match=r"attention\.before and attention\.feeding"):

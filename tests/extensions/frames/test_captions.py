@@ -1,4 +1,4 @@
-"""Captions: training, what a model says of images, where it looks, and mistakes in one line."""
+"""Captions of images: training, prediction, inspection, and invalid data in one line."""
 
 import json
 from collections.abc import Callable
@@ -22,15 +22,15 @@ ROWS, COLUMNS = 4, 12
 
 
 def images(count: int = 48, seed: int = 0) -> tuple[NDArray[np.float32], list[str]]:
-    """One to three bars, each in the upper or the lower half, from left to right."""
+    """Return images of one to three bars, each in the upper or the lower half, from left to right."""
     generator = np.random.default_rng(seed)
-    found, captions = np.zeros((count, ROWS, COLUMNS), np.float32), []
-    for image in found:
+    pixels_of_images, captions = np.zeros((count, ROWS, COLUMNS), np.float32), []
+    for image in pixels_of_images:
         is_low = generator.integers(2, size=generator.integers(1, 4))
         for number, low in enumerate(is_low):
             image[2 * low : 2 * low + 2, 4 * number : 4 * number + 4] = 1
         captions.append(" ".join(("up", "down")[low] for low in is_low))
-    return found, captions
+    return pixels_of_images, captions
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def test_a_captioner_learns_to_describe_images(run: Path, data: Path) -> None:
     scores = model.evaluate(data / "bars.npz")
     assert scores.exact_match > 0.9
     frames, captions = images(8, seed=1)
-    found = model.predict(list(frames))
-    assert np.mean([one.text == caption for one, caption in zip(found, captions, strict=True)]) > 0.8
+    outputs = model.predict(list(frames))
+    assert np.mean([output.text == caption for output, caption in zip(outputs, captions, strict=True)]) > 0.8
     lines = list(model.prediction_lines(str(data / "bars.npz"), as_json=True))
     assert json.loads(lines[3])["series"] == "bars.npz[3]"
     (series,) = list(model.source(data / "bars.npz"))[3:4]
@@ -76,12 +76,12 @@ def test_a_captioner_learns_to_describe_images(run: Path, data: Path) -> None:
     nats = [float(line.split("\t")[0]) for line in model.score_lines(str(data / "bars.npz"))]
     assert len(nats) == 48
     assert model.scored_items(data / "bars.npz").compute()["exact_match"] == scores.exact_match
-    both = model.with_others(ensue.load(run)).with_search(width=2, n_best=2)
-    assert [one.text for one in both.predict(list(frames))] == [
-        one.text for one in model.with_search(width=2).predict(list(frames))
+    ensemble = model.with_others(ensue.load(run)).with_search(width=2, n_best=2)
+    assert [output.text for output in ensemble.predict(list(frames))] == [
+        output.text for output in model.with_search(width=2).predict(list(frames))
     ]
-    neither = model.with_glossary([("", "!up"), ("left", "down")])
-    assert all("up" not in one.text.split() and not one.lacks for one in neither.predict(list(frames)))
+    constrained = model.with_glossary([("", "!up"), ("left", "down")])
+    assert all("up" not in output.text.split() and not output.lacks for output in constrained.predict(list(frames)))
     assert "A captioner (grid 6 → lstm 1×12" in (run / "README.md").read_text()
 
 
@@ -96,10 +96,10 @@ def test_the_page_shows_the_attended_places(run: Path, data: Path, tmp_path: Pat
     assert ((view.gates > 0) & (view.gates < 1)).all()
     assert page.count("<image href=") == len(view.output)
     assert "http:" not in page.replace("http://www.w3.org", "")
-    given = model.inspect(images(1)[0][0], "up down")
-    assert given.view.search is None
-    assert given.view.output[:2] == ("up", "down")
-    assert model.inspect_texts(*images(1)[0][0].tolist()).view.image.shape == (ROWS, COLUMNS, 1)  # as the server asks
+    forced = model.inspect(images(1)[0][0], "up down")
+    assert forced.view.search is None
+    assert forced.view.output[:2] == ("up", "down")
+    assert model.inspect_texts(*images(1)[0][0].tolist()).view.image.shape == (ROWS, COLUMNS, 1)  # as a request
     with pytest.raises(EnsueError, match="the server has no scores of images"):
         model.score_json(images(1)[0][0].tolist())
     with pytest.raises(EnsueError, match=r"several series; expected one, such as .*bars\.npz\[0\]"):
@@ -112,31 +112,33 @@ def test_a_png_is_read_back() -> None:
     image = pytest.importorskip("PIL.Image")
     for colors in (1, 3):
         pixels = np.random.default_rng(0).integers(0, 256, (5, 7, colors)).astype(np.uint8)
-        found = np.asarray(image.open(BytesIO(encode_png(pixels))))
-        np.testing.assert_array_equal(found.reshape(pixels.shape), pixels)
+        decoded = np.asarray(image.open(BytesIO(encode_png(pixels))))
+        np.testing.assert_array_equal(decoded.reshape(pixels.shape), pixels)
 
 
 @pytest.mark.slow
-def test_a_vector_has_a_caption_and_an_image_has_several(tmp_path: Path) -> None:
+def test_vectors_can_have_several_captions(tmp_path: Path) -> None:
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (30, 2))
     for number, vector in enumerate(signs):
         np.save(tmp_path / f"{number}.npy", vector[None])
-    said = [" ".join(("low", "high")[int(sign > 0)] for sign in vector) for vector in signs]
-    rows = [f"{number}.npy,{text}|{text} indeed" for number, text in enumerate(said)]
+    captions = [" ".join(("low", "high")[int(sign > 0)] for sign in vector) for vector in signs]
+    rows = [f"{number}.npy,{text}|{text} indeed" for number, text in enumerate(captions)]
     table = tmp_path / "all.csv"
     table.write_text("\n".join(["path,caption", *rows, ""]))
-    made = recipe(table, grid={"kind": "none"}, data={"separator": "|"}, features={"normalize": "training"}, steps=40)
-    run_tiny(made, tmp_path / "run")
+    recipe_of_vectors = recipe(
+        table, grid={"kind": "none"}, data={"separator": "|"}, features={"normalize": "training"}, steps=40
+    )
+    run_tiny(recipe_of_vectors, tmp_path / "run")
     model = ensue.load(tmp_path / "run")
     assert model.evaluate(table).exact_match > 0.9  # one of the two
-    assert model.predict([signs[:1]])[0].text.startswith(said[0])
+    assert model.predict([signs[:1]])[0].text.startswith(captions[0])
     assert "Attention" in model.inspect(tmp_path / "0.npy").page
     twice = tmp_path / "twice.csv"
-    twice.write_text(f"path,caption\n0.npy,{said[0]}\n0.npy,other\n1.npy,{said[1]}\n")
+    twice.write_text(f"path,caption\n0.npy,{captions[0]}\n0.npy,other\n1.npy,{captions[1]}\n")
     assert model.evaluate(twice).examples == 2
 
 
-def test_mistakes_are_one_line(run: Path, data: Path, tmp_path: Path) -> None:
+def test_invalid_images_and_captions_are_refused_in_one_line(run: Path, data: Path, tmp_path: Path) -> None:
     frames, captions = images(4)
     bare, empty, larger, wider, framed, table, colors = (
         tmp_path / f"{name}.{'csv' if name == 'table' else 'npz'}"

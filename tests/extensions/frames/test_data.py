@@ -1,4 +1,4 @@
-"""Frames from files: what is read, and what is refused in one line."""
+"""Series of frames are read from files of all formats; invalid files are refused in one line."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ RATE = 8000
 
 
 def wav(samples: NDArray[Any], *, bits: int = 16, rate: int = RATE) -> bytes:
-    """A WAV file of samples (n, channels) from -1 to 1."""
+    """Return a WAV file of samples (n, channels) from -1 to 1."""
     numbers = np.round(np.atleast_2d(samples.T).T * (2 ** (bits - 1) - 1)).astype(np.int64)
     if bits == 8:
         content = (numbers + 128).astype(np.uint8).tobytes()
@@ -78,18 +78,18 @@ def test_samples_of_all_widths_have_the_same_features(tmp_path: Path, bits: int,
     np.testing.assert_allclose(series.frames, expected, atol=30 * error)
 
 
-def test_log_mels_are_those_of_the_definition() -> None:
-    """Against the Fourier sum and the triangles, written out."""
+def test_log_mel_features_follow_their_definition() -> None:
+    """The Fourier sums and the triangular filters are computed directly."""
     sound = LogMel(window=0.004, step=0.002, bands=5, lowest=100, highest=3000, floor=1e-5)
     samples = np.random.default_rng(0).normal(size=75).astype(np.float32) / 4
     size, step, points = 32, 16, 32
-    found = log_mel(sound, samples, RATE)
-    assert found.shape == (1 + -(-(75 - size) // step), 5)
+    features = log_mel(sound, samples, RATE)
+    assert features.shape == (1 + -(-(75 - size) // step), 5)
     padded = np.concatenate((samples, np.zeros(64)))
     mels = np.linspace(*(2595 * np.log10(1 + f / 700) for f in (100, 3000)), 7)
     corners = 700 * (10 ** (mels / 2595) - 1)
-    for t, row in enumerate(found):
-        part = padded[t * step : t * step + size] * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size))
+    for t, row in enumerate(features):
+        window = padded[t * step : t * step + size] * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size))
         for b, value in enumerate(row):
             energy = 0.0
             for k in range(points // 2 + 1):
@@ -98,7 +98,7 @@ def test_log_mels_are_those_of_the_definition() -> None:
                     (f - corners[b]) / (corners[b + 1] - corners[b]),
                     (corners[b + 2] - f) / (corners[b + 2] - corners[b + 1]),
                 )
-                power = abs(np.sum(part * np.exp(-2j * np.pi * k * np.arange(size) / points))) ** 2 / size
+                power = abs(np.sum(window * np.exp(-2j * np.pi * k * np.arange(size) / points))) ** 2 / size
                 energy += max(0, min(up, down)) * power
             if mel_triangles(5, points, RATE, 100, 3000)[b].max() < 1:  # not a band between two frequencies
                 assert value == pytest.approx(np.log(max(energy, 1e-5)), rel=1e-4)
@@ -107,9 +107,9 @@ def test_log_mels_are_those_of_the_definition() -> None:
 def test_top_db_removes_the_loudness() -> None:
     noise = np.random.default_rng(0).normal(size=800).astype(np.float32) / 8
     sound = LogMel(top_db=30, floor=1e-12)
-    found = log_mel(sound, TONE / 2 + noise / 100, RATE)
-    assert (found.max(), found.min()) == (0, pytest.approx(-3 * np.log(10), abs=1e-5))
-    np.testing.assert_allclose(log_mel(sound, TONE / 50 + noise / 2500, RATE), found, atol=1e-4)
+    features = log_mel(sound, TONE / 2 + noise / 100, RATE)
+    assert (features.max(), features.min()) == (0, pytest.approx(-3 * np.log(10), abs=1e-5))
+    np.testing.assert_allclose(log_mel(sound, TONE / 50 + noise / 2500, RATE), features, atol=1e-4)
 
 
 def test_a_tone_is_in_its_band_and_no_band_is_empty() -> None:
@@ -121,7 +121,7 @@ def test_a_tone_is_in_its_band_and_no_band_is_empty() -> None:
     assert log_mel(LogMel(), 0 * TONE, RATE).max() == pytest.approx(np.log(1e-6))
 
 
-def test_several_channels_are_mixed(tmp_path: Path) -> None:
+def test_channels_are_averaged(tmp_path: Path) -> None:
     mixed, plain = read(tmp_path, {"a.wav": wav(np.stack((TONE, 0 * TONE), 1)), "b.wav": wav(0.5 * TONE)})
     assert (mixed.channels, plain.channels) == (2, 1)
     np.testing.assert_allclose(mixed.frames, plain.frames, atol=0.2)
@@ -140,20 +140,22 @@ ARRAYS: list[tuple[str, bytes, list[tuple[int, tuple[str, ...]]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "found"), ARRAYS)
-def test_arrays(tmp_path: Path, name: str, content: bytes, found: list[tuple[int, tuple[str, ...]]]) -> None:
+@pytest.mark.parametrize(("name", "content", "expected"), ARRAYS)
+def test_series_and_labels_are_read_from_arrays(
+    tmp_path: Path, name: str, content: bytes, expected: list[tuple[int, tuple[str, ...]]]
+) -> None:
     series = read(tmp_path, {name: content})
-    assert [(len(one.frames), one.labels) for one in series] == found
+    assert [(len(one.frames), one.labels) for one in series] == expected
     assert np.concatenate([one.frames for one in series]).ravel()[0] == 0
 
 
-def test_one_of_many_by_its_number(tmp_path: Path) -> None:
+def test_a_series_is_selected_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     path.write_bytes(npz(frames=FRAMES, lengths=[2, 4]))
     every = list(FrameSource(path, SeriesOptions()))
     for number, one in enumerate(every):
-        (found,) = FrameSource(f"{path}[{number}]", SeriesOptions())
-        assert (found.name, len(found.frames)) == (f"a.npz[{number}]", len(one.frames))
+        (selected,) = FrameSource(f"{path}[{number}]", SeriesOptions())
+        assert (selected.name, len(selected.frames)) == (f"a.npz[{number}]", len(one.frames))
     with pytest.raises(DataError, match="no series number 2"):
         list(FrameSource(f"{path}[2]", SeriesOptions()))
     (tmp_path / "a.npz[2]").mkdir()
@@ -161,13 +163,13 @@ def test_one_of_many_by_its_number(tmp_path: Path) -> None:
         FrameSource(f"{path}[2]", SeriesOptions())
 
 
-def test_safetensors(tmp_path: Path) -> None:
+def test_series_and_labels_are_read_from_safetensors(tmp_path: Path) -> None:
     lengths = np.array([2, 4], np.int64)
     save_file({"frames": FRAMES, "lengths": lengths, "labels": lengths}, tmp_path / "a.safetensors")
     assert [one.labels for one in read(tmp_path, {})] == [("2",), ("4",)]
 
 
-def test_images(tmp_path: Path) -> None:
+def test_images_and_their_labels_are_read(tmp_path: Path) -> None:
     images, labels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4), np.array([7, 1], np.uint8)
     files = {"t10k-images-idx3-ubyte.gz": gzip.compress(idx(images)), "t10k-labels-idx1-ubyte.gz": b""}
     with pytest.raises(DataError, match=r"labels-idx1-ubyte\.gz: damaged"):
@@ -184,7 +186,7 @@ def test_images(tmp_path: Path) -> None:
 CSV = b"series,time,x,y,label\na,0,1,2,walk\na,0.1,,3,run\nb,5,1,1,walk\n"
 
 
-def test_a_table(tmp_path: Path) -> None:
+def test_series_are_read_from_a_table(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(CSV)
     first, second = FrameSource(tmp_path / "a.csv", SeriesOptions(missing="mean"))
     assert (first.name, first.labels, first.per_frame, first.columns) == ("a", ("walk", "run"), True, ("x", "y"))
@@ -196,15 +198,15 @@ def test_a_table(tmp_path: Path) -> None:
     np.testing.assert_allclose(summary.ranges.deviation, [0, np.std([2, 3, 1])])
 
 
-def test_labels_from_folders_names_and_tables_of_paths(tmp_path: Path) -> None:
+def test_labels_are_read_from_folders_names_and_tables_of_paths(tmp_path: Path) -> None:
     tone = wav(TONE)
-    found = read(tmp_path / "folders", {"no/a.wav": tone, "yes/b.wav": tone, "yes/c.wav": tone})
-    assert [one.labels for one in found] == [("no",), ("yes",), ("yes",)]
-    named = read(tmp_path / "names", {"0_jo_1.wav": tone, "7_b_12.wav": tone}, pattern="{label}_{}_{}.wav")
-    assert [one.labels for one in named] == [("0",), ("7",)]
+    by_folder = read(tmp_path / "folders", {"no/a.wav": tone, "yes/b.wav": tone, "yes/c.wav": tone})
+    assert [series.labels for series in by_folder] == [("no",), ("yes",), ("yes",)]
+    by_name = read(tmp_path / "names", {"0_jo_1.wav": tone, "7_b_12.wav": tone}, pattern="{label}_{}_{}.wav")
+    assert [series.labels for series in by_name] == [("0",), ("7",)]
     table = b"path,label\nnames/0_jo_1.wav,a b\nfolders/yes/b.wav,\n"
-    listed = read(tmp_path, {"list.csv": table}, "list.csv")
-    assert [one.labels for one in listed] == [("a b",), ()]
+    by_table = read(tmp_path, {"list.csv": table}, "list.csv")
+    assert [series.labels for series in by_table] == [("a b",), ()]
     assert summarize(tmp_path / "list.csv").detected.kind == "frames"
 
 
@@ -215,13 +217,13 @@ def test_a_pattern_has_one_label() -> None:
 
 
 def with_rate(rate: int) -> bytes:
-    """A recording whose head says another rate."""
+    """Return a WAV file whose header has another rate."""
     content = wav(TONE)
     return content[:24] + struct.pack("<I", rate) + content[28:]
 
 
 def header(shape: tuple[int, ...]) -> bytes:
-    """A `.npy` file that ends behind its header."""
+    """Return a `.npy` file that ends after its header."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
     return file.getvalue()
@@ -288,7 +290,7 @@ WRONG: list[tuple[dict[str, bytes], str]] = [
 
 
 @pytest.mark.parametrize(("files", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
-def test_bad_input_is_one_line(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
+def test_invalid_files_are_refused_in_one_line(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
     with pytest.raises(DataError, match=message) as error:
         read(tmp_path, files)
     place, _, problem = str(error.value).partition(": ")
@@ -304,7 +306,7 @@ def test_rounding_of_times_is_not_a_gap(tmp_path: Path) -> None:
 
 
 def test_times_without_a_zone_are_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where clocks are put forward, an hour is missing, which is not a gap in the data."""
+    """The times include the hour that clocks in Berlin skip on this day."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     tzset()
     try:
@@ -327,7 +329,7 @@ def test_decompression_is_bounded_by_memory(tmp_path: Path, monkeypatch: pytest.
         read(tmp_path, {"b.npy.gz": gzip.compress(npy(np.zeros((10_000, 1))))}, "b.npy.gz")
 
 
-def test_rows_side_by_side() -> None:
+def test_series_are_padded_and_masked() -> None:
     rows = FrameRows.of([FRAMES[:1], FRAMES, FRAMES[2:4]])
     chosen = np.array([2, 0])
     np.testing.assert_equal(rows.padded(chosen), np.stack([FRAMES[2:4], [*FRAMES[:1], [0, 0]]]))

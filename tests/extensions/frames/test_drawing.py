@@ -1,4 +1,4 @@
-"""Training painters: what they learn, what they paint, mistakes."""
+"""Painters of images: training, scores, samples, inspection, and invalid images in one line."""
 
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,11 @@ def run(files: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_painter_is_scored(run: Path, files: Path) -> None:
+def test_scores_of_a_painter_are_repeatable_bounds(run: Path, files: Path) -> None:
     model = ensue.load(run)
-    found = model.evaluate(files / "bars.npz", draws=8)
-    assert found["nats_per_image"] == pytest.approx(found["reconstruction"] + found["divergence"])
-    assert found["importance_nats"] < found["nats_per_image"] + 0.1
+    scores = model.evaluate(files / "bars.npz", draws=8)
+    assert scores["nats_per_image"] == pytest.approx(scores["reconstruction"] + scores["divergence"])
+    assert scores["importance_nats"] < scores["nats_per_image"] + 0.1
     assert model.evaluate(files / "bars.npz") == model.evaluate(files / "bars.npz")
     assert "| validation |" in (run / "README.md").read_text()
 
@@ -78,13 +78,13 @@ def test_a_sample_depends_on_its_number_and_the_seed_alone(run: Path) -> None:
     assert not np.allclose(model.paint(1, seed=6), three[:1])
 
 
-def test_samples_become_pictures(run: Path, tmp_path: Path) -> None:
+def test_samples_are_written_as_pictures(run: Path, tmp_path: Path) -> None:
     model = ensue.load(run)
-    said = model.generate_into(tmp_path / "a.png", samples=4, seed=1)
-    assert said == f"wrote {tmp_path / 'a.png'}: 4 samples"
+    message = model.generate_into(tmp_path / "a.png", samples=4, seed=1)
+    assert message == f"wrote {tmp_path / 'a.png'}: 4 samples"
     assert size_of(tmp_path / "a.png") == (3 * 11, 3 * 13, 1)
-    said = model.generate_into(tmp_path / "b.png", samples=4, frames=2, seed=1)
-    assert said.endswith("4 samples, a row of 2 canvases for each")
+    message = model.generate_into(tmp_path / "b.png", samples=4, frames=2, seed=1)
+    assert message.endswith("4 samples, a row of 2 canvases for each")
     assert size_of(tmp_path / "b.png") == (3 * 11, 3 * 27, 1)
     for suffix in ("gif", "apng"):
         model.generate_into(tmp_path / f"c.{suffix}", samples=2, seed=1)
@@ -93,13 +93,13 @@ def test_samples_become_pictures(run: Path, tmp_path: Path) -> None:
 
 def test_a_page_shows_the_windows_of_each_glimpse(run: Path, files: Path) -> None:
     model = ensue.load(run)
-    found = model.inspect(str(files / "bars.npz"))
-    assert len(found.view) == 4
-    view = found.view[0]
+    inspection = model.inspect(str(files / "bars.npz"))
+    assert len(inspection.view) == 4
+    view = inspection.view[0]
     assert (view.canvases.shape, view.divergence.shape, len(view.read), len(view.written)) == ((3, 6, 5, 1), (3,), 3, 3)
     assert all(-6 < window.row < 12 and window.deviation > 0 for window in view.read)
-    assert found.page.count("<rect") >= 4 * 2 * 3
-    (alone,) = model.inspect_texts(*view.image[..., 0].tolist()).view  # the rows of one image, as the server has them
+    assert inspection.page.count("<rect") >= 4 * 2 * 3
+    (alone,) = model.inspect_texts(*view.image[..., 0].tolist()).view  # as requests of the server
     np.testing.assert_array_equal(alone.image, view.image)
     for wrong in ([], ["a"], [[0.5], [0.5, 0.5]], [1.5], [[float("nan")] * 5] * 6):
         with pytest.raises(EnsueError, match=r"expected a path, or a list of arrays|expected 6 × 5|from 0 to 1"):
@@ -109,13 +109,13 @@ def test_a_page_shows_the_windows_of_each_glimpse(run: Path, files: Path) -> Non
 
 
 def size_of(path: Path) -> tuple[int, int, int]:
-    """Width, height and number of frames of a picture."""
+    """Return the width, the height and the number of frames of a picture."""
     with Image.open(path) as opened:
         picture: Any = opened
         return (*picture.size, getattr(picture, "n_frames", 1))
 
 
-def test_pixels_are_drawn_once_for_scores() -> None:
+def test_pixels_are_binarized_as_the_option_says() -> None:
     images = Images(np.full((200, 4, 4), 0.3, np.float32), ImageSize(4, 4))
     once = binarize(images, "once").pixels
     np.testing.assert_array_equal(once, binarize(images, "anew").pixels)
@@ -125,7 +125,7 @@ def test_pixels_are_drawn_once_for_scores() -> None:
     np.testing.assert_array_equal(binarize(images, "none").pixels, images.pixels)
 
 
-def test_colors_are_planes_and_come_back_as_colors(tmp_path: Path) -> None:
+def test_color_channels_become_planes(tmp_path: Path) -> None:
     colored = np.random.default_rng(0).random((2, 3, 4, 3), np.float32)
     np.save(tmp_path / "colored.npy", colored.reshape(2, 3, 12))
     images = read_images(str(tmp_path / "colored.npy"), colors=3, encoding="utf-8")
@@ -134,9 +134,9 @@ def test_colors_are_planes_and_come_back_as_colors(tmp_path: Path) -> None:
     np.testing.assert_array_equal(planes[1, :, 2], colored[1, :, :, 2])
 
 
-@pytest.mark.parametrize("how", ["anew", "once"])
-def test_a_batch_is_a_function_of_its_step(how: str, files: Path) -> None:
-    task = begin_job(recipe(files / "bars.npz", data={"binarize": how}), None).task
+@pytest.mark.parametrize("binarize_when", ["anew", "once"])
+def test_a_batch_is_a_function_of_its_step(binarize_when: str, files: Path) -> None:
+    task = begin_job(recipe(files / "bars.npz", data={"binarize": binarize_when}), None).task
     device = torch.device("cpu")
     first, again, next_epoch = (task.batch(step, device).tensors[0] for step in (1, 1, 1 + task.steps_per_epoch))
     assert torch.equal(first, again)
@@ -145,15 +145,15 @@ def test_a_batch_is_a_function_of_its_step(how: str, files: Path) -> None:
     epoch = torch.cat([task.batch(step, device).tensors[0] for step in range(task.steps_per_epoch)])
     assert len(epoch) == 50
     same = torch.cat([task.batch(step + task.steps_per_epoch, device).tensors[0] for step in range(3)])
-    assert torch.equal(epoch.sum(0), same.sum(0)) == (how == "once")
+    assert torch.equal(epoch.sum(0), same.sum(0)) == (binarize_when == "once")
 
 
 @pytest.mark.slow
-def test_a_page_without_windows(files: Path, tmp_path: Path) -> None:
+def test_a_page_of_a_model_without_attention_has_no_windows(files: Path, tmp_path: Path) -> None:
     run_tiny(recipe(files / "bars.npz", canvas={"attention": False}, steps=2), tmp_path / "run")
-    found = ensue.load(tmp_path / "run").inspect(files / "bars.npz")
-    assert not found.view[0].read
-    assert "This model has no attention" in found.page
+    inspection = ensue.load(tmp_path / "run").inspect(files / "bars.npz")
+    assert not inspection.view[0].read
+    assert "This model has no attention" in inspection.page
 
 
 @pytest.mark.slow
@@ -174,14 +174,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("arrays", "message"), WRONG, ids=[message[:25] for _, message in WRONG])
-def test_images_that_do_not_fit_are_one_line(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_invalid_images_are_refused_in_one_line(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
     for name, values in arrays.items():
         np.save(tmp_path / f"{name}.npy", values)
     with pytest.raises((DataError, RecipeError), match=message):
         run_tiny(recipe(tmp_path / "*.npy"), tmp_path / "run")
 
 
-def test_other_mistakes_are_one_line(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_paths_and_options_are_refused_in_one_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = ensue.load(run)
     np.save(tmp_path / "wide.npy", np.zeros((6, 7)))
     with pytest.raises(DataError, match="an image of 6 × 7; expected 6 × 5, as in the training data"):

@@ -1,4 +1,4 @@
-"""Models of the next frame, trained: what they generate, score and predict, mistakes."""
+"""Trained models of the next frame generate, score and predict series; invalid input is refused in one line."""
 
 import json
 from collections.abc import Callable
@@ -33,14 +33,14 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(file: Path, steps_to_learn: Callable[[int], int]) -> Path:
-    """A plain run, which learns for a while."""
+    """Train a model without latent variables."""
     run_tiny(recipe(file, train={"steps": steps_to_learn(30), "learning_rate": 0.05}), file.parent / "none")
     return file.parent
 
 
 @pytest.fixture(scope="module")
 def latent(runs: Path, file: Path) -> Path:
-    """The same, and one with latent variables."""
+    """Train a model with latent variables, too."""
     run_tiny(recipe(file, "vrnn", train={"steps": 4}), runs / "vrnn")
     return runs
 
@@ -49,7 +49,7 @@ some_kinds = pytest.mark.parametrize("kind", ["none", pytest.param("vrnn", marks
 
 
 def loaded(request: pytest.FixtureRequest, kind: str) -> Any:
-    """The trained model of a kind."""
+    """Return the trained model of a kind."""
     folder: Path = request.getfixturevalue("runs" if kind == "none" else "latent")
     return ensue.load(folder / kind)
 
@@ -70,11 +70,11 @@ def test_a_plain_model_learns(runs: Path, file: Path) -> None:
 @pytest.mark.slow
 def test_scores_of_latent_variables_are_bounds(latent: Path, file: Path) -> None:
     model = ensue.load(latent / "vrnn")
-    found = model.evaluate(file, draws=3).as_json()
-    assert found["importance_nats_per_frame"] < found["nats_per_frame"]
-    assert 0 < found["divergence_per_frame"] < found["nats_per_frame"]
+    scores = model.evaluate(file, draws=3).as_json()
+    assert scores["importance_nats_per_frame"] < scores["nats_per_frame"]
+    assert 0 < scores["divergence_per_frame"] < scores["nats_per_frame"]
     assert "including a KL divergence" in model.evaluate(file).summary()
-    assert model.evaluate(file, draws=3).as_json() == found, "draws follow from the frames"
+    assert model.evaluate(file, draws=3).as_json() == scores, "draws follow from the frames"
     assert "importance_nats_per_frame" not in model.evaluate(file).as_json()
 
 
@@ -89,18 +89,18 @@ def test_series_are_scored_and_predicted_independently(file: Path, kind: str, re
     answer = model.score_json(series[0])
     assert answer["nats"] == pytest.approx(sum(answer["frames"]))
     together = model.predict(series)
-    for one, found in zip(series[:4], together, strict=False):
+    for one, prediction in zip(series[:4], together, strict=False):
         (alone,) = model.predict([one])
-        np.testing.assert_allclose(alone.mean, found.mean, rtol=1e-5)
-        np.testing.assert_allclose(alone.deviation, found.deviation, rtol=1e-4)
-        assert abs(found.mean - 1000).max() < 100
+        np.testing.assert_allclose(alone.mean, prediction.mean, rtol=1e-5)
+        np.testing.assert_allclose(alone.deviation, prediction.deviation, rtol=1e-4)
+        assert abs(prediction.mean - 1000).max() < 100
     parts = [model.prediction_lines(str(file), as_json=True, shard=Shard(n, 2)) for n in (1, 2)]
     assert [line for part in parts for line in part] == list(model.prediction_lines(str(file), as_json=True))
     assert len(next(model.prediction_lines(str(file))).split("\t")[1].split()) == 2
 
 
 @some_kinds
-def test_generating(kind: str, request: pytest.FixtureRequest) -> None:
+def test_generated_series_continue_the_prompt_and_repeat_for_a_seed(kind: str, request: pytest.FixtureRequest) -> None:
     model, begin = loaded(request, kind), waves()[0]
     first, second = model.generate(begin, frames=5, samples=2, seed=1)
     assert first.shape == (len(begin) + 5, 2)
@@ -117,11 +117,11 @@ def test_generating(kind: str, request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize("suffix", some_slow(["npz", "npy", "csv"], "csv"))
 def test_generated_files_can_be_read(runs: Path, tmp_path: Path, suffix: str) -> None:
     out, run = tmp_path / f"new.{suffix}", str(runs / "none")
-    said = CliRunner().invoke(
+    result = CliRunner().invoke(
         command_line(), ["generate", run, "--out", str(out), "--frames", "4", "--samples", "2", "--seed", "3"]
     )
-    assert said.exit_code == 0
-    assert said.stderr == f"wrote 2 series of 4 frames to {out}\n"
+    assert result.exit_code == 0
+    assert result.stderr == f"wrote 2 series of 4 frames to {out}\n"
     model = ensue.load(run)
     for one, right in zip(model.source(out), model.generate(frames=4, samples=2, seed=3), strict=True):
         np.testing.assert_allclose(one.frames, right, rtol=1e-6)
@@ -131,10 +131,10 @@ def test_generated_files_can_be_read(runs: Path, tmp_path: Path, suffix: str) ->
 
 
 @pytest.mark.slow
-def test_generated_pictures(runs: Path, tmp_path: Path) -> None:
+def test_generated_series_are_drawn_with_gaps(runs: Path, tmp_path: Path) -> None:
     model = ensue.load(runs / "none")
-    said = model.generate_into(tmp_path / "a.png", samples=30, frames=4)
-    assert said == f"wrote 24 of 30 series of 4 frames to {tmp_path / 'a.png'}"
+    message = model.generate_into(tmp_path / "a.png", samples=30, frames=4)
+    assert message == f"wrote 24 of 30 series of 4 frames to {tmp_path / 'a.png'}"
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     with_missing = np.arange(15, dtype=np.float32).reshape(5, 3)
     with_missing[1, 1] = np.nan
@@ -143,7 +143,7 @@ def test_generated_pictures(runs: Path, tmp_path: Path) -> None:
         assert "<svg" in (tmp_path / "b.svg").read_text()
 
 
-def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
+def test_invalid_options_series_and_recipes_are_refused(runs: Path, file: Path, tmp_path: Path) -> None:
     model = ensue.load(runs / "none")
     with pytest.raises(DataError, match=r'frames are not written as "\.nzp"; did you mean "\.npz"\?'):
         model.generate_into(tmp_path / "a.nzp")
@@ -171,12 +171,12 @@ def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
             recipe(file, **tables)  # type: ignore[arg-type]
 
 
-def test_one_long_series(tmp_path: Path) -> None:
-    """It is cut for training, and its end is kept for validation."""
+def test_a_single_long_series_is_split_and_its_end_is_for_validation(tmp_path: Path) -> None:
+    """Its beginning is split into training examples."""
     path = tmp_path / "a.npy"
     path.write_bytes(encode_series(path, [np.concatenate(waves())[:100]]))
-    asked: Any = recipe(path, train={"longest": 40})
-    job = FramePredictionJob(asked)
+    long_recipe: Any = recipe(path, train={"longest": 40})
+    job = FramePredictionJob(long_recipe)
     assert (job.split.train.lengths.tolist(), job.split.valid.lengths.tolist()) == ([75], [25])
     assert job.task.train.lengths.tolist() == [37, 38]
     assert job.split.valid_from == f"the last 25% of {path}"
@@ -186,7 +186,7 @@ def test_one_long_series(tmp_path: Path) -> None:
 
 
 @some_kinds
-def test_a_series_of_one_frame(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_series_of_one_frame_is_scored_and_predicted(kind: str, request: pytest.FixtureRequest) -> None:
     model = loaded(request, kind)
     assert model.score(np.array([[1000.0, 1000.0]])).shape == (1,)
     assert model.predict([np.array([[1000.0, 1000.0]])])[0].mean.shape == (2,)
@@ -202,13 +202,15 @@ def test_two_processes_have_the_losses_of_one(file: Path, tmp_path: Path, kind: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transformer", "window", "qrnn"])
-def test_any_causal_encoder(file: Path, tmp_path: Path, kind: str) -> None:
-    """What follows a prompt does not depend on whether it is read at once or frame by frame."""
+def test_generation_with_any_causal_encoder_does_not_depend_on_the_prompt_length(
+    file: Path, tmp_path: Path, kind: str
+) -> None:
+    """A prompt read as a whole has the same continuation as a prompt read frame by frame."""
     run_tiny(recipe(file, encoder={"d_model": 8, "kind": kind}), tmp_path / "run")
     model, begin = ensue.load(tmp_path / "run"), waves()[0]
-    (known,) = model.generate(begin, frames=3, temperature=0)
-    (again,) = model.generate(known[:-1], frames=1, temperature=0)
-    np.testing.assert_allclose(again, known, rtol=1e-4)
+    (continued,) = model.generate(begin, frames=3, temperature=0)
+    (again,) = model.generate(continued[:-1], frames=1, temperature=0)
+    np.testing.assert_allclose(again, continued, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -236,8 +238,8 @@ def test_missing_values_are_marginalized(tmp_path: Path) -> None:
     assert np.isfinite(model.generate(series[0], frames=3)[0][-3:]).all()
 
 
-def test_scores_that_are_not_finite_are_one_line(tmp_path: Path) -> None:
-    """A frame far from all others, whose nats no float has."""
+def test_scores_that_are_not_finite_end_training_in_one_line(tmp_path: Path) -> None:
+    """The nats of a frame that is far from all others overflow."""
     frames = np.concatenate(waves(2))
     frames[-1] = 1e38
     np.save(tmp_path / "far.npy", frames)

@@ -1,4 +1,4 @@
-"""The density of frames: against torch's distributions, closed forms, and importance sampling."""
+"""The density of frames agrees with torch's distributions, closed forms, and importance sampling."""
 
 import math
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ D, D_LATENT, T = 2, 3, 5
 
 
 def predictor(kind: str, *, encoder: Encoder | NoEncoder | None = None, components: int = 2) -> FramePredictor:
-    """A model with weights far from gentle, in float64 and in evaluation."""
+    """Return a model with large random weights, in float64 and in evaluation mode."""
     torch.manual_seed(3)
     tables: Any = SimpleNamespace(
         features=FrameFeatureSpecification(), encoder=encoder or LSTMEncoder(kind="lstm", d_model=4),
@@ -43,7 +43,7 @@ def predictor(kind: str, *, encoder: Encoder | NoEncoder | None = None, componen
 
 
 def series(*lengths: int) -> Frames:
-    """Rows of these lengths, with frames that look like what the model has seen."""
+    """Return rows of these lengths, with the mean and the deviation of the model's statistics."""
     generator = torch.Generator().manual_seed(4)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
     values = torch.randn(*mask.shape, D, generator=generator, dtype=torch.float64)
@@ -56,46 +56,46 @@ def draw_batch_noise(model: FramePredictor, frames: Frames, seed: int = 5) -> Te
     return torch.randn(*frames.shape, model.d_latent, generator=generator, dtype=torch.float64)
 
 
-def test_a_mixture_is_that_of_torch() -> None:
+def test_a_mixture_equals_that_of_torch() -> None:
     torch.manual_seed(0)
     head = MixtureHead(4, D, components=3).double()
     h, x = torch.randn(3, 4, 4, dtype=torch.float64), torch.randn(3, 4, D, dtype=torch.float64)
-    found = head(h)
+    mixture = head(h)
     components = distributions.Independent(
-        distributions.Normal(found.components.mean, found.components.log_deviation.exp()), 1
+        distributions.Normal(mixture.components.mean, mixture.components.log_deviation.exp()), 1
     )
-    theirs = distributions.MixtureSameFamily(distributions.Categorical(logits=found.log_weights), components)
-    torch.testing.assert_close(found.nats(x), -theirs.log_prob(x))
-    mean, deviation = found.moments()
+    theirs = distributions.MixtureSameFamily(distributions.Categorical(logits=mixture.log_weights), components)
+    torch.testing.assert_close(mixture.nats(x), -theirs.log_prob(x))
+    mean, deviation = mixture.moments()
     torch.testing.assert_close(mean, theirs.mean)
     torch.testing.assert_close(deviation, theirs.stddev)
     assert bool((deviation > 0.01).all())
     drawn = head(h[:1, :1].expand(4000, 1, 4)).draw(generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(drawn.mean((0, 1)), mean[0, 0], atol=0.1, rtol=0)
     torch.testing.assert_close(drawn.std((0, 1)), deviation[0, 0], atol=0.1, rtol=0)
-    heaviest = found.log_weights[0, 0].argmax()
-    torch.testing.assert_close(found.draw(temperature=0)[0, 0], found.components.mean[0, 0, heaviest])
+    heaviest = mixture.log_weights[0, 0].argmax()
+    torch.testing.assert_close(mixture.draw(temperature=0)[0, 0], mixture.components.mean[0, 0, heaviest])
 
 
-def test_missing_features_are_summed_out() -> None:
-    """The density of the others is that of the mixture without the missing feature."""
+def test_missing_features_are_marginalized() -> None:
+    """The density of the other features is that of the mixture without the missing feature."""
     head = MixtureHead(4, D, components=3)
-    found = head(torch.randn(6, 4))
+    mixture = head(torch.randn(6, 4))
     x, observed = torch.randn(6, D), torch.tensor([True, False]).expand(6, D)
-    rest = found._replace(components=Gaussian(*(part[..., :1] for part in found.components)))
-    torch.testing.assert_close(found.nats(x, observed), rest.nats(x[:, :1]))
-    assert not found.nats(x, torch.zeros(6, D, dtype=torch.bool)).abs().gt(1e-5).any()
+    marginal = mixture._replace(components=Gaussian(*(part[..., :1] for part in mixture.components)))
+    torch.testing.assert_close(mixture.nats(x, observed), marginal.nats(x[:, :1]))
+    assert not mixture.nats(x, torch.zeros(6, D, dtype=torch.bool)).abs().gt(1e-5).any()
 
 
-def test_sizes_of_a_head() -> None:
+def test_invalid_sizes_of_a_head_are_refused() -> None:
     with pytest.raises(ValueError, match="must be positive"):
         MixtureHead(4, 2, components=0)
     with pytest.raises(ValueError, match="MixtureHead expects h"):
         MixtureHead(4, 2)(torch.zeros(3, 5))
 
 
-def test_nats_are_of_frames_as_they_are() -> None:
-    """The density of normalized features, changed to that of frames by torch."""
+def test_nats_are_those_of_unnormalized_frames() -> None:
+    """Torch transforms the density of normalized features to that of the frames."""
     model, frames = predictor("none"), series(T)
     x = model.features.normalized(frames.values)
     read = model.reader(x, x, x.new_zeros(1, T, 0))
@@ -107,12 +107,16 @@ def test_nats_are_of_frames_as_they_are() -> None:
         ),
     )
     shift, scale = model.features.mean, model.features.deviation
-    whole = distributions.TransformedDistribution(normalized, distributions.AffineTransform(shift, scale, event_dim=1))
-    torch.testing.assert_close(model(frames, draw_batch_noise(model, frames)).nats, -whole.log_prob(frames.values))
+    frame_distribution = distributions.TransformedDistribution(
+        normalized, distributions.AffineTransform(shift, scale, event_dim=1)
+    )
+    torch.testing.assert_close(
+        model(frames, draw_batch_noise(model, frames)).nats, -frame_distribution.log_prob(frames.values)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_alone_is_the_row_in_a_batch(kind: str) -> None:
+def test_a_row_of_a_batch_has_the_scores_of_the_row_alone(kind: str) -> None:
     model, frames = predictor(kind), series(T, 2, 4)
     noise = draw_batch_noise(model, frames)
     together = model(frames, noise)
@@ -124,37 +128,37 @@ def test_a_row_alone_is_the_row_in_a_batch(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_running_freely_is_reading(kind: str) -> None:
-    """With the latent variables that were recognized, frame by frame gives what reading gave, also after a prompt."""
+def test_predictions_frame_by_frame_equal_those_of_the_whole_series(kind: str) -> None:
+    """With the latent variables of the posterior, also after a prompt."""
     model, frames = predictor(kind), series(T, T)
     x, noise = model.features.normalized(frames.values), draw_batch_noise(model, frames)
     read = model.reader(x, x, noise)
-    given = noise
+    latent_noise = noise
     if isinstance(model.reader, StochasticReader):
-        given = Gaussian.of(model.reader.posterior(model.reader.recognition(x)[0])).reparameterize(noise)
+        latent_noise = Gaussian.of(model.reader.posterior(model.reader.recognition(x)[0])).reparameterize(noise)
     if isinstance(model.reader, VariationalReader):
         layer = model.reader.layer
         posterior, prior = layer.gaussians(layer(torch.cat((x, noise), dim=-1))[0])
-        given = (posterior.reparameterize(noise) - prior.mean) * (-prior.log_deviation).exp()
+        latent_noise = (posterior.reparameterize(noise) - prior.mean) * (-prior.log_deviation).exp()
     for begin in (0, 2):
         state = model.reader.init_state(2)
         if begin:
             state = model.read(Frames(frames.values[:, :begin], None), noise[:, :begin])
         for t in range(begin, T):
-            density, opened = model.next(given[:, t], state)
+            density, opened = model.next(latent_noise[:, t], state)
             expected = model.head(read.decoded[:, t])
             torch.testing.assert_close(density.components, expected.components)
             state = model.reader.close(x[:, t], opened)
 
 
-def test_a_bound_and_importance_sampling_against_a_closed_form() -> None:
+def test_the_bound_and_importance_sampling_agree_with_a_closed_form() -> None:
     """Without layers a frame is normal, with the variance of the latent variables added to its own."""
     model = predictor("storn", encoder=NoEncoder(kind="none"), components=1)
     frames = series(1)
     with torch.no_grad():
         head = model.head.projection.weight
         head[1 + D :] = 0.0  # the deviations depend on nothing
-        model.reader.posterior.weight.mul_(0.1)  # near the prior, from which importance sampling finds the rest
+        model.reader.posterior.weight.mul_(0.1)  # near the prior, so that importance sampling converges
         model.reader.posterior.bias.copy_(torch.tensor([0.0] * D_LATENT + [0.5] * D_LATENT))
     x = model.features.normalized(frames.values)
     by_latent = head[1 : 1 + D, D:]  # before the first frame there are zeros
@@ -173,21 +177,21 @@ def test_importance_sampling_is_below_the_bound(kind: str) -> None:
 
 @torch.no_grad()
 def assert_bounded(model: FramePredictor, frames: Frames, *, exact: float | None = None) -> None:
-    """1,000 draws: the mean bound is not below the importance-weighted nats, which are the exact ones, if known."""
+    """The mean bound of 1,000 draws is not below the importance-weighted nats, which equal the exact nats, if known."""
     draws = 1000
     many = Frames(frames.values.expand(draws, -1, -1), None)
     cost = model(many, draw_batch_noise(model, many))
     bounds = (cost.nats + cost.divergence).sum(1)
     estimates = -(cost.nats + cost.ratio).sum(1)
-    found = float(math.log(draws) - estimates.logsumexp(0))
+    importance_nats = float(math.log(draws) - estimates.logsumexp(0))
     noise = 4 * float(bounds.std()) / draws**0.5
-    assert float(bounds.mean()) > found - noise
+    assert float(bounds.mean()) > importance_nats - noise
     assert float(-estimates.mean()) == pytest.approx(float(bounds.mean()), abs=6 * float(estimates.std()) / draws**0.5)
     if exact is not None:
-        assert found == pytest.approx(exact, abs=0.3)
+        assert importance_nats == pytest.approx(exact, abs=0.3)
         assert float(bounds.mean()) > exact + 0.3
 
 
-def test_layers_that_look_ahead() -> None:
+def test_bidirectional_layers_are_refused() -> None:
     with pytest.raises(ValueError, match="expected causal layers"):
         PlainReader(Bidirectional(LSTM(2, 3), LSTM(2, 3)))

@@ -1,4 +1,4 @@
-"""Models of frames from inside: the numbers of the views by other ways, and those of the pages."""
+"""The numbers of views of frame models agree with independent computations, and pages show them."""
 
 import re
 from itertools import pairwise, product
@@ -25,19 +25,19 @@ pytestmark = pytest.mark.usefixtures("in_torch_operations")  # compiled cells ha
 TRANSFORMER = {"kind": "transformer", "d_model": 8, "num_heads": 2, "num_layers": 1, "context": 64}
 
 
-def told(section: Node, pattern: str) -> list[tuple[str, ...]]:
-    """What is told where the pointer rests, as far as it has this form."""
+def tooltips(section: Node, pattern: str) -> list[tuple[str, ...]]:
+    """Return the groups of the tooltips that match a pattern."""
     return [found.groups() for title in section.titles() if (found := re.fullmatch(pattern, title))]
 
 
 def log_odds(pipeline: Any, x: np.ndarray[Any, Any], label: int) -> float:
-    """By the probabilities that `predict` gives, in float64."""
+    """Return log odds from the probabilities of `predict`, in float64."""
     p = float(list(pipeline.predict([x])[0].probabilities.values())[label])
     return float(np.log(p / (1 - p)))
 
 
 def test_gradients_of_frames_are_slopes_of_the_log_odds() -> None:
-    """Finite differences: all features of a frame grow by a share."""
+    """The finite differences scale all features of a frame."""
     pipeline, x = frame_classifier(head={"pooling": ["mean"]}), frames(4)
     view = pipeline.inspect(x).view
     for t in range(4):
@@ -50,24 +50,24 @@ def test_gradients_of_frames_are_slopes_of_the_log_odds() -> None:
 
 
 def test_integrated_gradients_of_frames_add_up() -> None:
-    """From a series of means, as `predict` reads it, to the series; a frame of means has no share."""
+    """The path begins at a series of means, as `predict` reads it; a frame of means has no attribution."""
     pipeline, x = frame_classifier(head={"pooling": ["mean"]}), frames(6)
     x[2] = MEAN
     view = pipeline.inspect(x).view
-    whole = log_odds(pipeline, x, view.label) - log_odds(pipeline, np.full_like(x, MEAN), view.label)
-    assert view.integrated.shares.sum() == pytest.approx(whole, abs=0.03)
+    log_odds_difference = log_odds(pipeline, x, view.label) - log_odds(pipeline, np.full_like(x, MEAN), view.label)
+    assert view.integrated.shares.sum() == pytest.approx(log_odds_difference, abs=0.03)
     assert view.integrated.shares[2] == view.gradients[2] == 0
 
 
 def test_a_missing_value_is_read_as_the_mean_and_drawn_as_a_gap() -> None:
     pipeline, x = frame_classifier(), frames(6)
     x[3, 1] = MEAN
-    whole = pipeline.inspect(x).view
+    expected = pipeline.inspect(x).view
     x[3, 1] = np.nan
     inspection = pipeline.inspect(x)
     view, page = inspection.view, parsed(inspection.page)
-    np.testing.assert_allclose(view.gradients, whole.gradients, atol=1e-7)
-    np.testing.assert_allclose(view.integrated.shares, whole.integrated.shares, atol=1e-7)
+    np.testing.assert_allclose(view.gradients, expected.gradients, atol=1e-7)
+    np.testing.assert_allclose(view.integrated.shares, expected.integrated.shares, atol=1e-7)
     section = page.section("The series")
     assert "1 of 18 values is missing" in section.text
     (drawn,) = [path for path in section.all("path", "line") if (path.attributes["d"] or "").count("M") == 2]
@@ -77,7 +77,7 @@ def test_a_missing_value_is_read_as_the_mean_and_drawn_as_a_gap() -> None:
 
 
 @pytest.mark.parametrize("pooling", ["attention", "max"])
-def test_pooling_of_frames(pooling: str) -> None:
+def test_a_view_of_pooling_has_the_attention_weights_or_the_shares_of_maxima(pooling: str) -> None:
     pipeline, x = frame_classifier(head={"pooling": [pooling]}), frames(7)
     view = pipeline.inspect(x).view
     model = pipeline.model
@@ -92,7 +92,7 @@ def test_pooling_of_frames(pooling: str) -> None:
         np.testing.assert_allclose(view.maxima, np.bincount(wins, minlength=7) / len(wins), atol=1e-7)
 
 
-def test_a_classifier_of_frames_on_a_page() -> None:
+def test_the_page_of_a_classifier_has_the_numbers_of_its_view() -> None:
     pipeline, x = frame_classifier(head={"pooling": ["attention", "max"]}), frames(9)
     inspection = pipeline.inspect(x)
     view, page = inspection.view, parsed(inspection.page)
@@ -106,9 +106,9 @@ def test_a_classifier_of_frames_on_a_page() -> None:
         ("Attention pooling", "weight", view.attention),
         ("Max pooling", "share of maxima", view.maxima),
     ):
-        found = told(page.section(heading), rf"frame (\d+)\n{what} (\S+)")
-        assert [int(t) for t, _ in found] == list(range(9))
-        assert [number(value) for _, value in found] == pytest.approx(values.tolist(), rel=1e-4, abs=1e-9), heading
+        rows = tooltips(page.section(heading), rf"frame (\d+)\n{what} (\S+)")
+        assert [int(t) for t, _ in rows] == list(range(9))
+        assert [number(value) for _, value in rows] == pytest.approx(values.tolist(), rel=1e-4, abs=1e-9), heading
     titles = page.section("The series").titles()
     assert titles[4] == "\n".join(
         ["frame 4", *(f"feature {n} {value:.5g}".replace("-", "−") for n, value in enumerate(x[4]))]
@@ -119,7 +119,7 @@ def test_a_classifier_of_frames_on_a_page() -> None:
     assert len(inspection.page) - len(inspection.content) < 400_000
 
 
-def test_several_labels_and_attention() -> None:
+def test_the_page_explains_several_labels_and_attention() -> None:
     pipeline = frame_classifier(classes=Classes(["a", "b"], multiple=True, threshold=0.25), encoder=TRANSFORMER)
     page = parsed(pipeline.inspect(frames(5)).page)
     assert "A series has every label whose probability is at least 0.25" in page.section("Labels").text
@@ -127,7 +127,7 @@ def test_several_labels_and_attention() -> None:
 
 
 def best_paths(emissions: np.ndarray[Any, Any], tables: Any) -> tuple[float, tuple[int, ...]]:
-    """By trying all of them."""
+    """Return the best paths and the log partition by enumeration."""
     start, pairs, end = tables
     scores = {
         tags: start[tags[0]] + end[tags[-1]] + sum(emissions[t, tag] for t, tag in enumerate(tags))
@@ -135,12 +135,12 @@ def best_paths(emissions: np.ndarray[Any, Any], tables: Any) -> tuple[float, tup
         for tags in product(range(emissions.shape[1]), repeat=len(emissions))
     }  # fmt: skip
     best = max(scores, key=scores.__getitem__)
-    whole = np.logaddexp.reduce(list(scores.values()))
-    return float(np.exp(scores[best] - whole)), best
+    log_partition = np.logaddexp.reduce(list(scores.values()))
+    return float(np.exp(scores[best] - log_partition)), best
 
 
-def test_a_tagger_of_frames() -> None:
-    """Emissions by the layers alone, the best path by trying all, labels and probabilities by `predict`."""
+def test_the_view_of_a_tagger_has_its_emissions_best_path_and_marginals() -> None:
+    """Emissions are those of the layers, paths those of an enumeration, labels and probabilities those of `predict`."""
     pipeline, x = frame_tagger(), frames(5)
     view = pipeline.inspect(x).view
     model = pipeline.model
@@ -150,27 +150,27 @@ def test_a_tagger_of_frames() -> None:
     probability, path = best_paths(view.emissions, view.tables)
     assert tuple(view.path) == path == tuple(view.paths[0].tags)
     assert view.paths[0].probability == pytest.approx(probability, abs=1e-5)
-    (found,) = pipeline.predict([x], confidence=True)
-    assert view.said == found.labels
-    own = view.marginals[np.arange(5), view.path]
-    assert own == pytest.approx(found.probabilities, abs=1e-5)
+    (answer,) = pipeline.predict([x], confidence=True)
+    assert view.said == answer.labels
+    path_marginals = view.marginals[np.arange(5), view.path]
+    assert path_marginals == pytest.approx(answer.probabilities, abs=1e-5)
 
 
 @pytest.mark.parametrize("head", ["crf", "softmax"])
-def test_a_tagger_of_frames_on_a_page(head: str) -> None:
+def test_the_page_of_a_tagger_has_the_numbers_of_its_view(head: str) -> None:
     pipeline = frame_tagger(head, columns=("x", "y", "z"))
-    given = ("NOUN",) * 4 + ("VERB",) * 4
-    inspection = pipeline.inspect(Series("walk", frames(8), given, per_frame=True))
+    gold = ("NOUN",) * 4 + ("VERB",) * 4
+    inspection = pipeline.inspect(Series("walk", frames(8), gold, per_frame=True))
     view, page = inspection.view, parsed(inspection.page)
-    found = told(page.section("Probabilities"), r"frame (\d+), (\S+) s\nDET (\S+)\nNOUN (\S+)\nVERB (\S+)")
-    for t, row in enumerate(found):
+    rows = tooltips(page.section("Probabilities"), r"frame (\d+), (\S+) s\nDET (\S+)\nNOUN (\S+)\nVERB (\S+)")
+    for t, row in enumerate(rows):
         assert [float(part) for part in row] == pytest.approx([t, t / 10, *view.marginals[t]], rel=1e-4)
-    assert len(found) == 8
-    found = told(page.section("Emission scores"), r"frame (\d+), .*\nDET (\S+)\nNOUN (\S+)\nVERB (\S+)")
-    assert [[number(value) for value in row[1:]] for row in found] == pytest.approx(view.emissions, rel=1e-4)
+    assert len(rows) == 8
+    rows = tooltips(page.section("Emission scores"), r"frame (\d+), .*\nDET (\S+)\nNOUN (\S+)\nVERB (\S+)")
+    assert [[number(value) for value in row[1:]] for row in rows] == pytest.approx(view.emissions, rel=1e-4)
     labels = page.section("The labels")
-    assert told(labels, r"frame \d+, .*\nmodel (\S+)\nfile (\S+)") == list(zip(view.said, given, strict=True))
-    right = sum(a == b for a, b in zip(view.said, given, strict=True))
+    assert tooltips(labels, r"frame \d+, .*\nmodel (\S+)\nfile (\S+)") == list(zip(view.said, gold, strict=True))
+    right = sum(a == b for a, b in zip(view.said, gold, strict=True))
     assert f"{right} of 8 predicted labels equal the labels in the file" in labels.text
     headings = [heading.text for heading in page.all("h2")]
     assert ("Transition scores" in headings) == ("The best paths" in headings) == (head == "crf")
@@ -180,10 +180,10 @@ def test_a_tagger_of_frames_on_a_page(head: str) -> None:
 
 def test_spans_over_time_have_the_labels_of_the_file() -> None:
     inspection = frame_tagger(labels=SPANS).inspect(frames(12))
-    said = inspection.view.said
-    assert set(said) <= set(SPANS.names)
-    assert told(parsed(inspection.page).section("The labels"), r"frame \d+, .*\nmodel (\S+)") == [
-        (one,) for one in said
+    predicted = inspection.view.said
+    assert set(predicted) <= set(SPANS.names)
+    assert tooltips(parsed(inspection.page).section("The labels"), r"frame \d+, .*\nmodel (\S+)") == [
+        (one,) for one in predicted
     ]
 
 
@@ -192,9 +192,9 @@ def test_the_page_of_a_plain_model_has_its_predictions() -> None:
     x[4, 1] = np.nan
     view = pipeline.inspect(x).view
     for t in range(1, 6):
-        (found,) = pipeline.predict([x[:t]])
-        np.testing.assert_allclose(view.mean[t], found.mean, rtol=1e-5)
-        np.testing.assert_allclose(view.deviation[t], found.deviation, rtol=1e-5)
+        (prediction,) = pipeline.predict([x[:t]])
+        np.testing.assert_allclose(view.mean[t], prediction.mean, rtol=1e-5)
+        np.testing.assert_allclose(view.deviation[t], prediction.deviation, rtol=1e-5)
     np.testing.assert_allclose(view.nats, pipeline.score(x), rtol=1e-5)
     assert view.divergence is None
     np.testing.assert_allclose(view.weights.sum(1), 1, atol=1e-6)
@@ -202,7 +202,7 @@ def test_the_page_of_a_plain_model_has_its_predictions() -> None:
 
 @torch.no_grad()
 def expected_by_hand(pipeline: Any, x: np.ndarray[Any, Any], t: int) -> tuple[Any, Any]:
-    """The mean and the deviation of frame t, by draws from the prior, with the layers over all frames before."""
+    """Return the mean and the deviation of frame t from draws of the prior, with the layers over all earlier frames."""
     model, size = pipeline.model, 2
     reader, values = model.reader, (torch.from_numpy(x)[None] - MEAN) / DEVIATION
     noise = torch.from_numpy(SeriesNoise(x, size).draw())[None]
@@ -251,32 +251,32 @@ def test_importance_sampling_is_the_mean_of_the_weights(kind: str) -> None:
             )
         weights.append(np.exp(-float((nats + ratio).sum())))
         bounds.append((nats + divergence)[0].numpy())
-    (found,) = compute_nats(model, FrameRows.of([x]), draws=3)
-    assert found.importance == pytest.approx(-np.log(np.mean(weights)), rel=1e-4)
-    np.testing.assert_allclose(found.frames, np.mean(bounds, 0), rtol=1e-4)
+    (nats_of_series,) = compute_nats(model, FrameRows.of([x]), draws=3)
+    assert nats_of_series.importance == pytest.approx(-np.log(np.mean(weights)), rel=1e-4)
+    np.testing.assert_allclose(nats_of_series.frames, np.mean(bounds, 0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("width", [2, 9])
-def test_a_model_of_the_next_frame_on_a_page(width: int) -> None:
+def test_the_page_of_a_frame_predictor_has_the_numbers_of_its_view(width: int) -> None:
     pipeline, x = frame_predictor("vrnn", width=width), frames(8, width)
     inspection = pipeline.inspect(x)
     view, page = inspection.view, parsed(inspection.page)
-    found = told(page.section("Nats"), r"frame \d+\nbound (\S+)\nframe (\S+)\ndivergence (\S+)")
+    rows = tooltips(page.section("Nats"), r"frame \d+\nbound (\S+)\nframe (\S+)\ndivergence (\S+)")
     values = np.stack([view.nats, view.nats - view.divergence, view.divergence], 1)
-    assert [[number(part) for part in row] for row in found] == pytest.approx(values, rel=1e-4)
+    assert [[number(part) for part in row] for row in rows] == pytest.approx(values, rel=1e-4)
     section = page.section("Predicted distributions")
     if width == 2:
-        found = told(section, r"frame \d+\nframe (\S+)\nmean (\S+)\ndeviation (\S+)")
+        rows = tooltips(section, r"frame \d+\nframe (\S+)\nmean (\S+)\ndeviation (\S+)")
         values = np.concatenate(np.stack([x, view.mean, view.deviation], 2).transpose(1, 0, 2))
-        assert [[number(part) for part in row] for row in found] == pytest.approx(values, rel=1e-4)
+        assert [[number(part) for part in row] for row in rows] == pytest.approx(values, rel=1e-4)
         assert len(list(section.all("path", "spread"))) == 2
     else:
-        told_last = told(section, "".join([r"frame \d+", *[rf"\nfeature {n} (\S+)" for n in range(9)]]))[-8:]
+        last_rows = tooltips(section, "".join([r"frame \d+", *[rf"\nfeature {n} (\S+)" for n in range(9)]]))[-8:]
         values = (x - view.mean) / view.deviation
-        assert [[number(part) for part in row] for row in told_last] == pytest.approx(values, rel=1e-3, abs=1e-4)
+        assert [[number(part) for part in row] for row in last_rows] == pytest.approx(values, rel=1e-3, abs=1e-4)
     assert "drawn from their prior" in section.text
-    found = told(page.section("Components"), r"frame \d+\nk = 0 (\S+)\nk = 1 (\S+)")
-    assert [[number(part) for part in row] for row in found] == pytest.approx(view.weights, rel=1e-4)
+    rows = tooltips(page.section("Components"), r"frame \d+\nk = 0 (\S+)\nk = 1 (\S+)")
+    assert [[number(part) for part in row] for row in rows] == pytest.approx(view.weights, rel=1e-4)
     facts = {item.text for item in next(page.all("ul", "facts")).all("li")}
     assert f"nats per frame {view.nats.mean():.4f}" in facts
     assert len(inspection.page) - len(inspection.content) < 400_000
@@ -296,7 +296,7 @@ def test_long_series_are_truncated_with_a_note() -> None:
 
 
 @pytest.mark.slow
-def test_many_features_are_a_map_and_an_image_is_an_image() -> None:
+def test_many_features_are_drawn_as_a_map_and_images_as_images() -> None:
     pipeline = frame_classifier(width=12)
     x = frames(4, 12).clip(0, 255) / 255
     sections = [
@@ -322,12 +322,11 @@ def test_ticks_are_round_and_enclose_the_range(low: float, high: float) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, 0.0, 3e38, -1e-40])
-def test_drawings_of_nan_and_extreme_values(value: float) -> None:
-    """No drawing has what is not a number in it."""
+def test_drawings_of_nan_and_extreme_values_have_only_finite_numbers(value: float) -> None:
     columns, values = FrameColumns(3), np.full((3, 9), value)
     values[1] = 0
     names = [f"<{n}>" for n in range(9)]
-    made = [
+    drawings = [
         plot({"<a>": values[:, 0]}, columns, name="x", ranges={"<a>": (values[:, 0] - 1, values[:, 0] + 1)}),
         draw_bars(values[:, 0], columns, name="x", what="w"),
         draw_map(values, columns, names, name="x"),
@@ -335,6 +334,6 @@ def test_drawings_of_nan_and_extreme_values(value: float) -> None:
         draw_image(values, columns, colors=3, name="x"),
         draw_labels({"<m>": ["<a>", "<a>", "b"]}, columns, colors={"<a>": "#fff", "b": "#000"}),
     ]
-    for drawing in made:
+    for drawing in drawings:
         for node in parsed(drawing).all():
             assert not re.search(r"\b(nan|inf)\b", " ".join(str(v) for k, v in node.attributes.items() if k != "href"))

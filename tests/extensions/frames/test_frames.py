@@ -1,4 +1,4 @@
-"""Training on series of frames: classifiers and taggers, what the run keeps, what they say, resuming, mistakes."""
+"""Classifiers and taggers of frames: training, statistics, predictions, resuming, and invalid data in one line."""
 
 import json
 import shutil
@@ -30,11 +30,11 @@ from training.tiny import run_tiny, seal
 from training.tiny_texts import Listener
 
 SCALE, SHIFT = np.float32(40), np.float32(1000)
-"""Features are far from normal, so that nothing is learned unless they are normalized."""
+"""Features of a large scale and shift, so that models learn only after normalization."""
 
 
 def series(count: int = 60, seed: int = 0) -> tuple[list[NDArray[np.float32]], list[str], list[list[str]]]:
-    """Series whose first feature is high in frames "up" and low in "down"; the label is the more frequent one."""
+    """Return series whose first feature is high in "up" frames and low in "down" frames; the majority is the label."""
     generator = np.random.default_rng(seed)
     frames, labels, tags = [], [], []
     for _ in range(count):
@@ -75,9 +75,9 @@ def test_a_classifier_learns_and_predicts(runs: Path, files: Path) -> None:
     model = ensue.load(runs / "labels")
     frames, labels, _ = series(count=9, seed=1)
     assert model.evaluate(files / "labels.npz").accuracy > 0.95
-    found = model.predict(frames)
-    assert [one.label for one in found] == labels
-    assert found[0].as_json().keys() == {"series", "labels", "probabilities"}
+    answers = model.predict(frames)
+    assert [one.label for one in answers] == labels
+    assert answers[0].as_json().keys() == {"series", "labels", "probabilities"}
     lines = list(model.prediction_lines(str(files / "labels.npz"), as_json=True))
     alone = model.predict_json([one.frames for one in model.source(files / "labels.npz")][:1])[0]
     assert json.loads(lines[0])["series"] == "labels.npz[0]"
@@ -95,21 +95,23 @@ def test_a_tagger_learns_a_label_for_every_frame(runs: Path, files: Path) -> Non
     model = ensue.load(runs / "tags")
     frames, _, tags = series(count=9, seed=1)
     assert model.evaluate(files / "tags.npz").accuracy > 0.95
-    found = model.predict(frames, confidence=True)
+    answers = model.predict(frames, confidence=True)
     right = [
-        said == tag for one, row in zip(found, tags, strict=True) for said, tag in zip(one.labels, row, strict=True)
+        label == tag
+        for answer, row in zip(answers, tags, strict=True)
+        for label, tag in zip(answer.labels, row, strict=True)
     ]
     assert np.mean(right) > 0.9
-    assert all(0.5 <= share <= 1 for one in found for share in one.probabilities)
+    assert all(0.5 <= share <= 1 for answer in answers for share in answer.probabilities)
     assert len(next(iter(model.prediction_lines(str(files / "tags.npz")))).split()) > 3
     assert model.scored_items(files / "tags.npz").compute()["accuracy"] == model.evaluate(files / "tags.npz").accuracy
 
 
 def test_the_run_stores_the_normalization_by_the_training_data(runs: Path) -> None:
-    kept = json.loads((runs / "labels" / "frames.json").read_text())
+    statistics = json.loads((runs / "labels" / "frames.json").read_text())
     model = ensue.load(runs / "labels")
-    np.testing.assert_allclose(kept["mean"], SHIFT, atol=SCALE)
-    np.testing.assert_allclose(model.model.features.mean.numpy(), kept["mean"], rtol=1e-6)
+    np.testing.assert_allclose(statistics["mean"], SHIFT, atol=SCALE)
+    np.testing.assert_allclose(model.model.features.mean.numpy(), statistics["mean"], rtol=1e-6)
     assert not any("features" in name for name in model.model.state_dict())
 
 
@@ -119,19 +121,18 @@ def test_features_are_normalized_and_missing_ones_are_the_mean() -> None:
     assert x.tolist() == [[[1.0, 0.0], [0.0, 1.0]]]
 
 
-def test_padding_changes_nothing(runs: Path) -> None:
-    """What is said of a series does not depend on longer ones beside it."""
+def test_answers_do_not_depend_on_longer_series_in_the_batch(runs: Path) -> None:
     frames, _, _ = series(count=8, seed=2)
     for name in ("labels", "tags"):
         model = ensue.load(runs / name)
         together, alone = model.predict_json(frames), [model.predict_json([one])[0] for one in frames]
         for one, other in zip(together, alone, strict=True):
             assert one["labels"] == other["labels"]
-            shares = [found["probabilities"] for found in (one, other)]
+            shares = [answer["probabilities"] for answer in (one, other)]
             assert shares[0] == pytest.approx(shares[1], abs=1e-5)
 
 
-def test_noise_is_added_in_training_alone() -> None:
+def test_noise_is_added_only_in_training() -> None:
     features = FrameFeatures(FrameFeatureSpecification(noise=0.5), torch.zeros(2), torch.ones(2))
     frames = Frames(torch.zeros(1, 2000, 2), None)
     assert features(frames).std() == pytest.approx(0.5, abs=0.05)
@@ -141,12 +142,12 @@ def test_noise_is_added_in_training_alone() -> None:
 def test_warped_features_are_interpolated() -> None:
     x = torch.arange(10.0).expand(3, 2, 10)
     assert torch.equal(warp_bands(x, shift=0.0, stretch=0.0), x)
-    found = warp_bands(x, shift=2.0, stretch=0.0)
-    assert torch.equal(found[:, 0], found[:, 1])
-    by = found[:, :1, 4:5] - 4
-    torch.testing.assert_close(found, (x + by).clamp(0, 9))
-    assert len(by.unique()) == 3
-    assert 0 < by.abs().max() <= 2
+    warped = warp_bands(x, shift=2.0, stretch=0.0)
+    assert torch.equal(warped[:, 0], warped[:, 1])
+    shifts = warped[:, :1, 4:5] - 4
+    torch.testing.assert_close(warped, (x + shifts).clamp(0, 9))
+    assert len(shifts.unique()) == 3
+    assert 0 < shifts.abs().max() <= 2
 
 
 def test_a_filter_is_a_curve_over_features_and_the_same_for_all_frames() -> None:
@@ -169,7 +170,7 @@ def test_noise_and_dropout_do_not_depend_on_the_split_of_the_batch() -> None:
     assert torch.equal(of_some, of_all[1:3])
 
 
-def test_a_pooling_is_needed() -> None:
+def test_an_empty_list_of_poolings_is_refused() -> None:
     with pytest.raises(ValueError, match=r"head\.pooling is empty"):
         frame_classifier(head={"pooling": []})
 
@@ -178,7 +179,7 @@ def test_a_pooling_is_needed() -> None:
 @pytest.mark.parametrize(("task", "name", "head"), [
     ("frame-classification", "labels", {}), ("frame-labeling", "tags", {"kind": "crf"}),
 ])  # fmt: skip
-def test_it_resumes_bit_for_bit(
+def test_runs_resume_bit_for_bit(
     runs: Path, files: Path, tmp_path: Path, task: str, name: str, head: dict[str, Any]
 ) -> None:
     features = {"noise": 0.3, "dropout": 0.1}
@@ -189,13 +190,13 @@ def test_it_resumes_bit_for_bit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", [{"kind": "crf"}, {"kind": "viterbi"}], ids=str)
-def test_paths_are_learned_too(files: Path, tmp_path: Path, head: dict[str, Any]) -> None:
+def test_structured_heads_learn_the_labels(files: Path, tmp_path: Path, head: dict[str, Any]) -> None:
     run_tiny(recipe(files / "tags.npz", "frame-labeling", head=head), tmp_path / "run")
     assert ensue.load(tmp_path / "run").evaluate(files / "tags.npz").accuracy > 0.95
 
 
 @pytest.mark.slow
-def test_several_labels_and_missing_values(tmp_path: Path) -> None:
+def test_several_labels_are_learned_from_series_with_missing_values(tmp_path: Path) -> None:
     rows = ["series,x,y,label"]
     for number in range(30):
         label = ["a", "b", "a b"][number % 3]
@@ -227,16 +228,16 @@ def test_a_model_begins_from_the_layers_of_another(runs: Path, files: Path, tmp_
     assert not all(torch.equal(model[key], before[key]) for key in model.keys() - layers)
 
 
-def test_a_model_that_cannot_begin_from_another(runs: Path, files: Path, tmp_path: Path) -> None:
+def test_origins_that_do_not_fit_are_refused(runs: Path, files: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "wide.npz", frames=np.zeros((4, 2, 5)), labels=["a", "b"] * 2)
     wide, tags = recipe(tmp_path / "wide.npz"), recipe(files / "tags.npz", "frame-labeling")
-    for given, settings, error, message in (
+    for new_recipe, settings, error, message in (
         (wide, {}, DataError, "frames of 5 features; expected 2, as in .*labels"),
         (tags, {}, RecipeError, "labels is a classifier of frames; a tagger of frames begins from a tagger of frames"),
         (recipe(files / "labels.npz"), {"encoder.d_model": 8}, RecipeError, "encoder.d_model is 8; it is 4 in"),
     ):
         with pytest.raises(error, match=message):
-            run_tiny(read_recipe(given, settings | {"encoder.from": str(runs / "labels")}), tmp_path / "run")
+            run_tiny(read_recipe(new_recipe, settings | {"encoder.from": str(runs / "labels")}), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
 
@@ -256,7 +257,7 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG, ids=[message[:30] for _, message in WRONG])
-def test_wrong_series_are_one_line(runs: Path, call: Callable[[Any], Any], message: str) -> None:
+def test_invalid_series_are_refused_in_one_line(runs: Path, call: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(EnsueError, match=message):
         call(ensue.load(runs / "labels"))
 
@@ -276,7 +277,7 @@ def test_data_that_do_not_fit(runs: Path, files: Path, tmp_path: Path) -> None:
         recipe(files / "labels.npz", head={"ngrams": 2})
 
 
-def test_a_damaged_run_is_one_line(runs: Path, tmp_path: Path) -> None:
+def test_a_damaged_run_is_refused_in_one_line(runs: Path, tmp_path: Path) -> None:
     file = runs / "labels" / "frames.json"
     before = file.read_text()
     try:
@@ -302,7 +303,7 @@ def test_the_proposed_command_of_models_without_text_has_a_file() -> None:
     assert first_use("frame-labeling", Path("run")) == "ensue predict run FILE"
 
 
-def test_a_run_without_its_extension_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_its_extension_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked("tag-frames", tmp_path)
     monkeypatch.setattr("ensue.tasks.entries", lambda kind: {})
     with pytest.raises(RunError, match="needs the task 'frame-labeling', which no installed extension has"):

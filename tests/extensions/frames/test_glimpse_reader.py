@@ -1,4 +1,4 @@
-"""A reader of images in glimpses: its gradient against the exact one, the bound, rows alone, draws shared out."""
+"""A reader of images in glimpses: the exact gradient, the bound, and independence of the batch and of its split."""
 
 import math
 
@@ -11,7 +11,7 @@ from ensue.extensions.frames.glimpses.model import GlimpseParts, GlimpseReader, 
 from ensue.extensions.frames.tasks.model import Frames
 from ensue.nn.draws import RowSlice, drawing_rows
 from ensue.text.labels import Classes
-from extensions.frames.small_frames import as_they_are, recipe_of
+from extensions.frames.small_frames import recipe_of, without_normalization
 
 ROWS, COLUMNS, SYMBOLS = 6, 10, 3
 DEVIATION = 0.3
@@ -21,7 +21,11 @@ def reader(**keys: object) -> GlimpseReader:
     table = {"size": 4, "convolutions": [3], "view_convolutions": [2], "view": 2, "deviation": DEVIATION, **keys}
     torch.manual_seed(1)
     recipe = recipe_of("glimpses", glimpses=table, encoder={"kind": "gru", "d_model": 5})
-    model = GlimpseParts(as_they_are(COLUMNS), Classes([str(n) for n in range(SYMBOLS)]), ROWS).build(recipe).double()
+    model = (
+        GlimpseParts(without_normalization(COLUMNS), Classes([str(n) for n in range(SYMBOLS)]), ROWS)
+        .build(recipe)
+        .double()
+    )
     with torch.no_grad():  # places that depend on the image, and baselines that are not constants
         model.place.weight.normal_(std=20)
         model.baseline.weight.normal_()
@@ -35,42 +39,44 @@ def images(count: int) -> Tensor:
 def gradients(model: GlimpseReader, total: Tensor, *, retain: bool = False) -> dict[str, Tensor]:
     named = {name: parameter for name, parameter in model.named_parameters() if not name.startswith("baseline")}
     parameters = list(named.values())
-    found = torch.autograd.grad(total, parameters, retain_graph=retain, allow_unused=True, materialize_grads=True)
-    return dict(zip(named, found, strict=True))
+    values = torch.autograd.grad(total, parameters, retain_graph=retain, allow_unused=True, materialize_grads=True)
+    return dict(zip(named, values, strict=True))
 
 
-@pytest.mark.parametrize(("ways", "targets"), [(1, [1, SYMBOLS]), (2, [1])])
-def test_the_gradient_is_that_of_the_expected_bound(ways: int, targets: list[int]) -> None:
-    """Two places are drawn from a fine grid, whose sums are integrals: of one way, or one of each of two ways."""
+@pytest.mark.parametrize(("samples", "targets"), [(1, [1, SYMBOLS]), (2, [1])])
+def test_the_gradient_is_that_of_the_expected_bound(samples: int, targets: list[int]) -> None:
+    """Sums over a fine grid of two places replace integrals: the places of one sample, or one place of each of two."""
     model, axis = reader(each=1), torch.linspace(-6, 6, 41, dtype=torch.float64)
     steps = torch.cartesian_prod(axis, axis)
-    noise = torch.zeros(len(steps), ways, len(targets), 1, 2, dtype=torch.float64)
-    noise[..., 1] = steps.view(-1, ways, len(targets), 1)
+    noise = torch.zeros(len(steps), samples, len(targets), 1, 2, dtype=torch.float64)
+    noise[..., 1] = steps.view(-1, samples, len(targets), 1)
     image = model.to_images(Frames(images(1), None)).expand(len(steps), -1, -1, -1)
     right = torch.tensor([targets]).expand(len(steps), -1)
-    found = model(image, [len(targets)] * len(steps), noise)
-    distance = ((found.places - found.means)[..., 1] / DEVIATION).flatten(1)
+    result = model(image, [len(targets)] * len(steps), noise)
+    distance = ((result.places - result.means)[..., 1] / DEVIATION).flatten(1)
     share = torch.exp(-distance.square().sum(1) / 2) / (2 * math.pi) * (axis[1] - axis[0]) ** 2
-    logp = found.logits.log_softmax(-1).gather(-1, right[:, None, :, None].expand(-1, ways, -1, 1)).sum((2, 3)).mean(1)
+    logp = (
+        result.logits.log_softmax(-1).gather(-1, right[:, None, :, None].expand(-1, samples, -1, 1)).sum((2, 3)).mean(1)
+    )
     assert float(share.detach().sum()) == pytest.approx(1)
     exact = gradients(model, -(share * logp).sum(), retain=True)
-    estimate = gradients(model, (share.detach() * compute_bound(found, right, DEVIATION)).sum())
+    estimate = gradients(model, (share.detach() * compute_bound(result, right, DEVIATION)).sum())
     for name, value in exact.items():
         torch.testing.assert_close(estimate[name], value, atol=1e-7, rtol=1e-5, msg=name)
     assert exact["place.weight"].abs().max() > 1e-4
 
 
-def test_a_baseline_reduces_the_gradient_but_not_its_mean() -> None:
-    """What is expected of each symbol does not change the gradient's mean, but its size."""
-    found = ReadSymbols(
+def test_baselines_reduce_the_gradient() -> None:
+    """With the expected log probabilities as baselines, nothing is left of it."""
+    result = ReadSymbols(
         torch.zeros(1, 1, 2, 4), torch.ones(1, 1, 2, 1, 2), torch.zeros(1, 1, 2, 1, 2), torch.zeros(1, 1, 2, 1)
     )
-    found.means.requires_grad_()
+    result.means.requires_grad_()
     sizes = []
     for expected in (0.0, -math.log(4)):
         (gradient,) = torch.autograd.grad(
-            compute_bound(found._replace(baselines=found.baselines + expected), torch.tensor([[0, 3]]), 1.0).sum(),
-            found.means,
+            compute_bound(result._replace(baselines=result.baselines + expected), torch.tensor([[0, 3]]), 1.0).sum(),
+            result.means,
         )
         sizes.append(gradient.abs().amax((0, 1, 3, 4)).tolist())
     assert sizes == [pytest.approx([2 * math.log(4), math.log(4)]), pytest.approx([0, 0], abs=1e-6)]
@@ -81,31 +87,31 @@ def test_the_bound_is_above_the_surprisal() -> None:
     image = model.to_images(Frames(images(1), None))
     torch.manual_seed(0)
     with torch.no_grad():
-        found = model(image, [3], torch.randn(1, 1000, 3, 2, 2).double())
-    logp = found.logits.log_softmax(-1)[0, :, [0, 1, 2], targets[0]].sum(1)
+        result = model(image, [3], torch.randn(1, 1000, 3, 2, 2).double())
+    logp = result.logits.log_softmax(-1)[0, :, [0, 1, 2], targets[0]].sum(1)
     surprisal = math.log(1000) - float(logp.logsumexp(0))
-    assert float(compute_bound(found, targets, DEVIATION)) == pytest.approx(-float(logp.mean()))
+    assert float(compute_bound(result, targets, DEVIATION)) == pytest.approx(-float(logp.mean()))
     assert -float(logp.mean()) > surprisal + 1e-4
 
 
-def test_images_that_end_are_read_as_if_alone() -> None:
+def test_images_of_a_batch_are_read_as_alone() -> None:
     model = reader()
-    whole, noise = model.to_images(Frames(images(3), None)), torch.randn(3, 2, 4, 2, 2).double()
-    together = model(whole, [4, 2, 1], noise)
+    padded, noise = model.to_images(Frames(images(3), None)), torch.randn(3, 2, 4, 2, 2).double()
+    together = model(padded, [4, 2, 1], noise)
     for row, length in enumerate([4, 2, 1]):
-        alone = model(whole[row : row + 1], [length], noise[row : row + 1])
+        alone = model(padded[row : row + 1], [length], noise[row : row + 1])
         for part, other in zip(together, alone, strict=True):
             torch.testing.assert_close(part[row, :, :length], other[0])
             assert not part[row, :, length:].any()
 
 
-def test_reading_by_means_is_reading_without_noise_and_stops() -> None:
+def test_reading_by_means_is_reading_without_noise_until_the_end_symbol() -> None:
     model = reader()
     frames = Frames(images(2), None)
     logp, places = model.read(frames, min_symbols=3, max_symbols=2)
-    found = model(model.to_images(frames), [3, 3], torch.zeros(2, 1, 3, 2, 2).double())
-    torch.testing.assert_close(logp, found.logits[:, 0].log_softmax(-1))
-    torch.testing.assert_close(places, found.places[:, 0])
+    result = model(model.to_images(frames), [3, 3], torch.zeros(2, 1, 3, 2, 2).double())
+    torch.testing.assert_close(logp, result.logits[:, 0].log_softmax(-1))
+    torch.testing.assert_close(places, result.places[:, 0])
     with torch.no_grad():
         model.head.bias[SYMBOLS] = 100
     assert model.read(frames, min_symbols=1, max_symbols=9)[0].shape[1] == 1
@@ -119,14 +125,14 @@ def test_draws_do_not_depend_on_the_split_of_the_batch() -> None:
     model, frames = reader(samples=2), Frames(images(5), None)
     targets = torch.tensor([[0, 3, -1], [3, -1, -1], [1, 2, 3], [2, 1, 3], [1, 3, -1]])  # the first two are shorter
     torch.manual_seed(3)
-    whole = model.loss(frames, targets)
+    loss = model.loss(frames, targets)
     totals = []
     for rows in (slice(0, 2), slice(2, 5)):
         torch.manual_seed(3)
         with drawing_rows(RowSlice(rows, 5)):
             totals.append(model.loss(frames.slice_rows(rows), targets[rows]).total)
-    torch.testing.assert_close(totals[0] + totals[1], whole.total)
-    assert whole.count == 5
+    torch.testing.assert_close(totals[0] + totals[1], loss.total)
+    assert loss.count == 5
 
 
 @pytest.mark.parametrize("relative", [True, False])

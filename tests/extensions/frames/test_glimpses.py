@@ -1,4 +1,4 @@
-"""Reading images in glimpses: what a run keeps and says, where it looks, mistakes."""
+"""Reading images in glimpses: training, predictions, inspection, and invalid images in one line."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ HEIGHT, WIDTH = 4, 12
 
 
 def strips(count: int, seed: int = 0) -> tuple[NDArray[np.float32], list[str]]:
-    """Images of one or two bars, "low" or "high", from left to right."""
+    """Return images of one or two bars, "low" or "high", from left to right."""
     generator = np.random.default_rng(seed)
     images, captions = np.zeros((count, HEIGHT, WIDTH), np.float32), []
     for image in images:
@@ -59,18 +59,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_predictions_are_the_same_by_all_interfaces(files: Path) -> None:
     model, data = ensue.load(files / "run"), files / "strips.npz"
     images, _ = strips(3)
-    found = model.predict(images)
+    answers = model.predict(images)
     again = model.predict_json(list(model.source(data))[:3])
     lines = list(model.prediction_lines(str(data), as_json=True))
-    assert [one["places"] for one in again] == [one.as_json()["places"] for one in found]
+    assert [answer["places"] for answer in again] == [answer.as_json()["places"] for answer in answers]
     assert json.loads(lines[2])["places"] == again[2]["places"]
     assert [
         line for n in (1, 2) for line in model.prediction_lines(str(data), as_json=True, shard=Shard(n, 2))
     ] == lines
-    assert next(iter(model.prediction_lines(str(data)))) == f"strips.npz[0]\t{found[0].text}\n"
-    assert found[0].places.shape == (len(found[0].symbols) + 1, 2, 2)
-    assert found[0].places[0, 0] == pytest.approx([2, 6 - 0.5 * 6], abs=0.2)
-    assert 0 < found[0].probability < 1
+    assert next(iter(model.prediction_lines(str(data)))) == f"strips.npz[0]\t{answers[0].text}\n"
+    assert answers[0].places.shape == (len(answers[0].symbols) + 1, 2, 2)
+    assert answers[0].places[0, 0] == pytest.approx([2, 6 - 0.5 * 6], abs=0.2)
+    assert 0 < answers[0].probability < 1
     scores = model.evaluate(data)
     assert scores.as_json().keys() == {"exact_match", "edit_rate", "nats_per_symbol", "symbols", "examples"}
     assert model.scored_items(data).compute()["edit_rate"] == scores.edit_rate
@@ -84,15 +84,15 @@ def test_predictions_are_the_same_by_all_interfaces(files: Path) -> None:
 @pytest.mark.slow
 def test_the_page_shows_the_attended_places(files: Path) -> None:
     model = ensue.load(files / "run")
-    found = model.inspect_texts(str(files / "strips.npz"))
-    assert found.page.count("<polyline") == len(found.view) == 12
-    assert found.as_json()[0]["caption"] == strips(1)[1][0]
+    inspection = model.inspect_texts(str(files / "strips.npz"))
+    assert inspection.page.count("<polyline") == len(inspection.view) == 12
+    assert inspection.as_json()[0]["caption"] == strips(1)[1][0]
     one = model.inspect_texts(*strips(1)[0][0].tolist())
     assert [symbol.symbol for symbol in one.view[0].symbols] == [*model.predict(strips(1)[0])[0].symbols, ""]
-    np.testing.assert_allclose(one.view[0].symbols[0].places, found.view[0].symbols[0].places, rtol=1e-4)
+    np.testing.assert_allclose(one.view[0].symbols[0].places, inspection.view[0].symbols[0].places, rtol=1e-4)
 
 
-def test_scores_of_symbols() -> None:
+def test_scores_of_symbols_are_those_by_hand() -> None:
     scores = score_symbols([JudgedSymbols(("a", "b"), ("a", "b"), 1.5), JudgedSymbols(("a", "b", "c"), ("b", "c"), 2)])
     assert scores.as_json() == {
         "exact_match": 50, "edit_rate": pytest.approx(20), "nats_per_symbol": 0.5, "symbols": 5, "examples": 2,
@@ -115,14 +115,14 @@ WRONG: list[tuple[Callable[[Path], Any], str]] = [
 
 
 @pytest.mark.parametrize(("data", "message"), WRONG, ids=[message[:20] for _, message in WRONG])
-def test_wrong_images_are_one_line(tmp_path: Path, data: Callable[[Path], Path], message: str) -> None:
+def test_invalid_images_are_refused_in_one_line(tmp_path: Path, data: Callable[[Path], Path], message: str) -> None:
     with pytest.raises(DataError, match=message):
         run_tiny(
             recipe(data(tmp_path), glimpses={"size": 2, "view": 2} if "several" in message else {}), tmp_path / "run"
         )
 
 
-def test_images_of_several_sizes_are_one_line(files: Path, tmp_path: Path) -> None:
+def test_images_of_several_sizes_are_refused_in_one_line(files: Path, tmp_path: Path) -> None:
     for name, height in (("a", 4), ("b", 5)):
         np.save(tmp_path / f"{name}.npy", np.ones((height, WIDTH), np.float32))
     (tmp_path / "all.csv").write_text("path,caption\na.npy,low\nb.npy,high\n")
@@ -140,7 +140,7 @@ def test_images_of_several_sizes_are_one_line(files: Path, tmp_path: Path) -> No
     ({"encoder": {"kind": "none"}}, "needs recurrent layers"),
     ({"glimpses": {"start": [0.0]}}, r"glimpses\.start"),
 ])  # fmt: skip
-def test_recipes_that_do_not_fit_are_one_line(
+def test_recipes_that_do_not_fit_are_refused_in_one_line(
     files: Path, tmp_path: Path, tables: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((DataError, RecipeError), match=message):
@@ -156,7 +156,7 @@ def test_several_processes_train_the_same_model(files: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_it_learns_to_read_and_to_stop(tmp_path: Path) -> None:
+def test_a_glimpse_reader_learns_to_read_and_to_stop(tmp_path: Path) -> None:
     images, captions = strips(400)
     np.savez(tmp_path / "strips.npz", frames=images, labels=captions)
     run_tiny(recipe(tmp_path / "strips.npz", steps=300, learning_rate=0.01), tmp_path / "run")
@@ -167,7 +167,9 @@ def test_it_learns_to_read_and_to_stop(tmp_path: Path) -> None:
     ({"task": "frame-prediction"}, r"damaged: config\.json has the task frame-prediction, recipe\.toml glimpses"),
     ({"rows": 2**31}, r"damaged: rows: .* found 2147483648"),
 ])  # fmt: skip
-def test_a_damaged_config_is_one_line(files: Path, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_a_damaged_config_is_refused_in_one_line(
+    files: Path, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     run = Path(shutil.copytree(files / "run", tmp_path / "run"))
     config = json.loads((run / "config.json").read_text()) | changes
     if "task" in changes:

@@ -1,4 +1,4 @@
-"""A run does not go on with series whose labels have changed in names of files and folders, or in files beside them."""
+"""A run does not resume with changed labels, whether in names of files and folders or in files of labels."""
 
 from pathlib import Path
 from typing import Any

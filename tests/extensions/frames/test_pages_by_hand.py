@@ -1,4 +1,4 @@
-"""Pages about models of frames in a browser: by keys, by the pointer, and for everybody."""
+"""Pages of frame models in a browser: keys, the pointer, and accessibility."""
 
 from pathlib import Path
 
@@ -13,21 +13,21 @@ from inspection.small import number
 pytestmark = pytest.mark.slow
 
 
-def test_a_frame_by_the_keys_and_the_pointer(browser: Browser, tmp_path: Path) -> None:
+def test_keys_and_the_pointer_select_a_frame(browser: Browser, tmp_path: Path) -> None:
     inspection = frame_classifier().inspect(frames(12))
     view = inspection.view
     shown(browser, inspection, tmp_path)
     press(browser, ".scroll", "HOME", "ARROW_RIGHT", "ARROW_RIGHT")
-    told = browser.text(".title").split(" · ")
-    assert told[0] == "frame 2"
-    assert [number(part.rsplit(" ", 1)[1]) for part in told[1:]] == pytest.approx(view.frames[2], rel=1e-4)
+    title_parts = browser.text(".title").split(" · ")
+    assert title_parts[0] == "frame 2"
+    assert [number(part.rsplit(" ", 1)[1]) for part in title_parts[1:]] == pytest.approx(view.frames[2], rel=1e-4)
     assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"2"}
     assert len(browser.run("return [...document.querySelectorAll('.on')]")) > 4
     browser.point('section:nth-of-type(3) g[data-t="7"] rect')
     assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"7"}
 
 
-MADE = {
+INSPECTIONS = {
     "classifier of frames": lambda: frame_classifier(head={"pooling": ["attention", "max"]}).inspect(frames(30)),
     "map": lambda: frame_predictor("vrnn", width=9).inspect(frames(30, 9)),
     "image": lambda: frame_classifier(width=12).inspect(Series("x", frames(9, 12), colors=3)),
@@ -35,5 +35,5 @@ MADE = {
 }
 
 
-def test_everybody_can_use_the_pages(browser: Browser, tmp_path: Path) -> None:
-    check_accessible(browser, MADE, tmp_path)
+def test_the_pages_have_no_accessibility_barriers(browser: Browser, tmp_path: Path) -> None:
+    check_accessible(browser, INSPECTIONS, tmp_path)

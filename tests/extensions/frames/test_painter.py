@@ -1,4 +1,4 @@
-"""A painter: its bound against an integral and against importance sampling, and what depends on what."""
+"""A painter: its bound agrees with an integral and with importance sampling, and rows are independent."""
 
 import math
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from ensue.models.specification import ElmanEncoder, LSTMEncoder
 
 
 def painter(*, glimpses: int, d_latent: int = 1, attention: bool = True, size: ImageSize | None = None) -> Painter:
-    """A painter with weights so large that its posterior is far from its prior."""
+    """Return a painter with weights so large that its posterior is far from its prior."""
     torch.manual_seed(0)
     canvas = CanvasSpecification(glimpses=glimpses, d_latent=d_latent, attention=attention, read=2, write=2)
     encoder, decoder = LSTMEncoder(kind="lstm", d_model=4), ElmanEncoder(kind="elman", d_model=4)
@@ -32,7 +32,7 @@ def image() -> Tensor:
 
 
 def exact(model: Painter, x: Tensor) -> float:
-    """`-log p(x)` of a painter with one latent number, by the sum over a fine grid."""
+    """Return `-log p(x)` of a painter with one latent number, by the sum over a fine grid."""
     z = torch.linspace(-8, 8, 4001, dtype=torch.float64)
     logits = model.canvases(z.view(-1, 1, 1))[:, -1].logit()
     log_p = -F.binary_cross_entropy_with_logits(logits, x.expand_as(logits), reduction="none").sum((1, 2))
@@ -42,7 +42,7 @@ def exact(model: Painter, x: Tensor) -> float:
 
 @torch.no_grad()
 @pytest.mark.parametrize("attention", [True, False])
-def test_the_bound_and_importance_sampling_against_an_integral(attention: bool) -> None:
+def test_the_bound_and_importance_sampling_agree_with_an_integral(attention: bool) -> None:
     model, count = painter(glimpses=1, attention=attention), 4000
     noise = torch.randn(count, 1, 1, dtype=torch.float64)
     bound = model(image().expand(count, -1, -1), noise)
@@ -64,29 +64,29 @@ def test_importance_sampling_is_never_above_the_bound(attention: bool) -> None:
     assert estimated < float(bound.total.mean()) + 2 * float(bound.total.std()) / math.sqrt(count)
 
 
-def test_a_row_is_independent_and_the_canvas_depends_on_z_alone() -> None:
+def test_rows_are_independent_and_the_canvas_depends_only_on_z() -> None:
     model = painter(glimpses=3, d_latent=2, size=ImageSize(4, 3, 2))
     x, noise = torch.rand(5, 4, 6, dtype=torch.float64), torch.randn(5, 3, 2, dtype=torch.float64)
     together = model(x, noise)
     for row in range(5):
         alone = model(x[row : row + 1], noise[row : row + 1])
         torch.testing.assert_close(together.total[row : row + 1], alone.total)
-    seen: list[Tensor] = []
+    latents: list[Tensor] = []
     step = model.decoder.step
-    model.decoder.step = lambda z, state: (seen.append(z), step(z, state))[1]  # type: ignore[assignment,func-returns-value]
+    model.decoder.step = lambda z, state: (latents.append(z), step(z, state))[1]  # type: ignore[assignment,func-returns-value]
     bound = model(x, noise)
-    canvas = model.canvases(torch.stack(seen, 1))[:, -1]
+    canvas = model.canvases(torch.stack(latents, 1))[:, -1]
     torch.testing.assert_close(bound.reconstruction, F.binary_cross_entropy(canvas, x, reduction="none").sum((1, 2)))
 
 
 @pytest.mark.slow
-def test_the_gradient_of_the_bound_by_finite_differences() -> None:
+def test_the_gradient_of_the_bound_equals_finite_differences() -> None:
     model = painter(glimpses=2, d_latent=2)
     noise = torch.randn(1, 2, 2, dtype=torch.float64)
     weight = model.posterior.weight
 
     def total(weight: Tensor) -> Tensor:
-        found: Tensor = torch.func.functional_call(model, {"posterior.weight": weight}, (image(), noise)).total
-        return found
+        cost: Tensor = torch.func.functional_call(model, {"posterior.weight": weight}, (image(), noise)).total
+        return cost
 
     assert torch.autograd.gradcheck(total, (weight.detach().requires_grad_(),))

@@ -1,4 +1,4 @@
-"""The answers for frames as rows: for each frame its number, its time and its label; for a series its label."""
+"""Answers for frames as rows: each frame has its number, its time and its label; each series its label."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ def two(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_frames_are_rows(two: str, tmp_path: Path) -> None:
+def test_labels_of_frames_are_rows(two: str, tmp_path: Path) -> None:
     tagger = frame_tagger()
     answers = tagger.predict([frames(4), frames(3, seed=1)], confidence=True)
     rows = [json.loads(line) for line in write_predictions(tagger, two, to="jsonl")]
@@ -37,13 +37,13 @@ def test_frames_are_rows(two: str, tmp_path: Path) -> None:
         assert [*csv.DictReader(file)] == [{name: str(value) for name, value in row.items()} for row in rows]
 
 
-def test_without_a_rate_frames_have_numbers_alone() -> None:
+def test_without_a_rate_frames_have_numbers_but_no_times() -> None:
     rows = TaggedSeries("a", ("up", "down")).table_rows()
     assert rows == [{"series": "a", "frame": frame, "label": label} for frame, label in enumerate(("up", "down"))]
 
 
 @pytest.mark.parametrize("model", [frame_classifier(), frame_predictor(width=3)])
-def test_other_answers_are_a_row(model: Any, two: str) -> None:
+def test_answers_for_a_series_are_a_row(model: Any, two: str) -> None:
     header, *rows = write_predictions(model, two, to="csv")
     assert header in ("series,label,probability\n", "series,mean,deviation\n")
     assert [row.partition(",")[0] for row in rows] == ["two.npz[0]", "two.npz[1]"]

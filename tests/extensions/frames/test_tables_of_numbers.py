@@ -1,4 +1,4 @@
-"""Tables of numbers and series: recognized by their columns, counted, and read in order; never taken for texts."""
+"""Tables of numbers are detected as series by their columns, and are read in order."""
 
 import re
 import shlex
@@ -164,7 +164,7 @@ def test_rows_of_numbers_without_names_are_frames(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_tables_of_texts_stay_texts(tmp_path: Path, name: str) -> None:
+def test_tables_of_texts_are_not_detected_as_frames(tmp_path: Path, name: str) -> None:
     path = write_file(tmp_path / ("a.tsv" if "\t" in TEXTS[name] else "a.csv"), TEXTS[name], encoding="utf-8")
     assert detect(path).kind != "frames"
 
@@ -179,7 +179,7 @@ def test_tables_of_texts_stay_texts(tmp_path: Path, name: str) -> None:
         (["1706781600,5"], 1706781600.5),
     ],
 )  # fmt: skip
-def test_dates(cells: list[str], seconds: float) -> None:
+def test_dates_are_parsed_by_their_detected_format(cells: list[str], seconds: float) -> None:
     assert parse_seconds(cells[0], detect_date_format(cells)) == seconds
 
 
@@ -197,14 +197,14 @@ def test_rows_of_a_series_are_joined_and_sorted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("gaps", "lengths"), [("split", [3, 2]), ("ignore", [5])])
-def test_gaps(tmp_path: Path, gaps: str, lengths: list[int]) -> None:
+def test_gaps_are_refused_split_or_ignored(tmp_path: Path, gaps: str, lengths: list[int]) -> None:
     content = "time,x\n0,1\n10,2\n20,3\n50,4\n60,5\n"
     assert [len(series.frames) for series in read(tmp_path, "a.csv", content, gaps=gaps)] == lengths
     with pytest.raises(DataError, match=r'a.csv:5: .*"50" is 30 s after "20" in line 4; .*data.gaps'):
         read(tmp_path, "a.csv", content)
 
 
-def test_a_ts_file(ensue: Ensue, tmp_path: Path) -> None:
+def test_series_are_read_from_a_ts_file(ensue: Ensue, tmp_path: Path) -> None:
     head = "#\n@problemName A\n@univariate false\n@classLabel true up down\n@data\n"
     rows = [f"{n},?,3,NaN:4,5,6,NaN:{'up' if n % 2 else 'down'}\n" for n in range(6)]
     first, *_ = read(tmp_path, "a.ts", head + "".join(rows), missing="mean")
@@ -223,12 +223,12 @@ def test_a_ts_file(ensue: Ensue, tmp_path: Path) -> None:
 
 def test_the_message_of_training_names_the_settings(refused: Callable[..., str], tmp_path: Path) -> None:
     path = write_file(tmp_path / "a.csv", TABLES["labeled"][0], encoding="utf-8")
-    said = refused("train", "tag-frames", "--train", path, "--out", tmp_path / "run")
-    assert 'a.csv:2: column "timestamp": expected a number, found "2024-03-01' in said
-    assert said.endswith("; --set data.time=timestamp and --set data.labels=activity reads such a table")
+    message = refused("train", "tag-frames", "--train", path, "--out", tmp_path / "run")
+    assert 'a.csv:2: column "timestamp": expected a number, found "2024-03-01' in message
+    assert message.endswith("; --set data.time=timestamp and --set data.labels=activity reads such a table")
     path.write_text(TABLES["without header"][0].replace("\t", ","), encoding="utf-8")
-    said = refused("train", "classify-frames", "--train", path, "--out", tmp_path / "run")
-    assert said.endswith("--set data.rows=series and --set 'data.labels=\"1\"' reads such a table")
+    message = refused("train", "classify-frames", "--train", path, "--out", tmp_path / "run")
+    assert message.endswith("--set data.rows=series and --set 'data.labels=\"1\"' reads such a table")
 
 
 def test_a_page_is_read_in_the_encoding_of_training(ensue: Ensue, refused: Callable[..., str], tmp_path: Path) -> None:
@@ -248,13 +248,13 @@ def test_a_table_without_labels_is_predicted(ensue: Ensue, refused: Callable[...
     settings = [*shlex.split(TABLES["labeled"][2]), *(part for setting in TINY for part in ("--set", setting))]
     assert ensue("train", "tag-frames", "--train", path, *settings, "--out", run).status == 0
     path.write_text(table("x", [[x] for x in X]), encoding="utf-8")
-    said = ensue("predict", run, path)
-    assert (said.status, len(said.out.split())) == (0, 41)
+    result = ensue("predict", run, path)
+    assert (result.status, len(result.out.split())) == (0, 41)
     assert "a.csv:2: no label; expected one for each frame" in refused("evaluate", run, path)
 
 
-def test_a_row_of_units_is_named(ensue: Ensue, tmp_path: Path) -> None:
-    """A table of numbers with units below the names of its columns is not taken for texts."""
+def test_a_row_of_units_is_reported(ensue: Ensue, tmp_path: Path) -> None:
+    """A table of numbers with units below the names of its columns is not detected as texts."""
     rows = [("[hh:mm]", "[bar]", "[A]", ""), *zip(ISO, COMMAS, X, STATES, strict=True)]
     (tmp_path / "x.csv").write_text(table("Zeit;Druck;Strom;Zustand", rows, ";"), encoding="utf-8")
     output = ensue("data", tmp_path / "x.csv")

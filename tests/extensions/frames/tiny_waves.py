@@ -10,14 +10,14 @@ from training.tiny import small_recipe
 
 
 def waves(count: int = 24, seed: int = 0) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
-    """Series of a sine and its negative, far from normal."""
+    """Return series of a sine and its negative, of a large scale."""
     generator = np.random.default_rng(seed)
-    found = []
+    series = []
     for _ in range(count):
         wave = np.sin(np.arange(int(generator.integers(5, 9))) + generator.uniform(0, 6))
         noisy = np.stack((wave, -wave), 1) + 0.1 * generator.normal(size=(len(wave), 2))
-        found.append((40 * noisy + 1000).astype(np.float32))
-    return found
+        series.append((40 * noisy + 1000).astype(np.float32))
+    return series
 
 
 def recipe(location: Path, kind: str = "none", **changes: Any) -> Recipe:

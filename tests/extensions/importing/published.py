@@ -27,50 +27,50 @@ ALPHABETS = [
 
 
 def odd_texts(count: int, seed: int = 0) -> list[str]:
-    """Texts of all alphabets, short and long, with and without blanks at their ends."""
+    """Return texts of all alphabets, short and long, with and without whitespace at the ends."""
     draw = random.Random(seed)
-    found = ["", " ", "  a", "a ", "\n", *CORPUS, "x" * 120]
-    while len(found) < count:
+    texts = ["", " ", "  a", "a ", "\n", *CORPUS, "x" * 120]
+    while len(texts) < count:
         parts = draw.choices(ALPHABETS, k=draw.randint(1, 3))
-        found.append("".join(draw.choice(draw.choice(parts)) for _ in range(draw.randint(1, 40))))
-    return found[:count]
+        texts.append("".join(draw.choice(draw.choice(parts)) for _ in range(draw.randint(1, 40))))
+    return texts[:count]
 
 
 def wordpiece(*, lowercase: bool = True, corpus: Iterable[str] = CORPUS) -> tokenizers.Tokenizer:
-    """BERT's pipeline, with truncation and padding as some are published."""
-    found = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    found.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    found.train_from_iterator(corpus, trainers.WordPieceTrainer(vocab_size=160, special_tokens=FRAME))
+    """Return a tokenizer of BERT, with the truncation and padding of some published models."""
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(corpus, trainers.WordPieceTrainer(vocab_size=160, special_tokens=FRAME))
     template = [("[CLS]", 2), ("[SEP]", 3)]
-    found.post_processor = processors.TemplateProcessing(
+    tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=template
     )
-    found.decoder = decoders.WordPiece()
-    found.enable_truncation(5)
-    found.enable_padding(length=5)
-    return found
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.enable_truncation(5)
+    tokenizer.enable_padding(length=5)
+    return tokenizer
 
 
 def byte_level(special: list[str], *, first: bool) -> tokenizers.Tokenizer:
-    """GPT-2's pipeline; the special tokens come first, as in RoBERTa, or last."""
-    found = tokenizers.Tokenizer(models.BPE())
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    found.decoder = decoders.ByteLevel()
-    found.post_processor = processors.ByteLevel(trim_offsets=False)
+    """Return a tokenizer of GPT-2; its special tokens come first, as in RoBERTa, or last."""
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=320, initial_alphabet=alphabet, special_tokens=special if first else [], show_progress=False
     )
-    found.train_from_iterator(CORPUS * 5, trainer)
-    found.add_special_tokens(
+    tokenizer.train_from_iterator(CORPUS * 5, trainer)
+    tokenizer.add_special_tokens(
         [tokenizers.AddedToken(token, lstrip=token == "<mask>", special=True) for token in special]
     )
-    return found
+    return tokenizer
 
 
 def write(directory: Path, tokenizer: tokenizers.Tokenizer, names: dict[str, Any] | None = None) -> None:
-    """The tokenizer's files in the directory of a model."""
+    """Write the files of a tokenizer into the directory of a model."""
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **(names or {})}
@@ -130,7 +130,7 @@ class Bert(NamedTuple):
         return {"model_type": "bert", "layer_norm_eps": 1e-12, "hidden_act": "gelu", **sizes, **more, **keys}
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """The last hidden states (T, d) of one text."""
+        """Return the last hidden states (T, d) of one text."""
         at = {name: tensor.double() for name, tensor in self.tensors.items()}
 
         def layer(name: str, x: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ class Bert(NamedTuple):
 
 
 def write_bert(directory: Path, model: Bert, tokenizer: tokenizers.Tokenizer, **keys: Any) -> None:
-    """A directory of transformers."""
+    """Write the directory of a model of transformers."""
     write(directory, tokenizer)
     (directory / "config.json").write_text(json.dumps(model.config(**keys)))
     save_file(model.tensors, directory / "model.safetensors", {"format": "pt"})
@@ -171,7 +171,7 @@ _FASTTEXT = {
 
 
 def fasttext_model(**changes: Any) -> bytes:
-    """The bytes of a model, as fastText's program writes them."""
+    """Return the bytes of a model file of fastText."""
     at = _FASTTEXT | changes
     arguments = [at.get("dim", _DIMENSION), 5, 5, 1, 5, 1, 2, at["model"], _BUCKETS, at["minn"], at["maxn"], 100]
     size = len(FASTTEXT_WORDS) if at["size"] is None else at["size"]

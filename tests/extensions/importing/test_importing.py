@@ -1,4 +1,4 @@
-"""Published models as runs: what they compute, what they can do, and what is refused."""
+"""Published models as runs: the same hidden states, all commands of the kind, and invalid files in one line."""
 
 import json
 import os
@@ -40,21 +40,21 @@ DEBERTA = {"relative_attention": True, "position_buckets": 4, "norm_rel_ebd": "l
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("published") / "bert"
-    write_bert(found, Bert.random(SIZE), TOKENIZER)
-    return found
+    path = tmp_path_factory.mktemp("published") / "bert"
+    write_bert(path, Bert.random(SIZE), TOKENIZER)
+    return path
 
 
 @pytest.fixture(scope="module")
 def run(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("imported") / "run"
-    import_run(directory, found)
-    return found
+    path = tmp_path_factory.mktemp("imported") / "run"
+    import_run(directory, path)
+    return path
 
 
 @pytest.fixture
 def copy(directory: Path, tmp_path: Path) -> Path:
-    """A copy that can be spoiled."""
+    """A copy of the directory that a test may change."""
     target = tmp_path / "copy"
     target.mkdir()
     for path in directory.iterdir():
@@ -70,18 +70,18 @@ def refused(path: Path, tmp_path: Path, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_an_imported_bert_computes_what_was_published(run: Path) -> None:
+def test_an_imported_bert_computes_the_hidden_states_of_the_published_model(run: Path) -> None:
     pipeline = ensue.load(run, device="cpu")
     reference = Bert.random(SIZE)
     for text in ["the house", "a café in the sun"]:
         ids = torch.tensor(pipeline.coder.add_frame(pipeline.coder.encode(text)))
         expected = reference(ids)
-        found = pipeline.model(ids[None])[0]
-        torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+        hidden = pipeline.model(ids[None])[0]
+        torch.testing.assert_close(hidden.double(), expected, atol=1e-5, rtol=1e-5)
         np.testing.assert_allclose(pipeline.embed([text])[0], expected.mean(0), atol=1e-5)
 
 
-def test_it_does_what_a_run_of_ours_does(run: Path, tmp_path: Path) -> None:
+def test_an_imported_model_predicts_scores_evaluates_and_embeds(run: Path, tmp_path: Path) -> None:
     pipeline = ensue.load(run, device="cpu")
     assert len(pipeline.predict(["the [MASK] of"])[0].masks[0]) == 5
     assert len(pipeline.score("the house")) == len(pipeline.coder.encode("the house"))
@@ -92,20 +92,22 @@ def test_it_does_what_a_run_of_ours_does(run: Path, tmp_path: Path) -> None:
     assert RunDirectory(run).config["imported"]["kind"] == "bert"
 
 
-def used(run: Path) -> list[str]:
-    """The commands on the card of a run."""
+def card_commands(run: Path) -> list[str]:
+    """Return the commands on the card of a run."""
     return (run / "README.md").read_text().split("```")[1].strip().split("\n")
 
 
-def test_the_card_says_what_the_model_can_do(run: Path, tmp_path: Path) -> None:
-    assert any("ensue predict" in line for line in used(run))
+def test_the_card_has_the_commands_that_the_model_supports(run: Path, tmp_path: Path) -> None:
+    assert any("ensue predict" in line for line in card_commands(run))
     write_bert(tmp_path / "bert", Bert.random(SIZE, head=False), TOKENIZER)
     import_run(tmp_path / "bert", tmp_path / "run")
-    assert [line.split()[1] for line in used(tmp_path / "run")] == ["embed", "evaluate"]
-    assert "--similarity" in used(tmp_path / "run")[1]
+    assert [line.split()[1] for line in card_commands(tmp_path / "run")] == ["embed", "evaluate"]
+    assert "--similarity" in card_commands(tmp_path / "run")[1]
 
 
-def test_older_names_and_a_prefix_are_the_same_model(directory: Path, copy: Path, tmp_path: Path, run: Path) -> None:
+def test_older_tensor_names_and_a_prefix_give_the_same_weights(
+    directory: Path, copy: Path, tmp_path: Path, run: Path
+) -> None:
     tensors = load_file(directory / "model.safetensors")
     older = {}
     for name, tensor in tensors.items():
@@ -119,7 +121,7 @@ def test_older_names_and_a_prefix_are_the_same_model(directory: Path, copy: Path
     assert all(torch.equal(ours[name], theirs[name]) for name in ours.keys() | theirs.keys())
 
 
-def test_without_a_head_it_gives_vectors_and_says_what_it_has_not(copy: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_head_embeds_and_refuses_predictions(copy: Path, tmp_path: Path) -> None:
     save_file(Bert.random(SIZE, head=False).tensors, copy / "model.safetensors")
     import_run(copy, tmp_path / "out")
     pipeline = ensue.load(tmp_path / "out", device="cpu")
@@ -130,10 +132,10 @@ def test_without_a_head_it_gives_vectors_and_says_what_it_has_not(copy: Path, tm
 
 
 @pytest.mark.parametrize(
-    ("pooling", "own"), [({"pooling_mode_cls_token": True}, "first"), ({"pooling_mode": "max"}, "max")]
+    ("pooling", "pooling_name"), [({"pooling_mode_cls_token": True}, "first"), ({"pooling_mode": "max"}, "max")]
 )
 def test_the_files_of_sentence_transformers_are_kept(
-    copy: Path, tmp_path: Path, pooling: dict[str, Any], own: str
+    copy: Path, tmp_path: Path, pooling: dict[str, Any], pooling_name: str
 ) -> None:
     kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
@@ -142,10 +144,10 @@ def test_the_files_of_sentence_transformers_are_kept(
     (copy / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     import_run(copy, tmp_path / "out")
     pipeline = ensue.load(tmp_path / "out", device="cpu")
-    found = pipeline.embed(["the house"])
-    pooled = ensue.load(tmp_path / "out", device="cpu").embed(["the house"], pooling=own)
-    np.testing.assert_array_equal(found, pooled)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    vectors = pipeline.embed(["the house"])
+    pooled = ensue.load(tmp_path / "out", device="cpu").embed(["the house"], pooling=pooling_name)
+    np.testing.assert_array_equal(vectors, pooled)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     modules.append({"path": "3_Dense", "type": "sentence_transformers.models.Dense"})
     (copy / "modules.json").write_text(json.dumps(modules))
     assert "Dense" in refused(copy, tmp_path / "other")
@@ -153,10 +155,10 @@ def test_the_files_of_sentence_transformers_are_kept(
 
 @pytest.mark.parametrize("table", [{}, {"pooling": "first", "unit_length": True}, {"pooling": "last"}])
 def test_the_layout_of_sentence_transformers_is_written(copy: Path, tmp_path: Path, table: dict[str, Any]) -> None:
-    found = import_run(copy, tmp_path / "run")
-    sentences = found.recipe.sentences.model_copy(update=table)  # type: ignore[attr-defined]
+    imported = import_run(copy, tmp_path / "run")
+    sentences = imported.recipe.sentences.model_copy(update=table)  # type: ignore[attr-defined]
     write_run(
-        replace(found, recipe=found.recipe.model_copy(update={"sentences": sentences})),
+        replace(imported, recipe=imported.recipe.model_copy(update={"sentences": sentences})),
         tmp_path / "run",
         overwrite=True,
     )
@@ -171,8 +173,8 @@ def test_the_layout_of_sentence_transformers_is_written(copy: Path, tmp_path: Pa
 @pytest.mark.parametrize("encoder", [{"positions": "rotary"}, {"positions": "rotary", "parallel": True,
     "rotary_share": 0.5, "rotary_base": 99.0}, {"positions": "learned"},
     {"positions": "learned", "norm": "post", "activation": "gelu-tanh"}])  # fmt: skip
-def test_a_language_model_of_ours_comes_back(encoder: dict[str, Any], tmp_path: Path) -> None:
-    """With a softmax of its own, whose bias is in the matrix of the export."""
+def test_an_exported_language_model_is_imported_again(encoder: dict[str, Any], tmp_path: Path) -> None:
+    """An untied softmax has its bias in the matrix of the export."""
     table = {"kind": "transformer", "d_model": 16, "num_layers": 2, "num_heads": 2, "context": 40, **encoder}
     recipe = build_recipe({"task": "language-modeling", "tokens": {"d_embedding": 16}, "encoder": table}, tmp_path)
     parts = LanguageModelParts(train_tokenizer("characters", ["the house of the sun"]))
@@ -189,11 +191,11 @@ def test_a_language_model_of_ours_comes_back(encoder: dict[str, Any], tmp_path: 
     export_run(tmp_path / "run", tmp_path / "out")
     assert import_run(tmp_path / "out", tmp_path / "again").notes == []
     ids = torch.arange(size).repeat(2, 1)
-    found = ensue.load(tmp_path / "again", device="cpu").model(ids)[0]
-    torch.testing.assert_close(found, model(ids)[0], atol=1e-4, rtol=1e-4)
+    logits = ensue.load(tmp_path / "again", device="cpu").model(ids)[0]
+    torch.testing.assert_close(logits, model(ids)[0], atol=1e-4, rtol=1e-4)
 
 
-def test_weights_in_several_files(directory: Path, copy: Path, tmp_path: Path, run: Path) -> None:
+def test_weights_may_be_in_several_files(directory: Path, copy: Path, tmp_path: Path, run: Path) -> None:
     tensors = load_file(directory / "model.safetensors")
     names = sorted(tensors)
     halves = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
@@ -228,7 +230,7 @@ CONFIGURATIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), CONFIGURATIONS)
-def test_a_configuration_that_is_not_supported_is_one_line(
+def test_unsupported_configurations_are_refused_in_one_line(
     copy: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     config = copy / "config.json"
@@ -237,7 +239,7 @@ def test_a_configuration_that_is_not_supported_is_one_line(
 
 
 def replace_tensor(copy: Path, name: str, tensor: torch.Tensor | None) -> None:
-    """Change a tensor of a model, add it, or take it out."""
+    """Replace, add or remove a tensor of a model."""
     tensors = load_file(copy / "model.safetensors")
     tensors.pop(name, None)
     save_file(tensors | ({} if tensor is None else {name: tensor}), copy / "model.safetensors")
@@ -295,9 +297,9 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", FILES)
-def test_what_cannot_be_imported_is_one_line(copy: Path, tmp_path: Path, what: str) -> None:
-    spoil, message = FILES[what]
+@pytest.mark.parametrize("case_name", FILES)
+def test_invalid_files_are_refused_in_one_line(copy: Path, tmp_path: Path, case_name: str) -> None:
+    spoil, message = FILES[case_name]
     spoil(copy)
     assert message in refused(copy, tmp_path)
 
@@ -305,18 +307,18 @@ def test_what_cannot_be_imported_is_one_line(copy: Path, tmp_path: Path, what: s
 @pytest.mark.parametrize("size", [1, 7, 8, 100, 1024, 5000])
 def test_padding_rows_have_a_maximum(size: int) -> None:
     """A vocabulary without padding rows is never refused."""
-    tokenizer, most = SimpleNamespace(vocabulary_size=size), min(MAX_PADDING_ROWS, size // 8)
-    for rows in {size, size + most}:
+    tokenizer, max_padding = SimpleNamespace(vocabulary_size=size), min(MAX_PADDING_ROWS, size // 8)
+    for rows in {size, size + max_padding}:
         weights = {"features.weight": torch.zeros(rows, 1)}
         assert len(_remove_padding_rows(weights, tokenizer, Path())) == (rows > size)
         assert len(weights["features.weight"]) == size
-    for rows in (size - 1, size + most + 1):
+    for rows in (size - 1, size + max_padding + 1):
         with pytest.raises(DataError, match="expected files of one model"):
             _remove_padding_rows({"features.weight": torch.zeros(rows, 1)}, tokenizer, Path())
 
 
 @pytest.mark.parametrize("rows", [0, 5, 12])
-def test_keys_and_values_of_no_whole_heads_are_one_line(rows: int) -> None:
+def test_keys_and_values_that_do_not_fit_the_heads_are_refused(rows: int) -> None:
     encoder = TransformerEncoder(
         kind="transformer", d_model=8, num_layers=1, num_heads=4, norm_kind="rms", gated=True
     )  # fmt: skip
@@ -327,7 +329,7 @@ def test_keys_and_values_of_no_whole_heads_are_one_line(rows: int) -> None:
         import_parameters(parts, tensors, Path("model.safetensors"))
 
 
-def test_a_place_that_is_taken_is_left_alone(directory: Path, run: Path, tmp_path: Path) -> None:
+def test_existing_runs_and_other_files_are_not_replaced(directory: Path, run: Path, tmp_path: Path) -> None:
     before = (run / "manifest.json").read_bytes()
     with pytest.raises(EnsueError, match="there is a run already"):
         import_run(directory, run)
@@ -338,12 +340,12 @@ def test_a_place_that_is_taken_is_left_alone(directory: Path, run: Path, tmp_pat
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_ids_and_offsets_of_wordpiece(tmp_path: Path, lowercase: bool) -> None:
+def test_ids_and_offsets_of_wordpiece_are_those_of_the_library(tmp_path: Path, lowercase: bool) -> None:
     library = wordpiece(lowercase=lowercase)
     write(tmp_path, library)
-    ours = read_tokenizer(tmp_path, is_masked=True)
-    assert ours.kind == "wordpiece"
-    same_as_the_library(ours, library)
+    tokenizer = read_tokenizer(tmp_path, is_masked=True)
+    assert tokenizer.kind == "wordpiece"
+    same_as_the_library(tokenizer, library)
 
 
 def test_a_vocabulary_of_lines_may_have_symbols_that_end_lines_elsewhere(tmp_path: Path) -> None:
@@ -354,7 +356,7 @@ def test_a_vocabulary_of_lines_may_have_symbols_that_end_lines_elsewhere(tmp_pat
     assert ours.encode("these").tolist() == [8, 9]
 
 
-def test_ids_and_offsets_of_byte_level_subwords(tmp_path: Path) -> None:
+def test_ids_and_offsets_of_byte_level_subwords_are_those_of_the_library(tmp_path: Path) -> None:
     library = byte_level(["<|endoftext|>"], first=False)
     write(tmp_path, library, {"bos_token": "<|endoftext|>"})
     ours = read_tokenizer(tmp_path, is_masked=False)
@@ -362,7 +364,7 @@ def test_ids_and_offsets_of_byte_level_subwords(tmp_path: Path) -> None:
     same_as_the_library(ours, library)
 
 
-def test_a_pipeline_of_no_kind_of_ours_is_kept(tmp_path: Path) -> None:
+def test_an_unknown_tokenizer_pipeline_is_stored_as_published(tmp_path: Path) -> None:
     library = wordpiece()
     library.normalizer = None
     write(tmp_path, library)
@@ -387,7 +389,7 @@ def test_a_special_token_that_is_spelled_in_a_text_is_text(directory: Path) -> N
     assert not set(ours.encode("a [SEP] b [MASK]").tolist()) & set(ours.special_ids.values())
 
 
-def test_what_is_exported_is_what_was_imported(directory: Path, run: Path, tmp_path: Path) -> None:
+def test_an_exported_model_has_the_imported_tensors_and_tokenizer(directory: Path, run: Path, tmp_path: Path) -> None:
     export_run(run, tmp_path / "back")
     before, after = (load_file(path / "model.safetensors") for path in (directory, tmp_path / "back"))
     assert after.keys() == {name if name.startswith("cls.") else f"bert.{name}" for name in before}
@@ -402,20 +404,20 @@ def test_what_is_exported_is_what_was_imported(directory: Path, run: Path, tmp_p
 
 
 @pytest.mark.parametrize("kind", [torch.int8, torch.bool, torch.complex64])
-def test_weights_are_real_numbers(copy: Path, tmp_path: Path, kind: torch.dtype) -> None:
+def test_weights_must_be_floating_point_numbers(copy: Path, tmp_path: Path, kind: torch.dtype) -> None:
     tensors = load_file(copy / "model.safetensors")
     save_file({name: tensor.to(kind) for name, tensor in tensors.items()}, copy / "model.safetensors")
     with pytest.raises(DataError, match=r"expected floating-point numbers|cannot be read"):
         import_run(copy, tmp_path / "run")
 
 
-def test_rotary_frequencies_are_in_a_table() -> None:
+def test_rotary_parameters_must_be_a_table() -> None:
     with pytest.raises(DataError, match="kind 'default' are not supported"):
         Configuration({"rope_scaling": "default"}, Path("config.json")).rotary(1.0)
 
 
 @pytest.mark.parametrize("ending", ["word_embeddings.weight", "decoder.weight", "predictions.bias"])
-def test_a_number_in_place_of_a_matrix(copy: Path, tmp_path: Path, ending: str) -> None:
+def test_a_scalar_in_place_of_a_matrix_is_refused(copy: Path, tmp_path: Path, ending: str) -> None:
     tensors = load_file(copy / "model.safetensors")
     (name,) = [name for name in tensors if name.endswith(ending)] or ["cls.predictions.decoder.weight"]
     save_file(tensors | {name: torch.tensor(1.0)}, copy / "model.safetensors")
@@ -423,7 +425,7 @@ def test_a_number_in_place_of_a_matrix(copy: Path, tmp_path: Path, ending: str) 
         import_run(copy, tmp_path / "run")
 
 
-def test_a_run_is_replaced_only_by_one_that_is_written(
+def test_a_failed_import_does_not_replace_a_run(
     run: Path, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = Path(shutil.copytree(run, tmp_path / "run"))
@@ -434,6 +436,6 @@ def test_a_run_is_replaced_only_by_one_that_is_written(
     assert all((out / name).read_bytes() == content for name, content in before.items())
 
 
-def test_a_place_that_is_taken_is_refused_before_anything_is_read(run: Path, tmp_path: Path) -> None:
+def test_an_existing_run_is_refused_before_any_file_is_read(run: Path, tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match="there is a run already"):
         import_run(tmp_path / "missing", run)

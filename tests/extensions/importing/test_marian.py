@@ -1,4 +1,4 @@
-"""Translators of Marian: cut, read and searched as by transformers; files of SentencePiece that are damaged."""
+"""Translators of Marian: pieces, logits and searches are those of transformers; damaged files are refused."""
 
 import json
 import random
@@ -25,7 +25,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, value: int | float | bytes) -> bytes:
-    """A field of a message of protocol buffers."""
+    """Return a field of a message of protocol buffers."""
     if isinstance(value, bytes):
         return varint(number * 8 + 2) + varint(len(value)) + value
     if isinstance(value, float):
@@ -34,7 +34,7 @@ def field(number: int, value: int | float | bytes) -> bytes:
 
 
 def spm(pieces: list[str], *, kind: int = 1, normal: int = 1, blank: int = 1) -> bytes:
-    """A file of SentencePiece: the unknown piece, two that no text has, and these."""
+    """Return a file of SentencePiece: the unknown piece, two control pieces, and these pieces."""
     first = [field(1, field(1, b"<unk>") + field(3, 2))]
     first += [field(1, field(1, name) + field(3, 3)) for name in (b"<s>", b"</s>")]
     known = [field(1, field(1, p.encode()) + field(2, -1.0 - n) + field(3, normal)) for n, p in enumerate(pieces)]
@@ -54,25 +54,25 @@ def configuration(ids: dict[str, int], **keys: Any) -> dict[str, Any]:
     return {"vocab_size": len(ids), **sizes, **last, **more, **keys}
 
 
-def test_a_file_of_sentencepiece_that_is_cut_off_anywhere(tmp_path: Path) -> None:
-    whole, path, symbols = spm(PIECES["source"]), tmp_path / "source.spm", [*vocabulary(PIECES["source"])]
-    path.write_bytes(whole)
+def test_a_file_of_sentencepiece_truncated_anywhere_is_refused(tmp_path: Path) -> None:
+    content, path, symbols = spm(PIECES["source"]), tmp_path / "source.spm", [*vocabulary(PIECES["source"])]
+    path.write_bytes(content)
     coder = _read_tokenizer(path, symbols)
     assert [symbols[id] for id in coder.encode(" ab <unk>北")] == ["▁a", "b", "▁", "<unk>"]
     assert coder.decode(coder.encode(">>fra<< abc").tolist()) == ">>fra<< abc"
-    for end in range(0, len(whole) - 1, 3):
-        path.write_bytes(whole[:end])
+    for end in range(0, len(content) - 1, 3):
+        path.write_bytes(content[:end])
         with pytest.raises(DataError, match="unsupported tokenizer: truncated or damaged"):
             _read_tokenizer(path, symbols)
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [({"kind": 2}, "unigram"), ({"normal": 6}, "byte"), ({"normal": 4}, "user"), ({"blank": 0}, "a dummy prefix")],
 )
-def test_other_kinds_of_pieces_are_refused(tmp_path: Path, keys: dict[str, int], said: str) -> None:
+def test_other_kinds_of_pieces_are_refused(tmp_path: Path, keys: dict[str, int], message: str) -> None:
     (tmp_path / "source.spm").write_bytes(spm(PIECES["source"], **keys))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         _read_tokenizer(tmp_path / "source.spm", ["<unk>"])
 
 
@@ -85,11 +85,11 @@ def corpus(extra: str, seed: str, count: int) -> list[str]:
     return [" ".join(line) + extra for line in words]
 
 
-def theirs(folder: Path, **keys: Any) -> tuple[Any, Any]:
-    """A small Marian of transformers with random weights in `folder`, and its tokenizer."""
+def write_marian(folder: Path, **keys: Any) -> tuple[Any, Any]:
+    """Write a small Marian of transformers with random weights into `folder`; return it with its tokenizer."""
     transformers = pytest.importorskip("transformers", reason="pip install ensue[parity]")
     trainer = pytest.importorskip("sentencepiece", reason="pip install ensue[parity]")
-    found = []
+    symbols_of_sides = []
     for side, extra in (("source", " é ! ."), ("target", " 北京 ü ?")):
         trainer.SentencePieceTrainer.train(
             sentence_iterator=iter(corpus(extra, side, 500)), model_prefix=str(folder / side), vocab_size=120,
@@ -97,8 +97,8 @@ def theirs(folder: Path, **keys: Any) -> tuple[Any, Any]:
         )  # fmt: skip
         path = (folder / f"{side}.model").replace(folder / f"{side}.spm")
         read = trainer.SentencePieceProcessor(model_file=str(path))
-        found.append([read.id_to_piece(id) for id in range(3, read.get_piece_size())])
-    ids = vocabulary(*found)
+        symbols_of_sides.append([read.id_to_piece(id) for id in range(3, read.get_piece_size())])
+    ids = vocabulary(*symbols_of_sides)
     (folder / "vocab.json").write_text(json.dumps(ids))
     torch.manual_seed(0)
     model = transformers.MarianMTModel(transformers.MarianConfig(**configuration(ids, **keys))).eval()
@@ -112,13 +112,13 @@ def theirs(folder: Path, **keys: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # theirs
+@pytest.mark.filterwarnings("ignore")  # the model of transformers
 @pytest.mark.parametrize("activation", ["swish", "relu"])
 @torch.inference_mode()
-def test_a_translator_is_theirs(tmp_path: Path, activation: str) -> None:
+def test_an_imported_translator_computes_and_searches_like_transformers(tmp_path: Path, activation: str) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
-    model, tokenizer = theirs(folder, activation_function=activation)
+    model, tokenizer = write_marian(folder, activation_function=activation)
     assert import_run(folder, tmp_path / "run").notes == []
     pipeline = ensue.load(tmp_path / "run", device="cpu")
     symbols = [*pipeline.coder.target.tokenizer.symbols, "<pad>", "</s>"]
@@ -133,13 +133,13 @@ def test_a_translator_is_theirs(tmp_path: Path, activation: str) -> None:
         expected = model(**read, decoder_input_ids=written).logits[0, :, places].double().log_softmax(-1)
         ours = pipeline.coder.encode([text])[0]
         state = pipeline.model.begin(torch.tensor([ours.tolist()]))
-        found = pipeline.model(torch.tensor([[places.index(id) for id in written[0].tolist()]]), state)[0][0]
-        torch.testing.assert_close(found.double().log_softmax(-1)[:, : len(places)], expected, rtol=0, atol=1e-5)
+        logits = pipeline.model(torch.tensor([[places.index(id) for id in written[0].tolist()]]), state)[0][0]
+        torch.testing.assert_close(logits.double().log_softmax(-1)[:, : len(places)], expected, rtol=0, atol=1e-5)
     for beams in (1, 4):
         outputs = pipeline.with_search(width=beams, max_tokens=25).predict(texts)
         assert sum(output.is_complete for output in outputs) > 8
         for text, output in zip(texts, outputs, strict=True):
-            if output.is_complete and text:  # ours is empty for an empty source
+            if output.is_complete and text:  # ensue gives an empty text for an empty source
                 (answer,) = model.generate(
                     **tokenizer(text, return_tensors="pt"), num_beams=beams, max_new_tokens=26,
                     bad_words_ids=[[begin]], do_sample=False,

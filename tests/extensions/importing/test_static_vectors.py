@@ -1,4 +1,4 @@
-"""Files of word vectors as runs: fastText's models with words that are not in them, word2vec, GloVe; and bad ones."""
+"""Files of word vectors as runs: fastText with its vectors of unknown words, word2vec, GloVe, and invalid files."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def fnv(text: bytes) -> int:
 
 
 def expected(word: str) -> NDArray[np.float64]:
-    """The vector of a word: the mean of its row, if it has one, and of those of its n-grams."""
+    """Return the vector of a word: the mean of its own row, if any, and of the rows of its n-grams."""
     spelled = f"<{word}>"
     ngrams = [spelled[a:b] for a in range(len(spelled)) for b in (a + 2, a + 3) if b <= len(spelled)]
     rows = [ROWS[len(WORDS) + fnv(ngram.encode()) % (len(ROWS) - len(WORDS))] for ngram in ngrams]
@@ -44,7 +44,7 @@ def imported(path: Path, tmp_path: Path) -> Any:
     return ensue.load(tmp_path / "run", device="cpu")
 
 
-def test_a_model_of_fasttext_knows_words_that_are_not_in_it(tmp_path: Path) -> None:
+def test_a_model_of_fasttext_has_vectors_for_unknown_words(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(fasttext_model())
     pipeline = imported(tmp_path / "model.bin", tmp_path)
     assert pipeline.words == ("</s>", "the", "house", "мир", "été")
@@ -70,7 +70,7 @@ def test_without_ngrams_a_word_has_its_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"version": 10}, "expected 11 or 12"), ({"model": 3}, "a classifier of fastText"),
         ({"quantized": True}, "quantized"), ({"labels": 2}, "a model with labels"),
@@ -80,29 +80,29 @@ def test_without_ngrams_a_word_has_its_row(tmp_path: Path) -> None:
         ({"minn": -3}, "n-grams of -3 to 3 characters"), ({"maxn": 1_000_000}, "n-grams of 2 to 1000000 characters"),
     ],
 )  # fmt: skip
-def test_models_that_lie_or_are_of_another_kind(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_invalid_and_unsupported_models_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     (tmp_path / "model.bin").write_bytes(fasttext_model(**changes))
     with pytest.raises(EnsueError) as caught:
         import_run(tmp_path / "model.bin", tmp_path / "run")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_model_that_is_cut_off_anywhere(tmp_path: Path) -> None:
-    whole = fasttext_model()
-    for end in range(4, len(whole), 13):
-        (tmp_path / "model.bin").write_bytes(whole[:end])
+def test_a_model_truncated_anywhere_is_refused(tmp_path: Path) -> None:
+    content = fasttext_model()
+    for end in range(4, len(content), 13):
+        (tmp_path / "model.bin").write_bytes(content[:end])
         with pytest.raises(EnsueError, match="truncated or damaged"):
             import_run(tmp_path / "model.bin", tmp_path / "run")
 
 
-def test_a_model_without_its_sign_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_the_magic_number_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(fasttext_model()[8:])
     with pytest.raises(EnsueError, match="version 11 or 12"):
         import_run(tmp_path / "model.bin", tmp_path / "run")
 
 
-def test_texts_and_binary_files_of_vectors(tmp_path: Path) -> None:
+def test_vectors_are_read_from_text_and_binary_files(tmp_path: Path) -> None:
     rows = ["the 1 2 3", "house 4 5 6", "<unk> 7 8 9"]
     (tmp_path / "glove.txt").write_text("\n".join(rows) + "\n")
     (tmp_path / "word2vec.txt").write_text("\n".join(["3 3", *rows]) + "\n")
@@ -112,7 +112,7 @@ def test_texts_and_binary_files_of_vectors(tmp_path: Path) -> None:
         import_run(tmp_path / name, tmp_path / "run", overwrite=True)
         pipeline = ensue.load(tmp_path / "run", device="cpu")
         assert (pipeline.words, pipeline.kind) == (("the", "house"), "static 3")
-        assert pipeline.num_parameters == 4 * 3  # no other table
+        assert pipeline.num_parameters == 4 * 3  # no other table remains
         np.testing.assert_array_equal(pipeline.vector("house"), [4, 5, 6])
     (tmp_path / "glove.txt").write_text("the 1 2 3\nhouse 4 5\n")
     with pytest.raises(EnsueError, match=r"glove\.txt:2: expected a word and 3 numbers, found 2"):
@@ -120,8 +120,8 @@ def test_texts_and_binary_files_of_vectors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("newer", [False, True])
-def test_the_tables_of_model2vec(tmp_path: Path, newer: bool) -> None:
-    """A text has the mean of its pieces, without unknown ones; with a table that pieces share and factors for each."""
+def test_an_imported_model2vec_embeds_the_mean_of_the_pieces(tmp_path: Path, newer: bool) -> None:
+    """Unknown pieces have no vector. Newer models map pieces to shared rows, with a factor for each piece."""
     library, draw = published.wordpiece(), np.random.default_rng(0)
     published.write(tmp_path, library)
     size = library.get_vocab_size()
@@ -138,11 +138,11 @@ def test_the_tables_of_model2vec(tmp_path: Path, newer: bool) -> None:
     )
     library.no_truncation()
     library.no_padding()
-    for text, found in zip(texts, model.embed(texts), strict=True):
+    for text, vector in zip(texts, model.embed(texts), strict=True):
         ids = [id for id in library.encode(text, add_special_tokens=False).ids if id != library.token_to_id("[UNK]")]
         expected = rows[ids].mean(0) if ids else np.zeros(5)
         expected = expected / max(np.linalg.norm(expected), 1e-9) if newer else expected
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(vector, expected, atol=1e-6)
     for mapping in (
         np.full(size, -1), np.full(size, 9), np.zeros(size - 1, int), np.zeros(size), np.zeros((size, 1), int),
     ):  # fmt: skip

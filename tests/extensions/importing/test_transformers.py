@@ -1,4 +1,4 @@
-"""Parity with transformers, both ways: hidden states, logits, ids, offsets."""
+"""Imported and exported models have the hidden states, logits, ids and offsets of transformers."""
 
 import json
 import re
@@ -38,7 +38,7 @@ BERT = {"vocab_size": 160, "hidden_size": 32, "num_hidden_layers": 2, "num_atten
 
 
 def noisy(model: Any) -> Any:
-    """The model with weights far from gentle."""
+    """Return the model with large random weights."""
     torch.manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -79,18 +79,20 @@ def modern(kind: str, **keys: Any) -> Any:
 
 
 def unigram() -> Any:
-    """XLM-R's pipeline: SentencePiece's pieces, a blank before the text."""
+    """Return a tokenizer of XLM-R: pieces of SentencePiece, and a space before the text."""
     pieces = [*SPECIAL[:4], "▁", "▁the", "▁house", "▁sun", *"abcdefghijklmnopqrstuvwxyzé.", "▁of"]
-    found = tokenizers.Tokenizer(tokenizers.models.Unigram([(piece, -float(n)) for n, piece in enumerate(pieces)], 3))
-    found.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.Unigram([(piece, -float(n)) for n, piece in enumerate(pieces)], 3)
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
         [tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.Metaspace()]
     )
-    found.decoder = tokenizers.decoders.Metaspace()
-    found.add_special_tokens(SPECIAL)
-    found.post_processor = tokenizers.processors.TemplateProcessing(
+    tokenizer.decoder = tokenizers.decoders.Metaspace()
+    tokenizer.add_special_tokens(SPECIAL)
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    return found
+    return tokenizer
 
 
 MASKED: dict[str, tuple[Callable[[], Any], Callable[[], Any], dict[str, str]]] = {
@@ -139,7 +141,7 @@ MASKED: dict[str, tuple[Callable[[], Any], Callable[[], Any], dict[str, str]]] =
 
 
 LONG = re.compile("mpnet|deberta|modernbert")
-"""Models whose distances have to be seen."""
+"""Models that are tested with long texts, for their relative positions."""
 
 
 def published(directory: Path, make: Any, tokenizer: Any, names: dict[str, str]) -> Any:
@@ -153,7 +155,7 @@ def published(directory: Path, make: Any, tokenizer: Any, names: dict[str, str])
 
 
 def loaded(kind: str, path: Path) -> Any:
-    """Their model of a directory; no tensor is missing or left over."""
+    """Load a directory with transformers; no tensor is missing or unexpected."""
     model, info = getattr(transformers, kind).from_pretrained(path, output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
@@ -167,7 +169,7 @@ def close(ours: Any, theirs: Any, tolerance: float) -> None:
 
 @pytest.mark.parametrize("name", MASKED)
 @torch.inference_mode()
-def test_masked_models_both_ways(name: str, tmp_path: Path) -> None:
+def test_masked_models_compute_the_same_after_import_and_export(name: str, tmp_path: Path) -> None:
     theirs = published(tmp_path / "theirs", *MASKED[name])
     import_run(tmp_path / "theirs", tmp_path / "run")
     pipeline = ensue.load(tmp_path / "run", device="cpu")
@@ -178,14 +180,14 @@ def test_masked_models_both_ways(name: str, tmp_path: Path) -> None:
     ids, mask = batch["input_ids"], batch["attention_mask"]
     expected = theirs(input_ids=ids, attention_mask=mask, output_hidden_states=True)
     real = mask.bool()
-    found = pipeline.model.layers_of(ids, real)
-    assert len(found) == len(expected.hidden_states)
-    # what enters the first block is narrower in their list
+    hidden_states = pipeline.model.layers_of(ids, real)
+    assert len(hidden_states) == len(expected.hidden_states)
+    # the inputs of the first block are narrower in the list of transformers
     from_block = "d_input" in (tmp_path / "run" / "recipe.toml").read_text()
-    for ours, reference in list(zip(found, expected.hidden_states, strict=True))[from_block:]:
+    for ours, reference in list(zip(hidden_states, expected.hidden_states, strict=True))[from_block:]:
         close(ours[real], reference[real], 1e-5)
     if "pooler_output" in expected:
-        close(pipeline.model.pooler(found[-1][:, 0]), expected["pooler_output"], 1e-5)
+        close(pipeline.model.pooler(hidden_states[-1][:, 0]), expected["pooler_output"], 1e-5)
     logits = expected.get("logits", expected.get("prediction_logits"))
     if logits is not None:
         close(pipeline.model.logits(ids, real, real), logits[real], 1e-4)
@@ -206,7 +208,7 @@ def test_masked_models_both_ways(name: str, tmp_path: Path) -> None:
     transformers.AutoModel.from_pretrained(tmp_path / "back")
 
 
-def test_next_sentences_are_the_same(tmp_path: Path) -> None:
+def test_next_sentence_logits_are_the_same(tmp_path: Path) -> None:
     theirs = published(tmp_path / "theirs", *MASKED["bert-pretraining"])
     import_run(tmp_path / "theirs", tmp_path / "run")
     model = ensue.load(tmp_path / "run", device="cpu").model
@@ -262,7 +264,7 @@ def llama(kind: str = "Llama", **keys: Any) -> Any:
 
 @pytest.mark.parametrize("name", causal_models())
 @torch.inference_mode()
-def test_causal_models_both_ways(name: str, tmp_path: Path) -> None:
+def test_causal_models_compute_the_same_after_import_and_export(name: str, tmp_path: Path) -> None:
     theirs = published(tmp_path / "theirs", *causal_models()[name])
     import_run(tmp_path / "theirs", tmp_path / "run")
     model = ensue.load(tmp_path / "run", device="cpu").model
@@ -308,8 +310,10 @@ OURS: dict[str, dict[str, Any]] = {
     "tokens", [{"d_embedding": 8, "tied": True}, {"d_embedding": 6, "tied": True}, {"d_embedding": 8}]
 )
 @torch.inference_mode()
-def test_language_models_of_ours_are_theirs(layers: str, tokens: dict[str, Any], tmp_path: Path) -> None:
-    """With a bias of the softmax, a scale and a projection, which theirs have not."""
+def test_exported_language_models_compute_the_same_in_transformers(
+    layers: str, tokens: dict[str, Any], tmp_path: Path
+) -> None:
+    """The models have a bias, a scale and a projection that transformers lacks."""
     text = "the house of the sun\nand a house"
     tokenizer = train_tokenizer("characters", [text])
     encoder = {"kind": "transformer", "d_model": 8, "num_layers": 2, "num_heads": 2, "context": 40, **OURS[layers]}
@@ -319,8 +323,8 @@ def test_language_models_of_ours_are_theirs(layers: str, tokens: dict[str, Any],
     (tmp_path / "source").write_text("")
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
     size = {"vocabulary_size": tokenizer.vocabulary_size}
-    made = Imported(tmp_path / "source", (tmp_path / "source",), "a test", recipe, parts, size, tensors)
-    write_run(made, tmp_path / "run")
+    imported = Imported(tmp_path / "source", (tmp_path / "source",), "a test", recipe, parts, size, tensors)
+    write_run(imported, tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "out")
     theirs = loaded("AutoModelForCausalLM", tmp_path / "out")
     reads = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -334,13 +338,13 @@ def test_language_models_of_ours_are_theirs(layers: str, tokens: dict[str, Any],
 @pytest.mark.parametrize(
     "table", [{}, {"pooling": "first", "unit_length": True}, {"pooling": "last"}, {"pooling": "max"}]
 )
-def test_sentence_transformers_gives_our_vectors(table: dict[str, Any], tmp_path: Path) -> None:
+def test_sentence_transformers_computes_the_same_vectors(table: dict[str, Any], tmp_path: Path) -> None:
     library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     published(tmp_path / "theirs", *MASKED["bert-headless"])
-    found = import_run(tmp_path / "theirs", tmp_path / "run")
-    recipe: Any = found.recipe
+    imported = import_run(tmp_path / "theirs", tmp_path / "run")
+    recipe: Any = imported.recipe
     changed = recipe.model_copy(update={"sentences": recipe.sentences.model_copy(update=table)})
-    write_run(replace(found, recipe=changed), tmp_path / "run", overwrite=True)
+    write_run(replace(imported, recipe=changed), tmp_path / "run", overwrite=True)
     export_run(tmp_path / "run", tmp_path / "out", "sentence-transformers")
     texts = ["the house of the sun", "a café"]
     theirs = library.SentenceTransformer(str(tmp_path / "out"), device="cpu")

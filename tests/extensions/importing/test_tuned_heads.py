@@ -1,4 +1,4 @@
-"""Classifiers and taggers over tuned layers, read by transformers: their heads, labels and tokenizers."""
+"""Exported classifiers and taggers over fine-tuned layers compute the same in transformers."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +25,7 @@ TANH = {"d_hidden": 8, "activation": "tanh"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data, and masked models to begin from: ours without segments, a published one, one of a single segment."""
+    """A folder with the data and masked models: ensue's without segments, a published one, one with one segment."""
     path = tmp_path_factory.mktemp("heads")
     write_files(path)
     corpus = (path / "text.txt").read_text().splitlines()
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tuned(folder: Path, origin: str, task: str, train: str, out: Path, **tables: Any) -> Any:
-    """A run that has begun from another, after a few steps, in use."""
+    """Fine-tune a run for a few steps, and return its pipeline."""
     encoder = {"from": str(folder / origin)}
     run_tiny(
         small_recipe(task, folder / train, tables, encoder=encoder, steps=6, batch_size=8, learning_rate=0.02), out
@@ -51,7 +51,7 @@ def tuned(folder: Path, origin: str, task: str, train: str, out: Path, **tables:
 
 
 def exported(kind: str, run: Path, out: Path) -> tuple[Any, Any]:
-    """Their model and tokenizer; no tensor is missing or left over."""
+    """Load an export with transformers; no tensor is missing or unexpected."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed (ensue[parity])")
     export_run(run, out)
     model, info = getattr(transformers, kind).from_pretrained(out, output_loading_info=True)
@@ -61,7 +61,7 @@ def exported(kind: str, run: Path, out: Path) -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data, and language models of GPT's shapes to begin from, which read a text from left to right."""
+    """A folder with the data and causal language models of the shapes of GPT."""
     path = tmp_path_factory.mktemp("causal")
     write_files(path)
     attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 64}
@@ -79,8 +79,10 @@ def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("origin", ["pre", "post", "rotary"])
 @pytest.mark.parametrize("splitter", ["simple", "whitespace"])
-def test_a_classifier_over_a_causal_model_is_theirs(origin: str, splitter: str, causal: Path, tmp_path: Path) -> None:
-    """Together, where padding is behind the sign that ends a text, and alone; with blanks and marks in odd places."""
+def test_a_classifier_over_a_causal_model_computes_the_same_in_transformers(
+    origin: str, splitter: str, causal: Path, tmp_path: Path
+) -> None:
+    """Texts with odd whitespace and punctuation, alone and in a batch, where padding follows the end symbol."""
     pipeline = tuned(
         causal, origin, "classification", "topics.tsv", tmp_path / "run", head={"pooling": ["last"]},
         data={"splitter": splitter},
@@ -92,12 +94,14 @@ def test_a_classifier_over_a_causal_model_is_theirs(origin: str, splitter: str, 
         together = theirs(**reads(given, return_tensors="pt", padding=True)).logits.numpy()
         alone = np.concatenate([theirs(**reads(text, return_tensors="pt")).logits.numpy() for text in given])
     for logits in (together, alone):
-        found = logits - logits.mean(1, keepdims=True)
-        np.testing.assert_allclose(found, [log_odds(shares) for shares in expected], atol=1e-4)
+        centered = logits - logits.mean(1, keepdims=True)
+        np.testing.assert_allclose(centered, [log_odds(shares) for shares in expected], atol=1e-4)
 
 
 @pytest.mark.parametrize("origin", ["pre", "rotary"])
-def test_a_tagger_over_a_causal_model_is_theirs(origin: str, causal: Path, tmp_path: Path) -> None:
+def test_a_tagger_over_a_causal_model_computes_the_same_in_transformers(
+    origin: str, causal: Path, tmp_path: Path
+) -> None:
     pipeline = tuned(causal, origin, "labeling", "names.txt", tmp_path / "run")
     theirs, reads = exported("AutoModelForTokenClassification", tmp_path / "run", tmp_path / "out")
     assert tuple(theirs.config.id2label.values()) == tuple(pipeline.labels.tags.symbols)
@@ -115,8 +119,8 @@ def test_a_tagger_over_a_causal_model_is_theirs(origin: str, causal: Path, tmp_p
 
 
 def log_odds(probabilities: Any) -> Any:
-    found = np.log(np.asarray(list(probabilities), np.float64))
-    return found - found.mean()
+    log_probabilities = np.log(np.asarray(list(probabilities), np.float64))
+    return log_probabilities - log_probabilities.mean()
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,9 @@ def log_odds(probabilities: Any) -> Any:
         ("ours", "pairs.tsv", {}), ("single", "pairs.tsv", {}),
     ],
 )  # fmt: skip
-def test_a_classifier_is_theirs(origin: str, data: str, head: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+def test_a_classifier_over_a_masked_model_computes_the_same_in_transformers(
+    origin: str, data: str, head: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
     table = {"max_tokens": 3} if data == "pairs.tsv" else {}
     pipeline = tuned(
         folder, origin, "classification", data, tmp_path / "run", head={"pooling": ["first"], **head}, data=table
@@ -143,8 +149,10 @@ def test_a_classifier_is_theirs(origin: str, data: str, head: dict[str, Any], fo
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
-def test_a_tagger_is_theirs(pooling: str, folder: Path, tmp_path: Path) -> None:
-    """Their scores of a word's subwords, pooled as ours are, are the scores of the word."""
+def test_a_tagger_over_a_masked_model_computes_the_same_in_transformers(
+    pooling: str, folder: Path, tmp_path: Path
+) -> None:
+    """The scores of the subwords of a word are pooled as in ensue."""
     encoder = {"pooling": pooling}
     pipeline = tuned(folder, "published", "labeling", "names.txt", tmp_path / "run", encoder=encoder)
     theirs, reads = exported("AutoModelForTokenClassification", tmp_path / "run", tmp_path / "out")
@@ -155,13 +163,13 @@ def test_a_tagger_is_theirs(pooling: str, folder: Path, tmp_path: Path) -> None:
             logits = theirs(**batch).logits[0].numpy()
         owners = np.array([-1 if owner is None else owner for owner in batch.word_ids()])
         places = [np.flatnonzero(owners == number) for number in range(len(sentence.words))]
-        found = [logits[some[:1] if pooling == "first" else some].mean(0) for some in places]
+        pooled = [logits[positions[:1] if pooling == "first" else positions].mean(0) for positions in places]
         words, _ = pipeline.reader.read([sentence.words])
         subwords = pipeline.subwords.texts([sentence.words]).batch(np.zeros(1, np.int64), torch.device("cpu"))
-        x = words.vectors.new_zeros(1, len(found), 0)
+        x = words.vectors.new_zeros(1, len(pooled), 0)
         with torch.inference_mode():
-            expected = pipeline.model.emissions(x, torch.zeros(1, len(found), dtype=torch.int64), None, subwords)[0]
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+            expected = pipeline.model.emissions(x, torch.zeros(1, len(pooled), dtype=torch.int64), None, subwords)[0]
+        np.testing.assert_allclose(pooled, expected, atol=1e-4)
 
 
 LAST: dict[str, Any] = {"head": {"pooling": ["last"]}}
@@ -189,7 +197,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("task", "origin", "tables", "message"), REFUSED)
-def test_what_theirs_cannot_do_is_refused(
+def test_heads_that_transformers_lacks_are_refused(
     task: str, origin: str, tables: dict[str, Any], message: str, folder: Path, causal: Path, tmp_path: Path
 ) -> None:
     data = "names.txt" if task == "labeling" else "topics.tsv"
@@ -200,7 +208,7 @@ def test_what_theirs_cannot_do_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_first_is_for_layers_that_look_in_both_directions(folder: Path, tmp_path: Path) -> None:
+def test_first_pooling_needs_bidirectional_layers(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match=r'head\.pooling = "first" is for layers that read in both directions'):
         tuned(
             folder, "ours", "classification", "topics.tsv", tmp_path / "run", head={"pooling": ["first"]},

@@ -1,4 +1,4 @@
-"""A folder of C, compiled and called: `Interface` is its interface in Python."""
+"""Compile a folder of C and call its functions: `Interface` is its interface in Python."""
 
 import ctypes
 import re
@@ -18,16 +18,16 @@ STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 NUMBERS = ["-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 CLOSE = 1e-5
-"""How far probabilities may be from ensue's."""
+"""The tolerance of probabilities."""
 NEAR = {"f16": CLOSE, "int8": 1e-3}
-"""By precision: in int8 the inputs of products are rounded to 16 bits, of models whose numbers are far from gentle."""
+"""Tolerances by precision: in int8 the inputs of products, which are large in these models, are rounded to 16 bits."""
 OK, NO_FILE, DAMAGED, MEMORY, ARGUMENT, BAD_STATE, NUMBERS_FAIL, TOO_LONG = 0, -1, -2, -3, -4, -5, -6, -7
 
 
 def compiled(folder: Path, *arguments: str, compiler: str = "", options: Sequence[str] = ("-O1",)) -> None:
     command = [compiler or COMPILERS[0], *STRICT, *NUMBERS, *options, *arguments, "-lm"]
-    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
 
 
 ODD_BYTES = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
@@ -35,7 +35,7 @@ ODD_TEXTS = (
     b"", ODD_BYTES, b"\0" * 99, b"x" * 70_000, b"<unk" * 500, b"\xf0\x9f" * 400, b"\n" * 999, b"a " * 50_000,
     b"-." * 20_000, b"a'b" * 9999, b"\xed\xa0\x80\xff", "\u0301".encode() * 9999, b"\xef\xbb\xbfsea",
 )  # fmt: skip
-"""Texts that may break a reader."""
+"""Invalid, long and repetitive texts."""
 
 
 class Example:
@@ -67,13 +67,13 @@ def put(files: dict[str, bytes], folder: Path) -> Path:
 
 
 def cut(whole: bytes, places: Sequence[int]) -> list[bytes]:
-    """A text in pieces, cut at some places."""
+    """Return a text divided at some places."""
     ends = sorted(min(place, len(whole)) for place in places)
     return [whole[begin:end] for begin, end in zip([0, *ends], [*ends, len(whole)], strict=True)]
 
 
 def lines_fed(feed: Callable[..., Any], model: Any, session: Any, pieces: Sequence[bytes]) -> Iterator[int]:
-    """What NAME_feed says of each line of a text that comes in pieces."""
+    """Yield the code of NAME_feed for each line of a text in pieces."""
     used = ctypes.c_size_t()
     for piece in (*pieces, None):
         at, code = 0, 1
@@ -86,18 +86,18 @@ def lines_fed(feed: Callable[..., Any], model: Any, session: Any, pieces: Sequen
 
 
 def twin(matrix: np.ndarray, precision: str, axis: int) -> np.ndarray:
-    """The numbers that are left."""
+    """Return a matrix rounded to a precision."""
     if precision != "int8":
         return matrix.astype({"f32": np.float32, "f16": np.float16}[precision]).astype(np.float32)
-    found = np.zeros_like(matrix)
-    for line, to in zip(np.moveaxis(matrix, axis, -1), np.moveaxis(found, axis, -1), strict=True):
+    rounded_matrix = np.zeros_like(matrix)
+    for line, to in zip(np.moveaxis(matrix, axis, -1), np.moveaxis(rounded_matrix, axis, -1), strict=True):
         factor = np.float32(abs(line).max() / 127) or np.float32(1)
         to[:] = np.rint(line / factor) * factor
-    return found
+    return rounded_matrix
 
 
 def rounded(model: torch.nn.Module, precision: str, *, but: str) -> None:
-    """Changes the matrices and tables of a model of words to the rest; a row of each is a column of C's products."""
+    """Round the matrices of a model, except names that match `but`; each row is a column of C's products."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2 and not re.search(but, name):
@@ -127,10 +127,10 @@ class Read(NamedTuple):
 
 
 class Interface:
-    """A model in C, in a folder; `call` calls a function by its name."""
+    """A compiled model in a folder; `call` calls a function by its name."""
 
     returns: ClassVar[dict[str, Any]] = {}
-    """What functions give but for `int`."""
+    """The return types of functions that do not return `int`."""
 
     def __init__(self, pipeline: Any, folder: Path, name: str, *, embed: bool = False, precision: str = "f32") -> None:
         self.pipeline, self.name = pipeline, name
@@ -150,7 +150,7 @@ class Interface:
 
 
 class Carried(Interface):
-    """A language model."""
+    """A compiled language model."""
 
     returns: ClassVar = {"state_size": ctypes.c_size_t, "message": ctypes.c_char_p}
     size = ctypes.c_size_t
@@ -182,8 +182,8 @@ class Carried(Interface):
     def written(self, prompt: str, count: int, seed: int, **sampling: Any) -> bytes:
         state, token = self.begun(seed), CToken()
         list(self.feed(state, prompt.encode()))
-        how, found = CSampling(**{"temperature": 1.0, **sampling}), b""
+        options, text = CSampling(**{"temperature": 1.0, **sampling}), b""
         for _ in range(count):
-            assert self.call("next", self.model, state, ctypes.byref(how), ctypes.byref(token)) == OK
-            found += b" " * token.blank + ctypes.string_at(token.text, token.size)
-        return found
+            assert self.call("next", self.model, state, ctypes.byref(options), ctypes.byref(token)) == OK
+            text += b" " * token.blank + ctypes.string_at(token.text, token.size)
+        return text

@@ -1,4 +1,4 @@
-"""Untrained classifiers of every kind that becomes C, and the words that they know."""
+"""Untrained classifiers of every kind that is exported to C, and their vocabulary."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def classifier(
     data: dict[str, Any] | None = None, ngrams: int = 3, labels: int = 3, model: dict[str, Any] | None = None,
     head: dict[str, Any] | None = None,
 ) -> ClassificationPipeline:  # fmt: skip
-    """An untrained model. Most rows of its bag say nothing, and its few buckets are shared."""
+    """Return an untrained model. Most rows of its bag are 0, and its few buckets are shared."""
     given = {"d_words": 0, **(features or {})}
     given_head = {"pooling": [], "ngrams": ngrams, "ngram_buckets": 97, **(head or {})}
     table = document("classification", given, model or {"kind": "none"}, given_head)
@@ -47,7 +47,7 @@ def classifier(
     )  # fmt: skip
     if built.bag is not None and kept:
         shares = torch.rand(2, built.bag.num_rows)
-        shares[0, 0] = 0  # what is unknown says nothing
+        shares[0, 0] = 0  # rows of unknown words and columns are 0
         built.bag.weigh(shares[0] * (shares[1] < 0.6))
         built.bag.remove_unweighted()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Where the package ziglang is, which compiles for other processors and for WebAssembly."""
+"""The package ziglang, which compiles for other processors and for WebAssembly."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -12,13 +12,13 @@ from conftest import REPOSITORY
 from kept_runs.make import unpacked
 
 PLACE = REPOSITORY / "build" / "ziglang"
-"""`make build/ziglang` puts it there, beside the other packages, so that tests without a compiler have none."""
+"""`make build/ziglang` installs ziglang here, apart from other packages, so that tests without a compiler find none."""
 HAS_ZIG = find_spec("ziglang") is not None or PLACE.exists()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def ziglang(kept_folder: Callable[[str], Path]) -> Iterator[None]:
-    """The package can be imported; what it compiles once, a library of C, is kept."""
+    """Make the package importable; the library of C, which it compiles once, is cached."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZIG_GLOBAL_CACHE_DIR", str(kept_folder("zig")))
         if PLACE.exists():
@@ -29,7 +29,7 @@ def ziglang(kept_folder: Callable[[str], Path]) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def with_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A folder with the kept run of a name, and with its page."""
+    """A function that returns a folder with the kept run of a name and its page."""
 
     @cache
     def made(name: str) -> Path:

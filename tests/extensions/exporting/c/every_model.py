@@ -9,7 +9,7 @@ from extensions.exporting.c.printing import files_of
 
 FILES = dict[str, bytes]
 Given = tuple[tuple[tuple[str, ...], str], ...]
-"""Runs of a program: its arguments, and what it reads."""
+"""The arguments and the input of each call of a program."""
 WRITES = (("--generate", "300", "7", "1.1"), "The sea")
 
 

@@ -26,12 +26,12 @@ SEVERAL = Classes(["up", "däwn", "flat"], multiple=True, threshold=0.3, tempera
 
 def sound_classifier(rate: int = 8000, **features: Any) -> FrameClassificationPipeline:
     bands = features.setdefault("bands", 9)
-    seen = FrameStatistics(Shape(bands, float(rate), (), True, "x"), (-7.0,) * bands, (3.0,) * bands)
+    statistics = FrameStatistics(Shape(bands, float(rate), (), True, "x"), (-7.0,) * bands, (3.0,) * bands)
     recipe = recipe_of("frame-classification", features=features, data={"train": "x"})
-    found: FrameClassificationPipeline = built(
-        FrameClassifierParts(seen, Classes(["a", "b"])), recipe, FrameClassificationPipeline
+    pipeline: FrameClassificationPipeline = built(
+        FrameClassifierParts(statistics, Classes(["a", "b"])), recipe, FrameClassificationPipeline
     )
-    return found
+    return pipeline
 
 
 def pipeline(kind: str) -> Pipeline:
@@ -54,11 +54,11 @@ class CSeries(ctypes.Structure):
     _fields_ = [("frames", ctypes.c_void_p), ("count", ctypes.c_size_t)]
 
 
-def given(series: list[NDArray[np.float32]]) -> Any:
-    """Series of a call, which keeps them."""
-    found: Any = (CSeries * len(series))(*((one.ctypes.data, len(one)) for one in series))
-    found.kept = series
-    return found
+def series_in_c(series: list[NDArray[np.float32]]) -> Any:
+    """Return series as an array of C, which holds their memory."""
+    array: Any = (CSeries * len(series))(*((one.ctypes.data, len(one)) for one in series))
+    array.kept = series
+    return array
 
 
 class CarriedFrames(Interface):
@@ -79,7 +79,7 @@ class CarriedFrames(Interface):
         return ctypes.create_string_buffer(self.call("memory", frames))
 
     def answer(self, series: Any, frames: int = 64, memory: Any = None) -> tuple[int, Any]:
-        """The code, and the probabilities (N, K); of a tagger the labels and their probabilities."""
+        """Return the code and the probabilities (N, K), or the labels of a tagger and their probabilities."""
         memory = self.memory(frames) if memory is None else memory
         total = sum(one.count for one in series)
         if self.is_tagger:
@@ -91,24 +91,24 @@ class CarriedFrames(Interface):
         return code, shares
 
     def answered(self, series: list[NDArray[np.float32]], frames: int = 64) -> Any:
-        code, found = self.answer(given(series), frames)
+        code, answers = self.answer(series_in_c(series), frames)
         assert code == OK
-        return found
+        return answers
 
     def samples(self, content: bytes) -> NDArray[np.float32] | int:
-        """The samples of a file, or the code."""
+        """Return the samples of a file, or the code of the error."""
         count = self.call("samples", content, len(content), None, 0)
-        found = np.full(max(count, 0), np.nan, np.float32)
-        assert self.call("samples", content, len(content), address(found), len(found)) == count
-        return found if count > 0 else count
+        samples = np.full(max(count, 0), np.nan, np.float32)
+        assert self.call("samples", content, len(content), address(samples), len(samples)) == count
+        return samples if count > 0 else count
 
     def frames(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        given = self.model, self.memory(1), address(samples), len(samples)
-        count = self.call("frames", *given, None, 0)
-        found = np.full((count + 1, self.pipeline.statistics.shape.width), np.nan, np.float32)
-        assert self.call("frames", *given, address(found), count) == count
-        assert np.isnan(found[-1]).all()
-        return found[:-1]
+        inputs = self.model, self.memory(1), address(samples), len(samples)
+        count = self.call("frames", *inputs, None, 0)
+        frames = np.full((count + 1, self.pipeline.statistics.shape.width), np.nan, np.float32)
+        assert self.call("frames", *inputs, address(frames), count) == count
+        assert np.isnan(frames[-1]).all()
+        return frames[:-1]
 
 
 def address(x: NDArray[Any]) -> ctypes.c_void_p:
@@ -116,14 +116,14 @@ def address(x: NDArray[Any]) -> ctypes.c_void_p:
 
 
 def series_of(pipeline: Pipeline, seed: int, count: int = 40) -> list[NDArray[np.float32]]:
-    """Series of some lengths, with a missing value where the model reads them."""
+    """Return series of several lengths, with a missing value if the model permits them."""
     rng = np.random.default_rng(seed)
     mean, deviation = (np.array(part) for part in (pipeline.statistics.mean, pipeline.statistics.deviation))
     lengths = [1, 30, *rng.integers(1, 20, count - 2).tolist()]
-    found = [(rng.normal(size=(n, len(mean))) * deviation + mean).astype(np.float32) for n in lengths]
+    series = [(rng.normal(size=(n, len(mean))) * deviation + mean).astype(np.float32) for n in lengths]
     if pipeline.recipe.data.missing == "mean":
-        found[1][3, 1] = np.nan
-    return found
+        series[1][3, 1] = np.nan
+    return series
 
 
 def wav(samples: bytes, rate: int = 8000, channels: int = 1, width: int = 2) -> bytes:

@@ -1,4 +1,4 @@
-"""Language models with numbers that are far from gentle, and a text with all that a splitter looks at."""
+"""Language models with large random weights, and a text with everything that a splitter distinguishes."""
 
 from typing import Any
 
@@ -24,18 +24,18 @@ SAMPLINGS: list[dict[str, Any]] = [
 
 
 def pipeline(kind: str, /, **specification: Any) -> LanguagePipeline:
-    """A model with numbers that are far from gentle."""
+    """Return a model with large random weights."""
     table = layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 12, "num_layers": 2, **specification})
-    found = pipeline_of("words" if kind == "simple" else kind, table)
+    pipeline = pipeline_of("words" if kind == "simple" else kind, table)
     if kind == "simple":
         tokenizer = train_tokenizer("words", [MIXED], splitter="simple")
         model = LanguageModel(
-            TokenEmbedding(tokenizer.vocabulary_size, 8), found.model.layers,
-            SoftmaxHead(12, tokenizer.vocabulary_size), context=found.model.context,
+            TokenEmbedding(tokenizer.vocabulary_size, 8), pipeline.model.layers,
+            SoftmaxHead(12, tokenizer.vocabulary_size), context=pipeline.model.context,
         )  # fmt: skip
-        found = LanguagePipeline(model, tokenizer)
+        pipeline = LanguagePipeline(model, tokenizer)
     torch.manual_seed(3)
     with torch.no_grad():
-        for parameter in found.model.parameters():
+        for parameter in pipeline.model.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))
-    return found
+    return pipeline

@@ -1,4 +1,4 @@
-"""Modules of JavaScript and pages: how they are made, run in Node, and declared."""
+"""Write modules of JavaScript and pages, run them in Node and in a browser, and read their declarations."""
 
 import json
 import re
@@ -32,39 +32,39 @@ def put_module(code: dict[str, bytes], name: str, page: str, folder: Path, drive
     (folder / "drive.js").write_text(driver)
 
 
-def node(folder: Path, file: str, given: str = "") -> str:
-    """What a program says, which does not complain."""
+def node(folder: Path, file: str, input_text: str = "") -> str:
+    """Run a program in Node without errors and return its output."""
     assert NODE is not None
-    found = subprocess.run([NODE, file], cwd=folder, input=given, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stderr) == (0, "")
-    return found.stdout
+    completed = subprocess.run([NODE, file], cwd=folder, input=input_text, capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stderr) == (0, "")
+    return completed.stdout
 
 
-def run_module(folder: Path, page: str, asked: object) -> Iterator[dict[str, Any]]:
-    """What the program beside a module says of a question, with and without vectors; last what it says but for them."""
-    said = json.loads(node(folder, "drive.js", asked if isinstance(asked, str) else json.dumps(asked)))
+def run_module(folder: Path, page: str, question: object) -> Iterator[dict[str, Any]]:
+    """Yield the outputs of `drive.js` with and without vectors."""
+    outputs = json.loads(node(folder, "drive.js", question if isinstance(question, str) else json.dumps(question)))
     declared = "".join(package_text(f"{web.TEMPLATES}/{name}.d.ts") for name in page.split())
     for is_wide in (True, False):
-        found = said.pop(json.dumps(is_wide))
-        assert found["simd"] == is_wide
-        if "members" in found:
-            assert members_of("Model", declared) == set(found["members"]) - {"constructor"}
-        yield found | said
+        output = outputs.pop(json.dumps(is_wide))
+        assert output["simd"] == is_wide
+        if "members" in output:
+            assert members_of("Model", declared) == set(output["members"]) - {"constructor"}
+        yield output | outputs
 
 
 def in_node(test: Any) -> Any:
-    """A test that needs Node, and a compiler for it."""
+    """Mark a test that needs Node and a compiler."""
     return pytest.mark.slow(needs_zig(needs_node(test)))
 
 
 def in_a_browser(test: Any) -> Any:
-    """A test of a page in bright and dark colors."""
+    """Mark a test of a page in light and dark colors."""
     return pytest.mark.slow(needs_zig(pytest.mark.parametrize("dark", [False, True])(test)))
 
 
 @contextmanager
 def opened(folder: Path, *, dark: bool) -> Iterator[Browser]:
-    """The page in a folder, which fits its window and does not complain, whatever is done with it."""
+    """Open the page of a folder; at the end check that it had no errors and fits its window."""
     with TemporaryDirectory() as profile, browsing(Path(profile) / "browser", dark=dark) as browser:
         browser.open(folder / "page" / "page.html")
         yield browser
@@ -73,7 +73,7 @@ def opened(folder: Path, *, dark: bool) -> Iterator[Browser]:
 
 
 def members_of(interface: str, declared: str) -> set[str]:
-    """The names of an interface in declarations of TypeScript, with those of the interface that it extends."""
+    """Return the members of an interface in TypeScript, with those of the interface that it extends."""
     body = re.search(rf"interface {interface}(?: extends (\w+))? {{\n(.*?)\n}}", declared, re.DOTALL)
     assert body is not None
     others = members_of(body[1], declared) if body[1] else set()
@@ -81,7 +81,7 @@ def members_of(interface: str, declared: str) -> set[str]:
 
 
 def check_widths(browser: Browser) -> None:
-    """A page fits a narrow and a wide window, without barriers."""
+    """Check that a page fits a narrow and a wide window and has no accessibility barriers."""
     for width in (360, 1400):
         browser.resize(width, 900)
         assert browser.run("return document.documentElement.scrollWidth") <= width

@@ -1,4 +1,4 @@
-"""The files of a model in C, without those of a run."""
+"""Return the files of a model in C without a run on disk."""
 
 from typing import Any
 

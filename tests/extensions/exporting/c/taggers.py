@@ -1,4 +1,4 @@
-"""Small taggers of all kinds, and texts with all that a splitter looks at."""
+"""Small taggers of all kinds, and texts with everything that a splitter distinguishes."""
 
 import random
 from typing import Any
@@ -47,12 +47,12 @@ def sentences_of(seed: int, count: int = 50) -> list[list[str]]:
 
 
 def pipeline_of(kind: str) -> LabelingPipeline:
-    made = tagger(**{"labels": SPANS, **MODELS[kind]})
-    features = made.model.features
-    if kind == "vectors":  # some are kept in half precision
-        lexicon, rows = made.reader.lexicon, features.vectors.weight
+    pipeline = tagger(**{"labels": SPANS, **MODELS[kind]})
+    features = pipeline.model.features
+    if kind == "vectors":  # some are stored in half precision
+        lexicon, rows = pipeline.reader.lexicon, features.vectors.weight
         lexicon.kept_vectors = 3
         features.kept_vectors = torch.nn.Parameter(rows[-3:].detach().half(), requires_grad=False)
-        features.kept_vectors.data[0, 0] = 3e-7  # a number that is not normal in half precision
+        features.kept_vectors.data[0, 0] = 3e-7  # a subnormal number in half precision
         features.vectors = torch.nn.Embedding(len(rows) - 3, rows.shape[1])
-    return made
+    return pipeline

@@ -1,4 +1,4 @@
-"""Classifiers as C: the labels and probabilities of ensue, whatever the texts."""
+"""Classifiers as C have the labels and probabilities of ensue for any texts."""
 
 import ctypes
 import re
@@ -42,7 +42,7 @@ class CarriedClassifier(runs.Interface):
         return self.call("label", self.model, number)
 
     def classified(self, *texts: bytes, short: int = 0) -> tuple[int, list[float]]:
-        """The code, and the probabilities."""
+        """Return the code and the probabilities."""
         size = short or self.call("memory", ctypes.c_size_t(4 * sum(map(len, texts))))
         memory, found = ctypes.create_string_buffer(size), (ctypes.c_float * self.count)()
         given = (CText * len(texts))(*((ctypes.cast(text, ctypes.c_void_p), len(text)) for text in texts))
@@ -54,7 +54,7 @@ class CarriedClassifier(runs.Interface):
         return made
 
     def fed(self, pieces: list[bytes], size: int = 400) -> list[tuple[int, list[bytes], list[float]]]:
-        """What NAME_feed or NAME_classify says of each line, its texts, and the probabilities."""
+        """Return the code of NAME_feed or NAME_classify, the texts and the probabilities of each line."""
         session, texts, found = self.session(size), (CText * self.texts)(), []
         for code in runs.lines_fed(lambda *given: self.call("feed", *given, texts), self.model, session, pieces):
             read = [ctypes.string_at(text.bytes, text.size) for text in texts] if code == 1 else []
@@ -78,8 +78,8 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def check(both: Any, *texts: bytes, close: float = runs.CLOSE) -> None:
     pipeline, carried = both
     code, shares = carried.classified(*texts)
-    whole = [text.decode("utf-8", "replace") for text in texts]
-    (answer,) = pipeline.predict([whole[0] if len(whole) == 1 else (whole[0], whole[1])])
+    decoded = [text.decode("utf-8", "replace") for text in texts]
+    (answer,) = pipeline.predict([decoded[0] if len(decoded) == 1 else (decoded[0], decoded[1])])
     np.testing.assert_allclose(shares, list(answer.probabilities.values()), atol=close)
     assert code == sum(map(len, pipeline.text_reader.read(Document(answer.texts))[0]))
     ranked = np.sort(shares)
@@ -97,7 +97,7 @@ def test_texts_have_the_probabilities_of_ensue(both: Any, one: str, other: str) 
 
 
 @pytest.mark.parametrize(("kind", "precision"), [("both_ways", "int8"), ("pair_of_layers", "int8"), ("pair", "f16")])
-def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
+def test_lower_precisions_compute_with_the_rounded_numbers(kind: str, precision: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
     carried, bag = CarriedClassifier(pipeline, tmp_path, kind, precision=precision), pipeline.model.bag
     runs.rounded(pipeline.model, precision, but="^bag|vector.weight")
@@ -115,8 +115,8 @@ def test_sums_over_very_many_words_are_exact(tmp_path: Path) -> None:
     pipeline = classifier(ngrams=0, model=layers, features={"d_words": 3}, head={"pooling": ["mean"]})
     carried, text = CarriedClassifier(pipeline, tmp_path, "sums"), "the sea was calm " * 20_000
     (answer,) = pipeline.predict([text])
-    found = carried.classified(text.encode())[1]
-    np.testing.assert_allclose(found, list(answer.probabilities.values()), atol=1e-6)
+    probabilities = carried.classified(text.encode())[1]
+    np.testing.assert_allclose(probabilities, list(answer.probabilities.values()), atol=1e-6)
 
 
 @given(
@@ -124,30 +124,32 @@ def test_sums_over_very_many_words_are_exact(tmp_path: Path) -> None:
     st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"sea ", b"\xc0"])).map(b"".join),
 )
 @settings(max_examples=40, deadline=None)
-def test_what_is_not_utf8_is_read_as_python_replaces_it(both: Any, one: bytes, other: bytes) -> None:
+def test_invalid_utf8_is_replaced_as_in_python(both: Any, one: bytes, other: bytes) -> None:
     check(both, *(one, other)[: both[1].texts])
 
 
 @given(st.lists(Texts, max_size=5), st.booleans(), st.lists(st.integers(0, 500), max_size=9))
 @settings(max_examples=25, deadline=None)
 @example(["", "x" * 500, "a " * 200, "sea"], False, [499, 501])
-def test_any_cut_of_the_bytes_gives_the_same(both: Any, texts: list[str], is_marked: bool, places: list[int]) -> None:
+def test_results_do_not_depend_on_how_the_bytes_are_divided(
+    both: Any, texts: list[str], is_marked: bool, places: list[int]
+) -> None:
     _, carried = both
     lines = [re.sub("[\r\n\t]", " ", text).encode("utf-8", "replace") for text in texts]
-    given = [[line, *[b"the sea"] * (carried.texts - 1)] for line in lines]
-    whole = b"\xef\xbb\xbf" * is_marked + b"".join(b"\t".join(line) + b"\r\n" for line in given)
-    expected = [(*carried.classified(*line), line) if len(b"\t".join(line)) <= 400 else TOO_LONG for line in given]
-    found = carried.fed(runs.cut(whole, places))
-    assert found == carried.fed([whole]) == carried.fed([whole[:-2] if given and given[-1] != [b""] else whole])
-    assert [(code, shares, read) if code >= 0 else code for code, read, shares in found] == expected
+    fields = [[line, *[b"the sea"] * (carried.texts - 1)] for line in lines]
+    content = b"\xef\xbb\xbf" * is_marked + b"".join(b"\t".join(line) + b"\r\n" for line in fields)
+    expected = [(*carried.classified(*line), line) if len(b"\t".join(line)) <= 400 else TOO_LONG for line in fields]
+    fed = carried.fed(runs.cut(content, places))
+    assert fed == carried.fed([content]) == carried.fed([content[:-2] if fields and fields[-1] != [b""] else content])
+    assert [(code, shares, read) if code >= 0 else code for code, read, shares in fed] == expected
 
 
 @given(st.lists(st.integers(0, 20), min_size=5, max_size=5), st.sampled_from([0, 0.35, 0.4, 0.45, 1]))
 @settings(max_examples=80, deadline=None)
 def test_the_labels_are_those_that_ensue_chooses(both: Any, shares: list[int], at_least: float) -> None:
     pipeline, carried = both
-    given = np.array(shares[: carried.count], np.float32) / 20
-    assert tuple(carried.chosen(given.tolist(), at_least)) == pipeline.labels.choose(given, at_least=at_least)
+    ratios = np.array(shares[: carried.count], np.float32) / 20
+    assert tuple(carried.chosen(ratios.tolist(), at_least)) == pipeline.labels.choose(ratios, at_least=at_least)
 
 
 def test_threads_share_a_model(both: Any) -> None:
@@ -157,7 +159,7 @@ def test_threads_share_a_model(both: Any) -> None:
         assert list(threads.map(lambda some: both[1].classified(*some), texts)) == alone
 
 
-def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None:
+def test_invalid_arguments_and_files_give_a_negative_code(both: Any, tmp_path: Path) -> None:
     _, carried = both
     texts = [b"the sea"] * carried.texts
     assert carried.classified(*texts, short=900)[0] == TOO_LONG
@@ -165,13 +167,13 @@ def test_what_is_wrong_is_a_number_below_zero(both: Any, tmp_path: Path) -> None
     assert carried.classified(*texts, short=least)[0] == 2 * carried.texts
     assert carried.call("memory", ctypes.c_size_t(2**64 - 1)) == 0
     null = (CText * 2)(CText(None, 3), CText(None, 0))
-    memory, size, found = ctypes.create_string_buffer(9999), ctypes.c_size_t(9999), (ctypes.c_float * carried.count)()
+    memory, size, output = ctypes.create_string_buffer(9999), ctypes.c_size_t(9999), (ctypes.c_float * carried.count)()
     huge = (CText * 2)(*[CText(ctypes.addressof(memory), 2**63)] * 2)
-    assert carried.call("classify", carried.model, memory, size, null, found) == runs.ARGUMENT
-    assert carried.call("classify", carried.model, memory, size, huge, found) == TOO_LONG
-    assert carried.call("classify", None, memory, size, null, found) == runs.ARGUMENT
-    assert carried.call("classify", carried.model, None, size, null, found) == runs.ARGUMENT
-    assert carried.call("choose", carried.model, None, ctypes.c_double(0), found) == runs.ARGUMENT
+    assert carried.call("classify", carried.model, memory, size, null, output) == runs.ARGUMENT
+    assert carried.call("classify", carried.model, memory, size, huge, output) == TOO_LONG
+    assert carried.call("classify", None, memory, size, null, output) == runs.ARGUMENT
+    assert carried.call("classify", carried.model, None, size, null, output) == runs.ARGUMENT
+    assert carried.call("choose", carried.model, None, ctypes.c_double(0), output) == runs.ARGUMENT
     assert carried.label(carried.count) is None
     sizes = [carried.call("session_size", ctypes.c_size_t(count)) for count in (0, 9, 2**28 + 1, 2**64 - 1)]
     assert [held > 0 for held in sizes] == [True, True, False, False]
@@ -201,16 +203,16 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     assert CarriedClassifier(pipeline, tmp_path, "nan").classified(b"sea")[0] == runs.NUMBERS_FAIL
 
 
-@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty or new
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # counts of empty and unknown texts
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
+def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(kind: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
     files = files_of(pipeline, "sea", embed=kind in ("one", "pair"))
-    said = runs.Example(files, tmp_path, runs.COMPILERS[[*KINDS].index(kind) % len(runs.COMPILERS)])
+    example = runs.Example(files, tmp_path, runs.COMPILERS[[*KINDS].index(kind) % len(runs.COMPILERS)])
     for least in ("0,9", "2", "nan", ""):
-        assert said(b"sea\tsea\n", "--at-least", least, code=2).startswith(b"usage: sea ")
+        assert example(b"sea\tsea\n", "--at-least", least, code=2).startswith(b"usage: sea ")
     if pipeline.num_texts == 2:
-        assert said(b"a\tb\n\n", code=2) == b"sea: line 2 has no tab between its two texts\n"
+        assert example(b"a\tb\n\n", code=2) == b"sea: line 2 has no tab between its two texts\n"
     texts = [
         "The sea was calm.", "", "ΟΔΟΣ don't 12 99", "new", "\u0130 e\u0301 \U0001f600 the the sea sea", "x" * 9000,
     ]  # fmt: skip
@@ -226,7 +228,7 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         lines, content = "".join(chosen.prediction_lines(str(file))), file.read_bytes()
         if pipeline.num_texts == 2:
             lines, content = lines.partition("\n")[2], content.partition(b"\n")[2]
-        assert said(content, *least).decode() == lines
+        assert example(content, *least).decode() == lines
     tab = b"\t" * (pipeline.num_texts - 1)
     for text in runs.ODD_TEXTS:
-        said(text if not tab else b"".join(line + tab + line + b"\n" for line in text.split(b"\n")))
+        example(text if not tab else b"".join(line + tab + line + b"\n" for line in text.split(b"\n")))

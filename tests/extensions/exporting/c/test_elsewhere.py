@@ -1,4 +1,4 @@
-"""Exported programs compile for other systems. `test_same_numbers` runs them on ARM of 64 bits and in WebAssembly."""
+"""Exported programs compile for other systems. `test_same_numbers` runs them on 64-bit ARM and in WebAssembly."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Classifiers and taggers of frames as C: the labels and probabilities of ensue, and its frames of sounds."""
+"""Classifiers and taggers of frames as C have the labels and probabilities of ensue, and its frames of sounds."""
 
 import ctypes
 import subprocess
@@ -19,8 +19,8 @@ from extensions.exporting.c.framed import (
     KINDS,
     CarriedFrames,
     damaged,
-    given,
     pipeline,
+    series_in_c,
     series_of,
     sound_classifier,
     wav,
@@ -33,7 +33,7 @@ NOT_FINITE, NO_SOUND, OTHER_RATE = -8, -9, -10
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CarriedFrames]:
-    """Models by their kind, each compiled once."""
+    """Models by kind, each compiled once."""
     return cache(lambda kind: CarriedFrames(pipeline(kind), tmp_path_factory.mktemp(kind), kind))
 
 
@@ -43,23 +43,23 @@ def carried(request: pytest.FixtureRequest, made: Callable[[str], CarriedFrames]
 
 
 def check(carried: CarriedFrames, series: list[Any], close: float = runs.CLOSE) -> Any:
-    found, model = carried.answered(series), carried.pipeline
+    from_c, model = carried.answered(series), carried.pipeline
     if carried.is_tagger:
         answers: Any = model.predict(series, confidence=True)
-        assert found[0] == [label for one in answers for label in one.labels]
-        np.testing.assert_allclose(found[1], [share for one in answers for share in one.probabilities], atol=close)
-        return found[1]
+        assert from_c[0] == [label for one in answers for label in one.labels]
+        np.testing.assert_allclose(from_c[1], [share for one in answers for share in one.probabilities], atol=close)
+        return from_c[1]
     answers = model.predict(series)
-    np.testing.assert_allclose(found, [list(one.probabilities.values()) for one in answers], atol=close)
-    return found
+    np.testing.assert_allclose(from_c, [list(one.probabilities.values()) for one in answers], atol=close)
+    return from_c
 
 
-def test_the_labels_and_probabilities_of_ensue(carried: CarriedFrames) -> None:
+def test_labels_and_probabilities_are_those_of_ensue(carried: CarriedFrames) -> None:
     check(carried, series_of(carried.pipeline, 1, 300))
     check(carried, series_of(carried.pipeline, 2, 2)[:1])
 
 
-def test_a_series_has_the_same_numbers_beside_any_others_and_in_threads(carried: CarriedFrames) -> None:
+def test_a_series_has_the_same_numbers_in_any_batch_and_thread(carried: CarriedFrames) -> None:
     series = series_of(carried.pipeline, 3)
     together = check(carried, series)
     alone = [carried.answered([one], 30) for one in series]
@@ -70,14 +70,14 @@ def test_a_series_has_the_same_numbers_beside_any_others_and_in_threads(carried:
 
 
 @pytest.mark.parametrize(("kind", "precision"), [("one", "int8"), ("crf", "f16")])
-def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(
+def test_lower_precisions_compute_with_the_rounded_numbers(
     kind: str, precision: str, made: Callable[[str], CarriedFrames], tmp_path: Path
 ) -> None:
     model = pipeline(kind)
-    found = CarriedFrames(model, tmp_path, kind, precision=precision)
+    carried_frames = CarriedFrames(model, tmp_path, kind, precision=precision)
     runs.rounded(model.model, precision, but="vector.weight|start|end|pairs|transitions")
-    shares = check(found, series_of(model, 1), runs.NEAR[precision])
-    assert not np.array_equal(shares, made(kind).answered(series_of(model, 1))[1 if found.is_tagger else ...])
+    shares = check(carried_frames, series_of(model, 1), runs.NEAR[precision])
+    assert not np.array_equal(shares, made(kind).answered(series_of(model, 1))[1 if carried_frames.is_tagger else ...])
 
 
 @pytest.mark.parametrize(
@@ -88,63 +88,64 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(
 )  # fmt: skip
 def test_frames_of_sounds_are_those_of_ensue(rate: int, features: dict[str, Any], tmp_path: Path) -> None:
     made = sound_classifier(rate, **features)
-    found, rng = CarriedFrames(made, tmp_path, "sound"), np.random.default_rng(rate)
+    carried_frames, rng = CarriedFrames(made, tmp_path, "sound"), np.random.default_rng(rate)
     sound: LogMel = made.recipe.reading().sound
     for count in (1, 2, round(sound.window * rate), 777, 12_345):
         samples = (rng.normal(size=count) * rng.choice([1e-4, 0.3])).astype(np.float32)
         expected = log_mel(sound, samples.astype(np.float64), rate)  # type: ignore[arg-type]  # as exact as C is
-        np.testing.assert_allclose(found.frames(samples), expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(carried_frames.frames(samples), expected, rtol=1e-5, atol=1e-5)
 
 
 def recordings() -> list[bytes]:
-    """Whole ones, and ones that are damaged in many ways."""
-    rng, found = np.random.default_rng(0), []
+    """Return complete recordings, and recordings with many kinds of damage."""
+    rng, contents = np.random.default_rng(0), []
     for width, channels in ((1, 1), (2, 1), (2, 2), (3, 1), (4, 3)):
-        whole = wav(rng.bytes(60 * width * channels), channels=channels, width=width)
-        found += [whole, whole[:-1], whole[:-7], whole[:30], whole[:44], whole + b"LIST\1\0\0\0x"]
-        listed = whole[:12] + b"LIST\3\0\0\0abc\0" + whole[12:]
-        found += [listed, whole[:36] + b"junk\2\0\0\0ab" + whole[36:], whole[:12] + whole[36:]]
+        recording = wav(rng.bytes(60 * width * channels), channels=channels, width=width)
+        ends = (None, -1, -7, 30, 44)
+        contents += [*(recording[:end] for end in ends), recording + b"LIST\1\0\0\0x"]
+        listed = recording[:12] + b"LIST\3\0\0\0abc\0" + recording[12:]
+        contents += [listed, recording[:36] + b"junk\2\0\0\0ab" + recording[36:], recording[:12] + recording[36:]]
     for _ in range(300):
-        odd = bytearray(found[int(rng.integers(len(found)))])
+        odd = bytearray(contents[int(rng.integers(len(contents)))])
         for place in rng.integers(0, min(len(odd), 50), 2):
             odd[place] = rng.choice([0, 1, 2, 255, rng.integers(256)])
-        found.append(bytes(odd))
-    return [b"", b"RIFF", wav(b""), wav(b"\1\2" * 9, rate=44100), *found]
+        contents.append(bytes(odd))
+    return [b"", b"RIFF", wav(b""), wav(b"\1\2" * 9, rate=44100), *contents]
 
 
 def test_samples_of_recordings_are_those_of_ensue(made: Callable[[str], CarriedFrames], tmp_path: Path) -> None:
     codes, sounds = set(), made("sounds")
     for content in recordings():
         (tmp_path / "x.wav").write_bytes(content)
-        found = sounds.samples(content)
+        samples_of_c = sounds.samples(content)
         try:
             samples, rate = read_wav(tmp_path / "x.wav")
         except DataError:
-            assert found in (NO_SOUND, OTHER_RATE)  # the rate is seen before its end
+            assert samples_of_c in (NO_SOUND, OTHER_RATE)  # the rate is checked before the end of the file
             continue
-        if isinstance(found, int):
-            codes.add(found)
-            assert found == (OTHER_RATE if rate != 8000 else NO_SOUND if not len(samples) else None)
+        if isinstance(samples_of_c, int):
+            codes.add(samples_of_c)
+            assert samples_of_c == (OTHER_RATE if rate != 8000 else NO_SOUND if not len(samples) else None)
             continue
-        np.testing.assert_allclose(found, samples.mean(1), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(samples_of_c, samples.mean(1), rtol=1e-6, atol=1e-9)
     assert codes == {NO_SOUND, OTHER_RATE}
 
 
-def test_what_is_wrong_is_a_number_below_zero(carried: CarriedFrames) -> None:
+def test_invalid_arguments_and_files_give_a_negative_code(carried: CarriedFrames) -> None:
     good = series_of(carried.pipeline, 1)
     sizes = [carried.call("memory", frames) for frames in (0, 1, 100_000, 100_001, 2**63)]
     assert [size > 0 for size in sizes] == [False, True, True, False, False]
-    assert carried.answer(given(good), 29)[0] == runs.TOO_LONG
-    assert carried.answer(given(good), 0, carried.memory(1))[0] == runs.ARGUMENT
-    assert carried.answer(given([]))[0] == runs.OK
-    none, empty = given(good), given(good)
+    assert carried.answer(series_in_c(good), 29)[0] == runs.TOO_LONG
+    assert carried.answer(series_in_c(good), 0, carried.memory(1))[0] == runs.ARGUMENT
+    assert carried.answer(series_in_c([]))[0] == runs.OK
+    none, empty = series_in_c(good), series_in_c(good)
     none[5].frames, empty[5].count = None, 0
     assert {carried.answer(wrong)[0] for wrong in (none, empty)} == {runs.ARGUMENT}
     for number in (np.inf, -np.inf, np.nan):
         wrong = [one.copy() for one in good]
         wrong[4][0, 0] = number
         is_read = np.isnan(number) and carried.pipeline.recipe.data.missing == "mean"
-        assert carried.answer(given(wrong))[0] == (runs.OK if is_read else NOT_FINITE)
+        assert carried.answer(series_in_c(wrong))[0] == (runs.OK if is_read else NOT_FINITE)
     assert carried.call("label", carried.model, 9999) is None
     assert len({carried.call("message", ctypes.c_int(code)) for code in (NOT_FINITE, NO_SOUND, OTHER_RATE)}) == (
         3 if carried.name == "sounds" else 2
@@ -154,11 +155,11 @@ def test_what_is_wrong_is_a_number_below_zero(carried: CarriedFrames) -> None:
 def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
     broken = pipeline("several")
     damaged(broken.model)
-    assert CarriedFrames(broken, tmp_path, "nan").answer(given(series_of(broken, 1)))[0] == runs.NUMBERS_FAIL
+    assert CarriedFrames(broken, tmp_path, "nan").answer(series_in_c(series_of(broken, 1)))[0] == runs.NUMBERS_FAIL
 
 
 def files(folder: Path, kind: str) -> list[str]:
-    """Series in all formats that the example reads."""
+    """Write series in all formats that the example reads."""
     made, rng = pipeline(kind), np.random.default_rng(7)
     series = series_of(made, 5, 9)
     for number, one in enumerate(series):
@@ -183,16 +184,24 @@ def files(folder: Path, kind: str) -> list[str]:
         "\t".join(names) + "\n" + "\n".join("\t".join(map(str, row)) for row in series[0].tolist())
     )
     (folder / "paths.csv").write_text("label;path\nx;2.npy\ny;1.npy\n")
-    found = [*(f"{number}.npy" for number in range(9)), "all.npy", "t-images-idx3-ubyte", "rows.csv", "one.tsv"]
+    names_of_files = [
+        *(f"{number}.npy" for number in range(9)),
+        "all.npy",
+        "t-images-idx3-ubyte",
+        "rows.csv",
+        "one.tsv",
+    ]
     if kind == "sounds":
         for number, content in enumerate([*recordings()[4:7], wav(rng.bytes(5000), channels=2)]):
             (folder / f"{number}.WAV").write_bytes(content)
-            found.append(f"{number}.WAV")
-    return [*found, "paths.csv"]
+            names_of_files.append(f"{number}.WAV")
+    return [*names_of_files, "paths.csv"]
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["crf", "sounds"])))
-def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
+def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(
+    number: int, kind: str, tmp_path: Path
+) -> None:
     made, compiler = pipeline(kind), runs.COMPILERS[number % len(runs.COMPILERS)]
     folder = runs.put(files_of(made, "say", embed=kind == "crf"), tmp_path)
     runs.compiled(folder, "-o", "say", "example.c", "say.c", compiler=compiler, options=runs.SANITIZED)
@@ -224,7 +233,7 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
     assert said("lines.csv")[1].startswith("say: lines.csv: ")
     rng, odd = np.random.default_rng(number), folder / "odd"
     odd.mkdir()
-    for place, name in enumerate([*names * 2]):  # each is damaged, or cut off
+    for place, name in enumerate([*names * 2]):  # each is damaged or truncated
         content = bytearray((folder / name).read_bytes())
         for at in rng.integers(0, min(len(content), 200), 3):
             content[at] = rng.choice([0, 9, 10, 34, 44, 255, rng.integers(256)])

@@ -1,4 +1,4 @@
-"""Language models as C: the numbers, tokens and samples of ensue, whatever the text and however it is cut."""
+"""Language models as C have the nats, tokens and samples of ensue for any text in any pieces."""
 
 import ctypes
 import json
@@ -35,33 +35,33 @@ def made(name: str) -> LanguagePipeline:
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[LanguagePipeline, runs.Carried]:
-    found, name = made(request.param), request.param
-    return found, runs.Carried(found, tmp_path_factory.mktemp(name), name)
+    model, name = made(request.param), request.param
+    return model, runs.Carried(model, tmp_path_factory.mktemp(name), name)
 
 
-def check_num_units(model: LanguagePipeline, carried: runs.Carried, text: str, *pieces: bytes) -> None:
-    found = carried.read(*pieces)
-    assert [token.id for token in found] == model.tokenizer.encode(text).tolist()
+def check_scores(model: LanguagePipeline, carried: runs.Carried, text: str, *pieces: bytes) -> None:
+    tokens = carried.read(*pieces)
+    assert [token.id for token in tokens] == model.tokenizer.encode(text).tolist()
     nats = [score.nats for score in model.score(text)]
-    np.testing.assert_allclose([token.nats for token in found], nats, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose([token.nats for token in tokens], nats, rtol=1e-5, atol=1e-5)
 
 
 def test_a_text_has_the_tokens_and_the_nats_of_ensue(both: tuple[LanguagePipeline, runs.Carried]) -> None:
-    check_num_units(*both, MIXED * 5, (MIXED * 5).encode())
-    check_num_units(*both, "", b"")
+    check_scores(*both, MIXED * 5, (MIXED * 5).encode())
+    check_scores(*both, "", b"")
 
 
 @given(text=SPELLED | st.text(max_size=30), cuts=st.lists(st.integers(0, 99), max_size=8))
 @settings(max_examples=50, deadline=None)
-def test_any_cut_of_the_bytes_gives_the_same(
+def test_results_do_not_depend_on_how_the_bytes_are_divided(
     both: tuple[LanguagePipeline, runs.Carried], text: str, cuts: list[int]
 ) -> None:
-    whole = text.encode()
-    pieces = runs.cut(whole, cuts)
-    check_num_units(*both, text, *pieces)
+    content = text.encode()
+    pieces = runs.cut(content, cuts)
+    check_scores(*both, text, *pieces)
     if both[1].name != "bytes":
         for token in both[1].read(*pieces):
-            shown = whole[token.begin : token.end]
+            shown = content[token.begin : token.end]
             assert token.id == 0 or token.text == shown or (token.text, shown) == (b"<eos>", b"\n")
 
 
@@ -70,12 +70,10 @@ def test_any_cut_of_the_bytes_gives_the_same(
     | st.lists(st.sampled_from([b"\xe2\x82", b"\xac", b"\xf0\x9f", b"\xed\xa0", b"a", b"\xc0"])).map(b"".join)
 )
 @settings(max_examples=50, deadline=None)
-def test_what_is_not_utf8_is_read_as_python_replaces_it(
-    both: tuple[LanguagePipeline, runs.Carried], text: bytes
-) -> None:
-    found = both[1].read(*(bytes([byte]) for byte in text))
-    assert [token.id for token in found] == both[0].tokenizer.encode(text.decode("utf-8", "replace")).tolist()
-    assert all(0 <= token.begin <= token.end <= len(text) for token in found)
+def test_invalid_utf8_is_replaced_as_in_python(both: tuple[LanguagePipeline, runs.Carried], text: bytes) -> None:
+    tokens = both[1].read(*(bytes([byte]) for byte in text))
+    assert [token.id for token in tokens] == both[0].tokenizer.encode(text.decode("utf-8", "replace")).tolist()
+    assert all(0 <= token.begin <= token.end <= len(text) for token in tokens)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
@@ -89,7 +87,7 @@ def test_a_seed_draws_the_samples_of_ensue(
         assert carried.written(prompt, count, seed, **sampling).decode("utf-8", "replace") == expected
 
 
-def test_a_state_is_a_value(both: tuple[LanguagePipeline, runs.Carried]) -> None:
+def test_a_copied_state_continues_independently(both: tuple[LanguagePipeline, runs.Carried]) -> None:
     _, carried = both
     text = MIXED.encode()
     for place in range(0, len(text), 29):
@@ -101,7 +99,9 @@ def test_a_state_is_a_value(both: tuple[LanguagePipeline, runs.Carried]) -> None
         assert before + [t for piece in (text[place:], None) for t in carried.feed(loaded, piece)] == carried.read(text)
 
 
-def test_what_is_wrong_is_a_number_below_zero(both: tuple[LanguagePipeline, runs.Carried], tmp_path: Path) -> None:
+def test_invalid_arguments_and_files_give_a_negative_code(
+    both: tuple[LanguagePipeline, runs.Carried], tmp_path: Path
+) -> None:
     _, carried = both
     content = Path(carried.path.decode()).read_bytes()
     other = files_of(pipeline("bytes", d_model=16), "other")["other.weights"]
@@ -138,33 +138,37 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate([*KINDS, "bpe", "transformer"])))
-def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
+def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(
+    number: int, kind: str, tmp_path: Path
+) -> None:
     model, embed = made(kind), kind in ("bytes", "words")
     files = files_of(model, "sea", embed=embed)
-    said = runs.Example(files, tmp_path, runs.COMPILERS[number % len(runs.COMPILERS)])
-    lines = said(MIXED.encode()).decode().split("\n")[:-1]
+    example = runs.Example(files, tmp_path, runs.COMPILERS[number % len(runs.COMPILERS)])
+    lines = example(MIXED.encode()).decode().split("\n")[:-1]
     for line, score in zip(lines, model.score(MIXED), strict=True):
         nats, *texts = line.split("\t")
         assert float(nats) == pytest.approx(max(score.nats, 0), abs=2e-4)
         wanted = [score.symbol, *([] if score.text is None else [score.text])]
         assert texts == [json.dumps(text, ensure_ascii=False)[1:-1] for text in wanted]
     expected = "The sea" + "".join(model.generate("The sea", max_tokens=100, seed=4, temperature=0.8)) + "\n"
-    assert said(b"The sea", "--generate", "100", "4", "0.8").decode("utf-8", "replace") == expected
+    assert example(b"The sea", "--generate", "100", "4", "0.8").decode("utf-8", "replace") == expected
     (tmp_path / "elsewhere").mkdir()
     for command in ([str(tmp_path / "sea")], ["../sea"], ["../sea", "--weights", "../sea.weights"]):
-        found = subprocess.run(command, cwd=tmp_path / "elsewhere", input=b"The sea", capture_output=True, check=True)
-        assert found.stdout == said(b"The sea")
+        completed = subprocess.run(
+            command, cwd=tmp_path / "elsewhere", input=b"The sea", capture_output=True, check=True
+        )
+        assert completed.stdout == example(b"The sea")
     if not embed:
-        assert said(b"", "--weights", "none", code=2) == b"sea: none: the file of weights cannot be read\n"
+        assert example(b"", "--weights", "none", code=2) == b"sea: none: the file of weights cannot be read\n"
     for numbers in (["1e3"], ["5", "x"], ["5", "1", "0,8"], ["5", "1", "-1"], ["5", "1", "nan"]):
-        assert said(b"", "--generate", *numbers, code=2).startswith(b"usage: sea ")
+        assert example(b"", "--generate", *numbers, code=2).startswith(b"usage: sea ")
     for text in runs.ODD_TEXTS:
-        said(text)
+        example(text)
 
 
 @pytest.mark.parametrize("compiler", runs.COMPILERS)
-def test_halves_of_a_processor_leave_floats_as_they_are(compiler: str, tmp_path: Path) -> None:
-    """With them gcc's own C evaluates by method 16, which the program took for wider floats."""
+def test_processors_with_half_precision_evaluate_floats_as_floats(compiler: str, tmp_path: Path) -> None:
+    """For them gcc in its own dialect sets FLT_EVAL_METHOD to 16, which must not be mistaken for wider floats."""
     model = pipeline("bytes")
     folder = runs.put(files_of(model, "sea"), tmp_path)
     options = ["-std=gnu11", "-march=sapphirerapids", "-shared", "-fPIC"]
@@ -172,7 +176,7 @@ def test_halves_of_a_processor_leave_floats_as_they_are(compiler: str, tmp_path:
 
 
 class Leaky(Recurrent):
-    """A cell of a guest: a leaky sum with a gate, and a state that begins elsewhere than at 0."""
+    """A user-defined cell: a leaky sum with a gate, and an initial state other than 0."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -189,16 +193,16 @@ class Leaky(Recurrent):
         return h * h.abs().sum(1, keepdim=True), h
 
 
-def test_a_cell_of_a_guest_and_tied_vectors(tmp_path: Path) -> None:
+def test_a_user_defined_cell_and_tied_embeddings_are_exported(tmp_path: Path) -> None:
     tokenizer = train_tokenizer("characters", [TEXT])
     embedding = TokenEmbedding(tokenizer.vocabulary_size, 6, scale=1.5)
     torch.manual_seed(0)
     model = LanguageModel(embedding, Leaky(6, 10), SoftmaxHead(10, tokenizer.vocabulary_size))
     torch.nn.init.normal_(model.head.weight)
     guest = LanguagePipeline(model, tokenizer)
-    check_num_units(guest, runs.Carried(guest, tmp_path, "guest"), TEXT, TEXT.encode())
+    check_scores(guest, runs.Carried(guest, tmp_path, "guest"), TEXT, TEXT.encode())
     tied = pipeline("characters", tied=True)
-    check_num_units(tied, runs.Carried(tied, tmp_path / "tied", "tied"), TEXT, TEXT.encode())
+    check_scores(tied, runs.Carried(tied, tmp_path / "tied", "tied"), TEXT, TEXT.encode())
 
 
 TABLES: list[dict[str, Any]] = [
@@ -211,10 +215,10 @@ TABLES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("table", TABLES, ids=str)
 def test_windows_of_a_transformer_are_those_of_ensue(table: dict[str, Any], tmp_path: Path) -> None:
-    """Also where a prompt is as long as a window, and what is longer is refused as there."""
+    """A prompt may be as long as a window, and a longer prompt is refused."""
     model = pipeline("characters", **{**TRANSFORMER, **table})
     carried = runs.Carried(model, tmp_path, "sea")
-    check_num_units(model, carried, TEXT, TEXT.encode())
+    check_scores(model, carried, TEXT, TEXT.encode())
     context: Any = model.model.context
     for length in {0, 1, context - 1, context}:
         expected = "".join(model.generate(TEXT[:length], max_tokens=3 * context + 1, seed=length))

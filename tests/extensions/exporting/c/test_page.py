@@ -1,4 +1,4 @@
-"""The page of models as C is followed from its first line to its last, with the compilers that are there."""
+"""The commands of the page about models as C work, with the compilers that are installed."""
 
 import re
 import shlex
@@ -21,15 +21,15 @@ PAGE = REPOSITORY / "docs" / "carried-away.md"
 
 
 def is_there(program: str) -> bool:
-    """Whether a program can be called; where Rust has an installer and no compiler yet, `rustc` is there and fails."""
+    """Return whether a program can be called; an installer of Rust may provide a `rustc` that fails."""
     if program == "rustc" and shutil.which(program):
         return subprocess.run([program, "-V"], capture_output=True, check=False).returncode == 0
     return shutil.which(program) is not None
 
 
 def followed() -> dict[str, str]:
-    """Writes the files of the page, and runs its commands; what each says. Nothing is trained."""
-    said, page = {}, PAGE.read_text("utf-8")
+    """Write the files of the page, run its commands except training, and return their outputs."""
+    outputs, page = {}, PAGE.read_text("utf-8")
     if not HAS_ZIG:
         page = re.sub(r"\n## A web page\n.*?(?=\n## )", "", page, flags=re.DOTALL)
     for language, file, text in re.findall(r"```(\w+)(?: file=(\S+))?\n(.*?)```", page, re.DOTALL):
@@ -44,13 +44,13 @@ def followed() -> dict[str, str]:
                     ["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False
                 )
                 assert (done.returncode, done.stderr) == (0, ""), done.stderr
-                said[line] = done.stdout
-    return said
+                outputs[line] = done.stdout
+    return outputs
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not COMPILERS or not shutil.which("make"), reason="no compiler, or no make")
-def test_the_page_works_as_it_is_written(tmp_path: Path, in_tmp_path: None) -> None:
+def test_the_commands_and_programs_of_the_page_work(tmp_path: Path, in_tmp_path: None) -> None:
     unpacked("char-lstm", tmp_path)
     unpacked("tag-lstm-crf", tmp_path)
     (tmp_path / "char-lstm").rename(tmp_path / "run")
@@ -67,32 +67,36 @@ def test_the_page_works_as_it_is_written(tmp_path: Path, in_tmp_path: None) -> N
     write_data(tmp_path)
     small = {"train.steps": 2, "train.validations": 1, "encoder.d_model": 8}
     ensue.train("classify-frames", train="digits", out="spoken", settings=small)
-    said = followed()
+    outputs = followed()
     heard = sorted(ensue.load("spoken").prediction_lines("digits/one"))
-    assert sorted(said["hear/hear digits/one/*.wav               # name, label, probability"].splitlines(True)) == heard
+    assert (
+        sorted(outputs["hear/hear digits/one/*.wav               # name, label, probability"].splitlines(True)) == heard
+    )
     spelled = [output.text for output in ensue.load("speller").predict(["sea", "oven"])]
-    assert said["say/say < words.txt                          # the output for each line"].splitlines() == spelled
+    assert outputs["say/say < words.txt                          # the output for each line"].splitlines() == spelled
     predicted = ensue.load("classifier").prediction_lines("texts.txt")
-    assert said["topics/topics < texts.txt                   # label, probability, text"] == "".join(predicted)
+    assert outputs["topics/topics < texts.txt                   # label, probability, text"] == "".join(predicted)
     text = "The sea was calm."
     nats = [round(score.nats, 4) for score in model.score(text)]
-    lines = said['echo "The sea was calm." | sea/sea'].splitlines()
+    lines = outputs['echo "The sea was calm." | sea/sea'].splitlines()
     assert [float(line.split()[0]) for line in lines[: len(text)]] == pytest.approx(nats, abs=2e-4)
-    read = [line.rpartition(" ") for line in said["python3 surprise.py"].splitlines()]
+    read = [line.rpartition(" ") for line in outputs["python3 surprise.py"].splitlines()]
     assert "".join(symbol[1:-1] for symbol, _, _ in read) == text
     assert [float(found) for _, _, found in read] == pytest.approx(nats, abs=2e-4)
     some = "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8))
-    assert said["printf 'The ' | sea/sea --generate 200 1 0.8"] == f"The {some}\n"
+    assert outputs["printf 'The ' | sea/sea --generate 200 1 0.8"] == f"The {some}\n"
     alone = "".join(model.generate("", max_tokens=200, seed=1))
-    assert {said[line] for line in ("./main", "go run main.go") if line in said} <= {alone}
-    if found := said.get("node surprise.mjs"):
+    assert {outputs[line] for line in ("./main", "go run main.go") if line in outputs} <= {alone}
+    if found := outputs.get("node surprise.mjs"):
         assert found.endswith(f"\n{some}\ntrue\n")
         read = [line.rpartition(" ") for line in found.split("\n")[: len(text)]]
         assert "".join(symbol for symbol, _, _ in read) == text
         assert [float(number) for _, _, number in read] == pytest.approx(nats, abs=2e-4)
     tagged = tagger.predict(["Anna Novak sees Lima."], confidence=True)[0]
     shown = [(word.text, word.label, pytest.approx(word.confidence, abs=6e-5)) for word in tagged]
-    lines = [line.split("\t") for line in said['echo "Anna Novak sees Lima." | pos/pos --probabilities'].splitlines()]
+    lines = [
+        line.split("\t") for line in outputs['echo "Anna Novak sees Lima." | pos/pos --probabilities'].splitlines()
+    ]
     assert [(word, label, float(share)) for word, label, share in lines[:-1]] == shown
-    lines = [line.split(" ") for line in said["./names"].splitlines()]
+    lines = [line.split(" ") for line in outputs["./names"].splitlines()]
     assert [(word, label, float(share)) for word, label, share in lines] == shown

@@ -1,4 +1,4 @@
-"""Each piece of C by itself, beside its twin in Python; and the step of every layer of the table of laws."""
+"""Each part of the C computes the same as its counterpart in Python, and so does the step of every layer."""
 
 import ctypes
 import itertools
@@ -115,7 +115,7 @@ def test_the_ranges_are_those_of_every_code_point() -> None:
         assert inside == {point for point in range(sys.maxunicode + 1) if matches(chr(point))}
 
 
-def test_exponentials_are_close(pieces: ctypes.CDLL) -> None:
+def test_exponentials_are_close_to_those_of_numpy(pieces: ctypes.CDLL) -> None:
     x = np.linspace(-110, 95, 100_001, dtype=np.float32)
     found = np.empty_like(x)
     pieces.exponential(address(x), address(found), len(x))
@@ -127,8 +127,8 @@ ROWS = 3
 
 
 @pytest.mark.parametrize("rows", [1, ROWS])
-def test_the_step_of_every_layer(tmp_path: Path, rows: int) -> None:
-    """All that the engine traces, in one file: three positions each, outputs and states within 1e-5."""
+def test_the_step_of_every_layer_is_that_of_ensue(tmp_path: Path, rows: int) -> None:
+    """One file has the steps of all layers; outputs and states of three positions differ by 1e-5 at most."""
     texts, cases = [], []
     for number, subject in enumerate(SUBJECTS):
         layer = subject.build().float()
@@ -178,7 +178,7 @@ void paths(float *scores, int words, float *best, uint32_t *path, double *shares
 
 
 def model_in_c() -> list[str]:
-    """What reads weights, without their file."""
+    """Compile the functions that read weights without a file of weights."""
     head = "#include <stdint.h>\ntypedef struct NAME_model NAME_model;\n"
     unused = "UNUSED static const uint32_t *(*const used)(const NAME_model *, size_t) = words32;\n"
     return [
@@ -240,7 +240,7 @@ def test_labels_of_tags_are_those_of_ensue(scheme: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 17])
-def test_products_of_rows(rows: int, products: ctypes.CDLL) -> None:
+def test_products_do_not_depend_on_the_number_of_rows(rows: int, products: ctypes.CDLL) -> None:
     rng = np.random.default_rng(rows)
     for n, k in itertools.product((1, 5, 16, 33, 64, 200), (1, 7, 150)):
         a, m = rng.normal(size=(rows, k + 3)).astype(np.float32), rng.normal(size=(k, n)).astype(np.float32)

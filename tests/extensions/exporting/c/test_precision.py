@@ -1,4 +1,4 @@
-"""Matrices in fewer bits: the numbers that C reads are those that were stored, and the nats stay."""
+"""Matrices of lower precision: C computes with the stored numbers, and scores hardly change."""
 
 import ctypes
 import re
@@ -45,7 +45,7 @@ FAILED = "Matrices and tables are f16. The effect was not measured: the program 
 def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
     precision: str, products: str, processor: str, tmp_path: Path
 ) -> None:
-    """By instructions of the processor, by vectors, and number by number."""
+    """By instructions of the processor, by vectors of the compiler, and by single numbers."""
     if processor == "-msse2" and machine() not in ("x86_64", "AMD64"):
         processor = "-DPLAIN"
     head = f"#include <stdint.h>\n#include <stddef.h>\n#define PRECISION {PRECISIONS[precision]}\n#define ROWS {ROWS}"
@@ -107,15 +107,15 @@ def test_int8_has_a_factor_for_each_line_of_a_matrix(axis: int) -> None:
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("precision", ["f16", "int8"])
-def test_texts_are_read_alike_with_a_smaller_file(precision: str, tmp_path: Path) -> None:
+def test_lower_precisions_give_similar_scores_with_a_smaller_file(precision: str, tmp_path: Path) -> None:
     model = pipeline("simple")
-    found = Carried(model, tmp_path, "sea", precision=precision).read(MIXED.encode())
-    assert [token.id for token in found] == model.tokenizer.encode(MIXED).tolist()
+    tokens = Carried(model, tmp_path, "sea", precision=precision).read(MIXED.encode())
+    assert [token.id for token in tokens] == model.tokenizer.encode(MIXED).tolist()
     nats = np.array([score.nats for score in model.score(MIXED)])
-    differences = abs(np.array([token.nats for token in found]) - nats)
-    assert 0 < differences.max() < 0.1 * nats.mean()  # of a model whose numbers are far from gentle
-    whole = files_of(model, "sea")["sea.weights"]
-    assert len((tmp_path / "sea.weights").read_bytes()) < 0.9 * len(whole)
+    differences = abs(np.array([token.nats for token in tokens]) - nats)
+    assert 0 < differences.max() < 0.1 * nats.mean()  # the weights of the model are large
+    float32_weights = files_of(model, "sea")["sea.weights"]
+    assert len((tmp_path / "sea.weights").read_bytes()) < 0.9 * len(float32_weights)
 
 
 @pytest.fixture
@@ -128,16 +128,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 @needs_compiler
-def test_what_changes_is_measured_and_said(run: Path, tmp_path: Path) -> None:
+def test_the_change_of_the_scores_is_measured_and_reported(run: Path, tmp_path: Path) -> None:
     note, _ = ensue.export_run(run, tmp_path / "sea", "c", precision="int8", embed=True)
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"Matrices and tables are int8\. The first ([\d,]+) characters of the validation text have ([\d.]+) nats "
         r"per token, and ([\d.]+) with numbers of 32 bits \(([-+][\d.]+)%\)\.",
         note,
     )
-    assert found is not None
+    assert match is not None
     assert note in (tmp_path / "sea" / "README.md").read_text(encoding="utf-8")
-    count, fewer, before, change = (float(number.replace(",", "")) for number in found.groups())
+    count, fewer, before, change = (float(number.replace(",", "")) for number in match.groups())
     held_out = (TEXT * 100)[int(len(TEXT) * 90) :]
     assert count == len(held_out)
     assert change == pytest.approx(100 * (fewer / before - 1), abs=0.02)
@@ -145,7 +145,9 @@ def test_what_changes_is_measured_and_said(run: Path, tmp_path: Path) -> None:
     assert before == pytest.approx(np.mean([score.nats for score in ensue.load(run).score(held_out)]), abs=1e-4)
 
 
-def test_what_cannot_be_measured_is_said(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_of_a_missing_measurement_is_reported(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def note(out: str) -> str:
         return ensue.export_run(run, tmp_path / out, "c", precision="f16")[0]
 
@@ -170,7 +172,7 @@ def disturb(model: torch.nn.Module) -> None:
 @needs_compiler
 @pytest.mark.parametrize("valid", ["", "some.tsv"])
 def test_changed_answers_are_measured(valid: str, tmp_path: Path, in_tmp_path: None) -> None:
-    """What another model answers to the validation data, as C, beside what both answer in Python."""
+    """C answers for the validation data with another model; Python has the answers of both."""
     unpacked("transduce-lstm", tmp_path)
     write_data(tmp_path)
     (tmp_path / "some.tsv").write_text("go\twent\tV;PST\nsee\tsaw\tV;PST\n")
@@ -193,11 +195,13 @@ def test_changed_answers_are_measured(valid: str, tmp_path: Path, in_tmp_path: N
     )
 
 
-def answers(found: Any) -> list[tuple[str, float]]:
-    """The labels of a text, of its words, or of frames, with their probabilities."""
-    if hasattr(found, "series"):
-        return list(zip(found.labels, found.probabilities, strict=True))
-    return [(found.label, found.probability)] if hasattr(found, "label") else [(w.label, w.confidence) for w in found]
+def answers(answer: Any) -> list[tuple[str, float]]:
+    """Return the labels of a text, of its words, or of frames, with their probabilities."""
+    if hasattr(answer, "series"):
+        return list(zip(answer.labels, answer.probabilities, strict=True))
+    return (
+        [(answer.label, answer.probability)] if hasattr(answer, "label") else [(w.label, w.confidence) for w in answer]
+    )
 
 
 @pytest.mark.slow
@@ -207,7 +211,7 @@ def answers(found: Any) -> list[tuple[str, float]]:
     [("tag-lstm", "words"), ("classify-pairs", "texts"), ("classify-frames", "series"), ("tag-frames", "frames")],
 )
 def test_changed_labels_and_probabilities_are_measured(name: str, unit: str, tmp_path: Path, in_tmp_path: None) -> None:
-    """What another model answers to the validation data, as C, beside what both answer in Python."""
+    """C answers for the validation data with another model; Python has the answers of both."""
     unpacked(name, tmp_path)
     write_data(tmp_path)
     run = RunDirectory(tmp_path / name)
@@ -217,12 +221,12 @@ def test_changed_labels_and_probabilities_are_measured(name: str, unit: str, tmp
     pipeline: Any = ensue.load(tmp_path / name)
     disturb(pipeline.model)
     note = precisions.measure_precision(run, pipeline, interface.validation, files, "other", "int8")
-    found = re.fullmatch(
+    match = re.fullmatch(
         rf"Matrices and tables are int8\. Of the first ([\d,]+) {unit} of the validation data, ([\d.]+) % have the "
         r"same label as with numbers of 32 bits; the probability of the label changes by ([\d.]+) on average\.",
         note,
     )
-    assert found is not None
+    assert match is not None
     job = task_entry(run.recipe.task).job_class(run.recipe, run)
     valid, options = job.split.valid, {"confidence": True} if unit in ("words", "frames") else {}
     if unit in ("series", "frames"):
@@ -232,7 +236,7 @@ def test_changed_labels_and_probabilities_are_measured(name: str, unit: str, tmp
     else:
         given = [tuple(" ".join(text) for text in pair) for pair in zip(*valid.texts, strict=True)]
     both = [[pair for one in model.predict(given, **options) for pair in answers(one)] for model in (pipeline, other)]
-    count, share, change = (float(number.replace(",", "")) for number in found.groups())
+    count, share, change = (float(number.replace(",", "")) for number in match.groups())
     pairs = list(zip(*both, strict=True))
     assert count == len(pairs) > 1
     assert share == pytest.approx(100 * np.mean([one[0] == two[0] for one, two in pairs]), abs=0.01)
@@ -247,14 +251,14 @@ def test_changed_labels_and_probabilities_are_measured(name: str, unit: str, tmp
         ("c", {"precision": "f8"}, 'no precision "f8"; expected one of f32, f16, int8'),
     ],
 )
-def test_a_precision_that_is_not_there_is_refused(format: str, options: dict[str, Any], message: str) -> None:
+def test_unknown_and_unsupported_precisions_are_refused(format: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(EnsueError, match=re.escape(message)):
         ensue.export_run("run", "out", format, **options)
 
 
 @needs_compiler
 def test_functions_of_the_engine_need_no_vectors(tmp_path: Path) -> None:
-    """The models of C have them without the engine's products."""
+    """Models without the products of the engine have these functions, too."""
     head = header("language", {"VOCABULARY": 9, "CONTEXT": 0})
     (tmp_path / "alone.c").write_text(
         "\n".join([head, read_template("prelude.h"), read_template("engine/functions.h")])

@@ -1,4 +1,4 @@
-"""What is printed as C without a compiler: checksums, names, and one line for each model that is unsupported."""
+"""Printing C without a compiler: checksums, identifiers, and one line for each unsupported model."""
 
 import re
 import shutil
@@ -31,17 +31,17 @@ def test_the_checksum_is_that_of_whole_numbers() -> None:
     assert [weights.add(torch.arange(3)), weights.add(b"abcde")] == [0, 16]
     numbers = weights.padded_content()
     assert len(numbers) == NUM_LANES
-    sums, prime, most = [0] * NUM_LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
+    sums, prime, mask = [0] * NUM_LANES, 0x9E3779B97F4A7C15, (1 << 64) - 1
     for place, number in enumerate(numbers.tolist()):
         lane = place % NUM_LANES
-        sums[lane] = ((sums[lane] ^ number) * prime + (sums[lane] >> 29)) & most
-    found = len(numbers)
+        sums[lane] = ((sums[lane] ^ number) * prime + (sums[lane] >> 29)) & mask
+    expected = len(numbers)
     for part in sums:
-        found = ((found ^ part) * prime + (found >> 29)) & most
-    assert checksum(numbers) == found
+        expected = ((expected ^ part) * prime + (expected >> 29)) & mask
+    assert checksum(numbers) == expected
 
 
-def test_a_name_is_none_that_the_files_have_already() -> None:
+def test_an_identifier_does_not_collide_with_names_in_the_files() -> None:
     pieces = [path.read_text() for path in Path(writing.__file__).parent.glob("*.[ch]")]
     code = re.sub(r"/\*.*?\*/", "", "".join(pieces), flags=re.S)
     ends = set(re.findall(r"\bNAME(_\w+)", code))
@@ -52,8 +52,8 @@ def test_a_name_is_none_that_the_files_have_already() -> None:
     assert {"utf8", "string"} <= inside | headers
     for name in inside | headers | others:
         assert identifier(Path("folder", name)) == f"model_{name}"
-    found = [identifier(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
-    assert found == ["a_b_c", "int", "model_7__", "model_", "examples"]
+    names = [identifier(Path(name)) for name in ("a-b.c", "int", "7 é", "/", "examples")]
+    assert names == ["a_b_c", "int", "model_7__", "model_", "examples"]
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -68,8 +68,8 @@ def test_the_source_and_the_example_of_each_interface_compile_without_a_warning(
 
 
 def language(tokenizer: str, **table: object) -> dict[str, bytes]:
-    found = pipeline_of(tokenizer, layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 8, **table}))
-    return files_of(found, "model")
+    pipeline = pipeline_of(tokenizer, layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 8, **table}))
+    return files_of(pipeline, "model")
 
 
 def classifier() -> dict[str, bytes]:
@@ -96,6 +96,6 @@ def translator(**changes: object) -> dict[str, bytes]:
         (lambda: files_of(frame_classifier(encoder=TRANSFORMER), "model"), "its layers are not recurrent"),
     ],
 )
-def test_what_is_unsupported_is_refused(export: Callable[[], object], reason: str) -> None:
+def test_unsupported_models_are_refused(export: Callable[[], object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         export()

@@ -1,4 +1,4 @@
-"""An exported model gives the same bits, whatever compiler, level of instructions and processor: one digest of all."""
+"""An exported model gives the same bits with every compiler, instruction set and processor."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from other_processors import ARM_COMPILERS, QEMU, ZIG
 
 NODE = shutil.which("node")
 SAMPLING = "{0, 9, 0.9, 0.02, 1.2}"
-"""All filters of a sampling, whose temperature the example sets."""
+"""All filters of sampling; the example sets the temperature."""
 EXACT = re.compile(r"%[0-9]*\.[46]f")
 FUSED = ("-DFAST", "-ffp-contract=fast")
 LEVELS: dict[str, set[str]] = {
@@ -34,7 +34,7 @@ wasi.start(await WebAssembly.instantiate(code, wasi.getImportObject()));
 
 
 class Build(NamedTuple):
-    """A compiler with its options, and the words before the program that it makes."""
+    """A compiler with its options, and the command that runs its programs, such as an emulator."""
 
     command: tuple[str, ...]
     before: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ TASKS = ("characters", "transformer", "tagger", "classifier", "transducer", "fra
 
 
 def digest(folder: Path, build: Build, given: Given, caches: dict[str, str]) -> str:
-    """Of all that a program prints, with all digits of its numbers."""
+    """Return the digest of the output of a program, with all digits of its numbers."""
     command = [*build.command, *([] if "-std=gnu11" in build.command else ["-std=c11"]), "-o", build.program]
     environment = os.environ | caches
     done = subprocess.run(
@@ -74,17 +74,19 @@ def digest(folder: Path, build: Build, given: Given, caches: dict[str, str]) -> 
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    said = b""
+    printed = b""
     for arguments, text in given:
         words = [*(build.before or ("./some",)), *arguments]
-        said += subprocess.run(words, cwd=folder, input=text.encode(), capture_output=True, check=True).stdout
-    assert said.count(b"0x") > 5 or b"--generate" in str(given).encode()
-    numbers = re.sub(rb"-?0x[0-9a-f.]+p[+-][0-9]+", lambda found: float.fromhex(found[0].decode()).hex().encode(), said)
+        printed += subprocess.run(words, cwd=folder, input=text.encode(), capture_output=True, check=True).stdout
+    assert printed.count(b"0x") > 5 or b"--generate" in str(given).encode()
+    numbers = re.sub(
+        rb"-?0x[0-9a-f.]+p[+-][0-9]+", lambda found: float.fromhex(found[0].decode()).hex().encode(), printed
+    )
     return hashlib.sha256(numbers).hexdigest()[:16]
 
 
 def exact(files: FILES, folder: Path) -> Path:
-    """A folder with the files, whose example prints all digits and samples in all ways."""
+    """Write the files into a folder; the example prints all digits and samples with all filters."""
     example = EXACT.sub("%a", files["example.c"].decode())
     assert "%a" in example
     example = example.replace("some_sampling how = {0};", f"some_sampling how = {SAMPLING};")
@@ -104,13 +106,13 @@ def digests(model: str, precision: str, names: dict[str, Build], folder: Path, c
     ("model", "precision"),
     [(model, precision) for precision in ("f32", "f16", "int8") for model in (MODELS if precision == "f32" else TASKS)],
 )
-def test_all_builds_give_the_same(
+def test_all_builds_give_the_same_bits(
     model: str, precision: str, tmp_path: Path, kept_folder: Callable[[str], Path]
 ) -> None:
-    found = digests(model, precision, BUILDS, tmp_path, kept_folder("zig"))
-    different = set(found.values())
-    print(f"\n{model}, {precision}: {len(found)} builds, digests: {sorted(different)}")
-    assert len(different) == 1, found
+    digests_of_builds = digests(model, precision, BUILDS, tmp_path, kept_folder("zig"))
+    different = set(digests_of_builds.values())
+    print(f"\n{model}, {precision}: {len(digests_of_builds)} builds, digests: {sorted(different)}")
+    assert len(different) == 1, digests_of_builds
 
 
 FUSING = ("-O1", "-fexpensive-optimizations", "-std=gnu11", "-march=native")
@@ -120,11 +122,11 @@ FUSING = ("-O1", "-fexpensive-optimizations", "-std=gnu11", "-march=native")
     not COMPILERS or "fma" not in features(), reason="no compiler, or a processor that fuses no products"
 )
 @pytest.mark.parametrize("fused", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_two_builds_give_the_same(fused: bool, tmp_path: Path) -> None:
-    """Also where no Makefile says how it is rounded; with fused products they do not."""
+def test_two_builds_give_the_same_bits_unless_products_are_fused(fused: bool, tmp_path: Path) -> None:
+    """The source sets the rounding without a Makefile, but options may fuse products."""
     two = {
         "one": Build((COMPILERS[0], "-O1", "-march=x86-64")),
         "other": Build((COMPILERS[0], *FUSING, *FUSED * fused)),
     }
-    found = digests("characters", "f32", two, tmp_path, tmp_path)
-    assert (found["one"] != found["other"]) == fused
+    digests_of_builds = digests("characters", "f32", two, tmp_path, tmp_path)
+    assert (digests_of_builds["one"] != digests_of_builds["other"]) == fused

@@ -1,4 +1,4 @@
-"""Subwords as C: the ids of the library for any characters, and for words of any length."""
+"""Subwords as C have the ids of the library for any characters and for words of any length."""
 
 import ctypes
 import random
@@ -46,17 +46,17 @@ SIGNS = "'’srtvelmd \n\t1٣é!?\x85\x1c\u3000\xa0a<|endoftext|>"
 
 
 def invented(seed: int) -> str:
-    """A text of words with parts in common, so that merges compete."""
+    """Return a text of words with common parts, so that merges compete."""
     choose = random.Random(seed)
     parts = ["".join(choose.choices("abcdeé", k=choose.randint(1, 3))) for _ in range(40)]
     return " ".join("".join(choose.choices(parts, k=choose.randint(1, 5))) for _ in range(5000))
 
 
 def published() -> SubwordTokenizer:
-    made = train_tokenizer("bpe", [TEXT + invented(0)], max_size=1000)
-    assert isinstance(made, SubwordTokenizer)
-    made.library.add_special_tokens(["<|endoftext|>"])
-    return SubwordTokenizer(made.library, special={START: "<|endoftext|>"})
+    tokenizer = train_tokenizer("bpe", [TEXT + invented(0)], max_size=1000)
+    assert isinstance(tokenizer, SubwordTokenizer)
+    tokenizer.library.add_special_tokens(["<|endoftext|>"])
+    return SubwordTokenizer(tokenizer.library, special={START: "<|endoftext|>"})
 
 
 def texts(tokenizer: SubwordTokenizer) -> Iterator[str]:
@@ -81,23 +81,23 @@ def test_all_texts_have_the_ids_of_the_library(tmp_path: Path) -> None:
     model = build_language_model(**table, vocabulary_size=tokenizer.vocabulary_size)
     files = files_of(LanguagePipeline(model, tokenizer), "sea")
     files["sea.c"] += HARNESS.replace("NAME", "sea").encode()
-    found = library(put(files, tmp_path), "-Wno-missing-prototypes", "sea.c")
-    found.read_all.restype, opened = ctypes.c_int64, ctypes.c_void_p()
-    assert found.sea_open(ctypes.byref(opened), str(tmp_path / "sea.weights").encode()) == OK
-    room = ctypes.create_string_buffer(found.room())
+    compiled = library(put(files, tmp_path), "-Wno-missing-prototypes", "sea.c")
+    compiled.read_all.restype, opened = ctypes.c_int64, ctypes.c_void_p()
+    assert compiled.sea_open(ctypes.byref(opened), str(tmp_path / "sea.weights").encode()) == OK
+    room = ctypes.create_string_buffer(compiled.room())
     for text in texts(tokenizer):
-        given = text.encode()
-        ids, ends = np.empty(len(given), np.uint32), np.empty(len(given), np.uint64)
+        content = text.encode()
+        ids, ends = np.empty(len(content), np.uint32), np.empty(len(content), np.uint64)
         places = (ctypes.c_void_p(array.ctypes.data) for array in (ids, ends))
-        count = found.read_all(opened, room, given, ctypes.c_size_t(len(given)), *places)
+        count = compiled.read_all(opened, room, content, ctypes.c_size_t(len(content)), *places)
         assert ids[: max(count, 0)].tolist() == tokenizer.encode(text).tolist(), text[:99]
-        assert count == 0 or ends[count - 1] == len(given)
+        assert count == 0 or ends[count - 1] == len(content)
 
 
-def test_merges_in_another_order_than_that_of_a_training_are_refused() -> None:
+def test_merges_that_are_not_in_training_order_are_refused() -> None:
     ids = {token: id for id, token in enumerate([*byte_characters(), "ab", "abc", "bc"])}
-    made = merge_table({"vocab": ids, "merges": [["a", "b"], "ab c"]})
-    assert made[256], made[257] == ((97, 98, 1), (256, 99, 2))
+    table = merge_table({"vocab": ids, "merges": [["a", "b"], "ab c"]})
+    assert table[256], table[257] == ((97, 98, 1), (256, 99, 2))
     for merges in ([["ab", "c"], ["a", "b"]], [["a", "b"], ["b", "c"], ["ab", "c"], ["a", "bc"]]):
         with pytest.raises(ValueError, match="not in training order"):
             merge_table({"vocab": ids, "merges": merges})

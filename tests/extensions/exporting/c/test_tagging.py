@@ -1,4 +1,4 @@
-"""Taggers as C: the words, labels and probabilities of ensue, whatever the text and beside whatever sentences."""
+"""Taggers as C have the words, labels and probabilities of ensue for any text and in any batch."""
 
 import ctypes
 import subprocess
@@ -52,7 +52,7 @@ class Carried(runs.Interface):
         return int(self.call("cut", self.model, session, text, sizes[0], words, sizes[1]))
 
     def fed(self, pieces: list[bytes], room: int = 999) -> list[list[tuple[str, str]] | int]:
-        """Words with their labels of each line, or the number that it gives."""
+        """Return the words and labels of each line, or its code."""
         session, words, found = self.session(room), (CWord * 999)(), list[Any]()
         for code in runs.lines_fed(partial(self.call, "feed"), self.model, session, pieces):
             if code < 0:
@@ -96,21 +96,21 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def check_labels(
     both: tuple[LabelingPipeline, Carried], sentences: list[list[str]], room: int = 40, close: float = runs.CLOSE
 ) -> None:
-    found = both[1].labeled(sentences, room)
+    labeled = both[1].labeled(sentences, room)
     expected = both[0].predict(sentences, confidence=True)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(labeled, expected, strict=True):
         assert [label for label, _ in ours] == theirs.labels
         np.testing.assert_allclose([p for _, p in ours], [word.confidence for word in theirs], rtol=close, atol=close)
 
 
-def test_the_labels_and_probabilities_of_ensue(both: tuple[LabelingPipeline, Carried]) -> None:
+def test_labels_and_probabilities_are_those_of_ensue(both: tuple[LabelingPipeline, Carried]) -> None:
     check_labels(both, sentences_of(1))
     check_labels(both, sentences_of(2), room=1000)
     check_labels(both, [["Sea"]])
 
 
 @pytest.mark.parametrize(("kind", "precision"), [("cnn", "int8"), ("lstm", "int8"), ("vectors", "f16")])
-def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
+def test_lower_precisions_compute_with_the_rounded_numbers(kind: str, precision: str, tmp_path: Path) -> None:
     made = pipeline_of(kind)
     carried = Carried(made, tmp_path, kind, precision=precision)
     before = made.predict(sentences_of(1), confidence=True)
@@ -122,11 +122,11 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision
 
 @given(st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=6), min_size=1, max_size=9), min_size=1, max_size=4))
 @settings(max_examples=15, deadline=None)
-def test_any_words(both: tuple[LabelingPipeline, Carried], sentences: list[list[str]]) -> None:
+def test_any_words_have_the_labels_of_ensue(both: tuple[LabelingPipeline, Carried], sentences: list[list[str]]) -> None:
     check_labels(both, sentences)
 
 
-def test_a_sentence_has_the_same_numbers_beside_any_others(both: tuple[LabelingPipeline, Carried]) -> None:
+def test_a_sentence_has_the_same_numbers_in_any_batch_and_thread(both: tuple[LabelingPipeline, Carried]) -> None:
     sentences = sentences_of(3, count=3 * MAX_ROWS)
     together = both[1].labeled(sentences, room=500)
     assert together == [both[1].labeled([sentence])[0] for sentence in sentences] == both[1].labeled(sentences, room=31)
@@ -140,12 +140,14 @@ def test_a_sentence_has_the_same_numbers_beside_any_others(both: tuple[LabelingP
 
 @given(st.lists(st.sampled_from(TEXTS), max_size=5), st.booleans(), st.lists(st.integers(0, 900), max_size=9))
 @settings(max_examples=15, deadline=None)
-def test_any_cut_of_the_bytes_gives_the_same(
+def test_results_do_not_depend_on_how_the_bytes_are_divided(
     both: tuple[LabelingPipeline, Carried], lines: list[str], is_marked: bool, cuts: list[int]
 ) -> None:
-    whole = b"\xef\xbb\xbf" * is_marked + "".join(line + "\r\n" for line in lines).encode()
+    content = b"\xef\xbb\xbf" * is_marked + "".join(line + "\r\n" for line in lines).encode()
     expected = [[(word.text, word.label) for word in both[0].predict([line])[0]] for line in lines]
-    assert both[1].fed(cut(whole, cuts)) == both[1].fed([whole[:-2] if lines and lines[-1] else whole]) == expected
+    assert (
+        both[1].fed(cut(content, cuts)) == both[1].fed([content[:-2] if lines and lines[-1] else content]) == expected
+    )
     long = [b"x" * 33, b"\n", b"x\n" + b"x " * 3, b"x" * 27 + b"\nx"]
     assert [line if isinstance(line, int) else len(line) for line in both[1].fed(long, 2)] == [TOO_LONG, 1, TOO_LONG, 1]
     assert both[1].fed([b"a b c\nx\n"], 2)[0] == TOO_LONG
@@ -160,7 +162,7 @@ def test_texts_have_the_words_of_ensue(splitter: str, tmp_path: Path) -> None:
         assert carried.words(text) == [word.text for word in expected]
 
 
-def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
+def test_invalid_arguments_and_files_give_a_negative_code(tmp_path: Path) -> None:
     made = pipeline_of("plain")
     carried = Carried(made, tmp_path, "tag")
     content = Path(carried.path.decode()).read_bytes()
@@ -193,18 +195,20 @@ def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["spans", "cnn", "vectors", "lstm"])))
-def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int, kind: str, tmp_path: Path) -> None:
+def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(
+    number: int, kind: str, tmp_path: Path
+) -> None:
     made = pipeline_of(kind)
-    said = runs.Example(
+    example = runs.Example(
         files_of(made, "tag", embed=kind == "lstm"), tmp_path, runs.COMPILERS[number % len(runs.COMPILERS)]
     )
     lines = [line for line in TEXTS if "\n" not in line]
     lines += [" ".join(sentence) for sentence in sentences_of(5, 400)]
     (tmp_path / "text.txt").write_text("\n".join(lines), newline="\n")
     expected = "".join(made.prediction_lines(str(tmp_path / "text.txt"), format="text"))
-    assert said((tmp_path / "text.txt").read_bytes()).decode() == expected
-    assert said("\r\n".join(lines).encode()) == expected.encode()
-    shown = iter(said("\n".join(lines).encode(), "--probabilities").decode().split("\n"))
+    assert example((tmp_path / "text.txt").read_bytes()).decode() == expected
+    assert example("\r\n".join(lines).encode()) == expected.encode()
+    shown = iter(example("\n".join(lines).encode(), "--probabilities").decode().split("\n"))
     for sentence in made.predict(lines, confidence=True):
         for word in sentence:
             text, label, share = next(shown).rsplit("\t", 2)
@@ -212,11 +216,11 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(number: int
             assert float(share) == pytest.approx(word.confidence, abs=1.1e-5)
         assert next(shown) == ""
     for text in (*runs.ODD_TEXTS, b"'" * 999 + b"\n" + b"1." * 5000):
-        said(text)
+        example(text)
 
 
-def test_a_tagger_of_a_treebank_from_end_to_end(shared_data: Path, tmp_path: Path) -> None:
-    """Words, affixes, shapes and characters, a CRF; development data, an epoch; every label of the test data."""
+def test_a_tagger_of_a_treebank_has_the_labels_of_ensue_on_the_test_data(shared_data: Path, tmp_path: Path) -> None:
+    """The tagger has words, affixes, shapes, characters and a CRF, and trains for an epoch on the development data."""
     dev, test = (shared_data / "ud_english_ewt" / f"en_ewt-ud-{part}.conllu.xz" for part in ("dev", "test"))
     settings = {"train.epochs": 1, "train.validations": 1, "features.characters": "cnn", "data.labels": "upos"}
     made = ensue.train("tag-lstm-crf", train=dev, valid=dev, out=tmp_path / "run", settings=settings, threads=1)
@@ -225,6 +229,6 @@ def test_a_tagger_of_a_treebank_from_end_to_end(shared_data: Path, tmp_path: Pat
     runs.compiled(tmp_path / "pos", "-o", "pos", "example.c", "pos.c", options=["-O2"])
     text = "".join(" ".join(sentence.words) + "\n" for sentence in SentenceSource(test))
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-    found = subprocess.run([tmp_path / "pos" / "pos"], input=text.encode(), capture_output=True, check=True)
-    assert found.stdout.decode() == "".join(made.prediction_lines(str(tmp_path / "text.txt"), format="text"))
-    assert found.stdout.count(b"\n") > 25_000
+    completed = subprocess.run([tmp_path / "pos" / "pos"], input=text.encode(), capture_output=True, check=True)
+    assert completed.stdout.decode() == "".join(made.prediction_lines(str(tmp_path / "text.txt"), format="text"))
+    assert completed.stdout.count(b"\n") > 25_000

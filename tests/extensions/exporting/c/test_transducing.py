@@ -1,4 +1,4 @@
-"""Encoder-decoders as C: the answers of ensue in its order, with their scores, however it searches."""
+"""Encoder–decoders as C have the answers of ensue in the same order with the same scores, for any search."""
 
 import ctypes
 from pathlib import Path
@@ -42,7 +42,7 @@ class CAnswer(ctypes.Structure):
     ]  # fmt: skip
 
 
-Found = list[tuple[str, float, float, bool]]
+Answers = list[tuple[str, float, float, bool]]
 
 
 class CarriedTransducer(runs.Interface):
@@ -71,9 +71,9 @@ class CarriedTransducer(runs.Interface):
         how = None if search is None else ctypes.byref(search)
         return int(self.call("transduce", self.model, session or self.session, array, count, how, self.answers))
 
-    def found(self, *sources: tuple[str | bytes, ...], **changes: Any) -> list[Found]:
-        """The answers for all sources, in as many calls as it takes."""
-        search, done, found = self.usual(**changes), 0, list[Found]()
+    def found(self, *sources: tuple[str | bytes, ...], **changes: Any) -> list[Answers]:
+        """Return the answers for all sources, in as many calls as needed."""
+        search, done, found = self.usual(**changes), 0, list[Answers]()
         while done < len(sources):
             count = self.code(*sources[done:], search=search)
             assert 0 < count <= len(sources) - done
@@ -88,7 +88,7 @@ class CarriedTransducer(runs.Interface):
         return ctypes.string_at(one.text, one.size).decode(), one.score, one.log_probability, bool(one.is_complete)
 
 
-def of_ensue(pipeline: SequencePipeline, sources: list[tuple[str, ...]], **changes: Any) -> list[Found]:
+def of_ensue(pipeline: SequencePipeline, sources: list[tuple[str, ...]], **changes: Any) -> list[Answers]:
     given = {"width" if name == "beams" else name: value for name, value in changes.items()}
     return [
         [(one.text, one.score, one.log_probability, one.is_complete) for one in (best, *best.others)]
@@ -131,13 +131,13 @@ def check_answers(
     close: float = runs.CLOSE,
     **search: Any,
 ) -> None:
-    """All answers are those of ensue, but for equal scores: then ensue gives C's answer its log probability, too."""
+    """Check that all answers are those of ensue; for another answer, ensue computes the log probability of C, too."""
     pipeline, carried = both
-    for source, found, wanted in zip(
+    for source, answers, expected_answers in zip(
         texts, carried.found(*texts, **search), of_ensue(pipeline, texts, **search), strict=True
     ):
-        assert len({(one[0], one[3]) for one in found}) == len({(one[0], one[3]) for one in wanted})
-        for mine, theirs in zip(found, wanted, strict=True):
+        assert len({(one[0], one[3]) for one in answers}) == len({(one[0], one[3]) for one in expected_answers})
+        for mine, theirs in zip(answers, expected_answers, strict=True):
             assert mine[1] == pytest.approx(theirs[1], abs=close, rel=1e-6), (mine, theirs)
             same = (mine[0], mine[3]) == (theirs[0], theirs[3])
             of_mine = theirs[2] if same else log_probability(pipeline, source, mine[0], is_complete=mine[3])
@@ -145,14 +145,14 @@ def check_answers(
 
 
 def log_probability(pipeline: SequencePipeline, source: tuple[str, ...], text: str, *, is_complete: bool) -> float:
-    """That of a text, without its end if it is not complete."""
+    """Return the log probability of a text, without the end symbol if it is not complete."""
     sources, written = pipeline.encode([(Pair(source), text)])
     ((_, nats),) = mean_surprisals(pipeline.models, sources, written, begin_id=pipeline.target.begin_id)
     return -float(nats[0].double()[: None if is_complete else -1].sum())
 
 
 @pytest.mark.parametrize(("kind", "precision"), [("additive", "int8"), ("bilinear", "f16")])
-def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision: str, tmp_path: Path) -> None:
+def test_lower_precisions_compute_with_the_rounded_numbers(kind: str, precision: str, tmp_path: Path) -> None:
     pipeline = transducer(**KINDS[kind])
     carried = CarriedTransducer(pipeline, tmp_path, kind, precision=precision)
     texts = [(lemma, "V;PST", lemma)[: pipeline.num_texts] for lemma in LEMMAS]
@@ -166,7 +166,7 @@ def test_fewer_bits_are_read_as_what_is_left_of_the_numbers(kind: str, precision
     assert before != of_ensue(pipeline, texts)
 
 
-def test_what_is_wrong_is_a_number_below_zero(tmp_path: Path) -> None:
+def test_invalid_arguments_and_files_give_a_negative_code(tmp_path: Path) -> None:
     carried = CarriedTransducer(transducer(names=[2]), tmp_path, "some")
     texts, sizes = (b"w\xc3\xa4hlen\xff", b"V;PST"), (ctypes.c_size_t(1_000_001), ctypes.c_size_t(5))
     assert carried.found(texts) == carried.found(("w\u00e4hlen\ufffd", "V;PST"))
@@ -205,9 +205,9 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
 @pytest.mark.parametrize("kind", ["heads", "bytes", "words"])
-def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, tmp_path: Path) -> None:
+def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(kind: str, tmp_path: Path) -> None:
     pipeline = transducer(**KINDS[kind])
-    said = runs.Example(files_of(pipeline, "some", embed=True), tmp_path, runs.COMPILERS[-1])
+    example = runs.Example(files_of(pipeline, "some", embed=True), tmp_path, runs.COMPILERS[-1])
     tail = "\tV;PST\tx"
     lines = ["sing" + tail, "", " \u3000", "\u0663?\U0001f600" + tail, "go " * 400 + tail, *["go" + tail] * 70]
     text = "\r\n".join(lines).encode()
@@ -216,17 +216,17 @@ def test_the_example_is_the_command_line_and_sanitizers_find_nothing(kind: str, 
         ({}, ""), ({"width": 1}, "--beams 1"),
         ({"width": 9, "n_best": 4, "length_penalty": 0.3}, "--beams 9 --n-best 4 --length-penalty 0.3"),
     ):  # fmt: skip
-        assert said(text, *options.split()).decode() == "".join(
+        assert example(text, *options.split()).decode() == "".join(
             pipeline.with_search(**changes).prediction_lines(
                 str(tmp_path / "texts.txt"), format="plain", encoding="utf-8", as_json=False, color=False
             )
         )
     for options in ("--beams 33", "--n-best 6", "--beams", "--length-penalty -1", "3 3"):
-        assert said(b"", *options.split(), code=2).startswith(b"usage: some ")
-    assert said(b"\n" * 64 + b"a\n", code=2) == b"some: line 65: expected 3 texts with tabs between them\n"
+        assert example(b"", *options.split(), code=2).startswith(b"usage: some ")
+    assert example(b"\n" * 64 + b"a\n", code=2) == b"some: line 65: expected 3 texts with tabs between them\n"
     for one in (
         b"", runs.ODD_BYTES[:2000], b"\0" * 99, b"x" * 9_000, b"\n" * 99, b"\xef\xbb\xbfgo", b"\xf0\x9f",
         b"\xff" * 1020,
     ):  # fmt: skip
         parts = [line.replace(b"\t", b" ") for line in one.split(b"\n")]
-        said(b"".join(b"\t".join([line] * 3) + b"\n" for line in parts), "--beams", "2")
+        example(b"".join(b"\t".join([line] * 3) + b"\n" for line in parts), "--beams", "2")

@@ -1,4 +1,4 @@
-"""What the C of a model says of characters, words and expressions, beside Python."""
+"""The C of a model has the same characters, words and matches of expressions as Python."""
 
 import ctypes
 import sys
@@ -137,7 +137,7 @@ def test_words_are_those_of_ensue(splitter: Any, text: str) -> None:
     check_words(splitter, text)
 
 
-def test_an_expression_that_is_not_possible_is_refused() -> None:
+def test_unsupported_regular_expressions_are_refused() -> None:
     for expression in (r"(a|b)c\1", r"(?:a*)*", r"\bx", r"(?:ab)+?"):
         with pytest.raises(ValueError, match="expression"):
             expressions.Program(expression, expressions.CharacterSets())

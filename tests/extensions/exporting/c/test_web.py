@@ -1,4 +1,4 @@
-"""Models as web pages and as modules: what is written, and the numbers of ensue in Node, wasmtime and Chromium."""
+"""Models as web pages and modules: their files, and the scores of ensue in Node, wasmtime and Chromium."""
 
 import json
 import math
@@ -74,38 +74,38 @@ def run_of(folder: Path) -> RunDirectory:
     return RunDirectory(folder / "char-lstm")
 
 
-def test_one_file_has_all_and_asks_for_nothing(tmp_path: Path) -> None:
-    asked = []
+def test_the_page_contains_all_files_and_sends_no_requests(tmp_path: Path) -> None:
+    compilations = []
 
     def compile(code: dict[str, bytes], options: tuple[str, ...]) -> bytes:
-        asked.append((code, options))
+        compilations.append((code, options))
         return b"code " + " ".join(options).encode()
 
     run = run_of(tmp_path)
     files, notes = web.page_files(run, ensue.load(run.path, device="cpu").describe(), "page", compile)
     assert notes == []
-    found = {name: text.decode() for name, text in files.items()}
-    assert set(found) == {"page.html", "page.js", "page.d.ts", "package.json", "README.md"}
-    (code, _), (_, options) = asked
-    assert "+simd128" in asked[0][1]
+    texts = {name: text.decode() for name, text in files.items()}
+    assert set(texts) == {"page.html", "page.js", "page.d.ts", "package.json", "README.md"}
+    (code, _), (_, options) = compilations
+    assert "+simd128" in compilations[0][1]
     assert options == ()
     assert b'#include "page.c"' in code[web.SOURCE]
     assert b"page_feed" in code["page.c"]
-    module = found["page.js"]
-    for content in (b"code " + " ".join(asked[0][1]).encode(), b"code ", code["page.weights"]):
+    module = texts["page.js"]
+    for content in (b"code " + " ".join(compilations[0][1]).encode(), b"code ", code["page.weights"]):
         assert f'"{b64encode(content).decode()}"' in module
-    assert module in found["page.html"]
-    page = re.sub(r'"[A-Za-z0-9+/=]{20,}"', '""', found["page.html"])
+    assert module in texts["page.html"]
+    page = re.sub(r'"[A-Za-z0-9+/=]{20,}"', '""', texts["page.html"])
     assert "connect-src" not in page
     assert "default-src 'none'" in page
     assert not re.search(r"https?:|\bfetch\b|XMLHttpRequest|\bimport\(|url\(", page)
     assert page.count("<script") == page.count("</script") == 1
-    assert not any(re.search(r"\bNAME|@|{{|{%", text) for name, text in found.items() if name.endswith((".ts", ".md")))
+    assert not any(re.search(r"\bNAME|@|{{|{%", text) for name, text in texts.items() if name.endswith((".ts", ".md")))
     assert not re.search(r"\bNAME\b|{{|{%", page)
-    package = json.loads(found["package.json"])
+    package = json.loads(texts["package.json"])
     assert package["type"] == "module"
     assert package["exports"]["."]["default"] == "./page.js"
-    assert "License of the model: not named" in found["README.md"]
+    assert "License of the model: not named" in texts["README.md"]
 
 
 def test_a_task_without_a_page_is_refused_with_or_without_a_compiler(
@@ -128,7 +128,7 @@ def test_a_compiler_that_is_missing_or_old_is_named(
         return found
 
     monkeypatch.setattr(web, "version", version)
-    monkeypatch.delattr(writing, "measure_precision")  # takes long, so it comes later
+    monkeypatch.delattr(writing, "measure_precision")  # a long text has its scores later
     named = "not installed" if found is None else r"from 0\.14 on, and 0\.11\.0 is installed"
     with pytest.raises(EnsueError, match=rf'^web needs.* {named}: pip install .*"ensue\[web\]"$'):
         ensue.export_run(run_of(tmp_path).path, tmp_path / "out", "web", precision="int8")
@@ -137,15 +137,13 @@ def test_a_compiler_that_is_missing_or_old_is_named(
 
 @pytest.mark.slow
 @modules.needs_zig
-def test_what_the_compiler_says_is_passed_on() -> None:
+def test_an_error_of_the_compiler_is_reported() -> None:
     with pytest.raises(EnsueError, match=r"^ziglang cannot compile the model: .*error:.*[^\n]$"):
         web.compile_page({web.SOURCE: b"int f(void) { return g; }"}, ())
 
 
 @pytest.mark.slow
-def test_the_compiler_may_be_in_a_folder_that_is_named_from_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_compiler_may_be_in_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "packages" / "ziglang"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -203,9 +201,9 @@ def test_the_examples_of_the_folder_run(with_page: Callable[[str], Path]) -> Non
         "\n".join(re.findall(r"```js\n(.*?)```", (exported / "page" / "README.md").read_text("utf-8"), re.DOTALL))
     )
     model = ensue.load(exported / "char-lstm")
-    said = modules.node(exported / "page", "examples.js")
-    assert "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8)) in said
-    nats = [float(line.rpartition(" ")[2]) for line in said.split("\n")[:17]]
+    printed = modules.node(exported / "page", "examples.js")
+    assert "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8)) in printed
+    nats = [float(line.rpartition(" ")[2]) for line in printed.split("\n")[:17]]
     assert_allclose(nats, [score.nats for score in model.score("The sea was calm.")], rtol=1e-5, atol=1e-5)
 
 
@@ -267,7 +265,7 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
 
 
 @modules.in_a_browser
-def test_the_page_of_a_tagger(dark: bool, with_page: Callable[[str], Path]) -> None:
+def test_the_page_of_a_tagger_shows_the_labels_of_ensue(dark: bool, with_page: Callable[[str], Path]) -> None:
     folder = with_page("tag-lstm-crf")
     model = ensue.load(folder / "tag-lstm-crf")
     with modules.opened(folder, dark=dark) as browser:
@@ -337,7 +335,7 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
 
 
 @modules.in_a_browser
-def test_the_page_of_a_classifier(dark: bool, with_page: Callable[[str], Path]) -> None:
+def test_the_page_of_a_classifier_shows_the_labels_of_ensue(dark: bool, with_page: Callable[[str], Path]) -> None:
     folder = with_page("classify-bag")
     model = ensue.load(folder / "classify-bag")
     with modules.opened(folder, dark=dark) as browser:
@@ -425,7 +423,9 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
 
 
 @modules.in_a_browser
-def test_the_page_of_an_encoder_decoder(dark: bool, with_page: Callable[[str], Path]) -> None:
+def test_the_page_of_an_encoder_decoder_shows_the_answers_of_ensue(
+    dark: bool, with_page: Callable[[str], Path]
+) -> None:
     folder = with_page("transduce-lstm")
     model = ensue.load(folder / "transduce-lstm")
     with modules.opened(folder, dark=dark) as browser:
@@ -448,14 +448,14 @@ def test_the_page_of_an_encoder_decoder(dark: bool, with_page: Callable[[str], P
 
 
 def shows(browser: Browser, text: str) -> None:
-    """Types a text, and waits until it stands there in colors."""
+    """Type a text, and wait until the page shows it in colors."""
     browser.write("#text", text)
     count = sum(2 if character == "\n" else 1 for character in text)
     browser.until(f"document.getElementById('shown').textContent.length === {count}")
 
 
 @modules.in_a_browser
-def test_the_page_works_from_a_disk(dark: bool, with_page: Callable[[str], Path]) -> None:
+def test_the_page_of_a_language_model_works_without_a_server(dark: bool, with_page: Callable[[str], Path]) -> None:
     folder = with_page("char-lstm")
     model = ensue.load(folder / "char-lstm")
     with modules.opened(folder, dark=dark) as browser:

@@ -1,4 +1,4 @@
-"""Classifiers and taggers of frames as web pages and modules: the numbers of ensue in Node and Chromium."""
+"""Classifiers and taggers of frames as web pages and modules have the answers of ensue in Node and Chromium."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def sounds_of(seed: int) -> list[NDArray[np.int16]]:
 
 
 def segments(labels: Any, has_spans: bool, seconds: float) -> list[tuple[str, float, float]]:
-    """Spans, or neighbors with equal labels."""
+    """Return spans, or runs of equal labels."""
     if has_spans:
         return [(name, begin * seconds, end * seconds) for name, begin, end in spans_of(labels)]
     ends = [t for t in range(1, len(labels) + 1) if t == len(labels) or labels[t] != labels[t - 1]]
@@ -72,7 +72,7 @@ def segments(labels: Any, has_spans: bool, seconds: float) -> list[tuple[str, fl
 
 
 def check(found: Any, model: Any, series: list[Any], close: float = 1e-5, at_least: float = 0.0) -> None:
-    """Answers of a module are those of ensue."""
+    """Check that the answers of a module are those of ensue."""
     if not isinstance(model, FrameLabelingPipeline):
         for answer, wanted, one in zip(
             found, model.with_search(at_least=at_least).predict(series), series, strict=True
@@ -141,7 +141,9 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
 
 
 @in_a_browser
-def test_the_page_of_a_classifier_of_sounds(dark: bool, with_page: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_page_of_a_sound_classifier_shows_the_labels_of_ensue(
+    dark: bool, with_page: Callable[[str], Path], tmp_path: Path
+) -> None:
     folder = with_page("classify-frames")
     model: Any = ensue.load(folder / "classify-frames")
     files = sorted((folder / "few").rglob("*.wav"))[:2]
@@ -192,7 +194,7 @@ def test_the_page_of_a_classifier_of_sounds(dark: bool, with_page: Callable[[str
 
 
 def series_files(folder: Path) -> list[Path]:
-    """Series of two features in all formats that a page reads."""
+    """Write series of two features in all formats that a page reads."""
     rng = np.random.default_rng(3)
     for name, kind in (("a", "<f4"), ("b", ">f8"), ("c", "<i2"), ("d", "|u1"), ("e", "<i8")):
         np.save(folder / f"{name}.npy", rng.integers(0, 9, (7, 2)).astype(kind))
@@ -209,7 +211,9 @@ def series_files(folder: Path) -> list[Path]:
 
 
 @in_a_browser
-def test_the_page_of_a_tagger_of_series(dark: bool, with_page: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_page_of_a_frame_tagger_shows_the_segments_of_ensue(
+    dark: bool, with_page: Callable[[str], Path], tmp_path: Path
+) -> None:
     folder = with_page("tag-frames")
     model: Any = ensue.load(folder / "tag-frames")
     (tmp_path / "data").mkdir()

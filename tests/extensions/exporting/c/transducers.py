@@ -1,4 +1,4 @@
-"""Small untrained encoder–decoders of all kinds that become C."""
+"""Small untrained encoder–decoders of all kinds that are exported to C."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,7 +47,7 @@ def transducer(
     tied: str = "none", tokens: int = 0, search: dict[str, Any] | None = None, directions: dict[str, Any] | None = None,
     columns: Sequence[str] = ("V;PST", "V|3 SG"),
 ) -> SequencePipeline:  # fmt: skip
-    """An untrained model, far from gentle. There are as many sources as the last of `names` says."""
+    """Return an untrained model with large random weights. The last of `names` is the number of sources."""
     places = max(names or [1])
     recipe = pair_recipe(
         Path("x"), encoder=encoder or CELLS, decoder=decoder or CELLS, tokens={"d_embedding": 8, "tied": tied},

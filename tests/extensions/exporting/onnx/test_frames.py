@@ -1,4 +1,4 @@
-"""Models of frames as ONNX: what graphs and programs say is what `predict` says."""
+"""Models of frames as ONNX: graphs and programs give the answers of `predict`."""
 
 import struct
 import wave
@@ -29,7 +29,7 @@ from ensue.extensions.exporting.onnx import functions, writing
 pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.usefixtures("in_torch_operations")]
 TRANSFORMER = {"kind": "transformer", "d_model": 8, "num_heads": 2, "num_layers": 1, "context": 64}
 SHAPES = [(1, 1), (1, 6), (7, 1), (7, 6), (7, 13)]
-"""Series and the frames of the longest."""
+"""The number of series, and the number of frames of the longest."""
 
 
 def session(pipeline: Any) -> Any:
@@ -38,18 +38,18 @@ def session(pipeline: Any) -> Any:
 
 
 def series(batch: int, longest: int, width: int) -> list[np.ndarray[Any, Any]]:
-    """Series of different lengths, and a value that is missing."""
-    found = [frames(max(1, longest - number), width, seed=number) for number in range(batch)]
-    found[0][0, 0] = np.nan
-    return found
+    """Return series of different lengths with a missing value."""
+    several_series = [frames(max(1, longest - number), width, seed=number) for number in range(batch)]
+    several_series[0][0, 0] = np.nan
+    return several_series
 
 
-def batch_of(some: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
-    """What is padded are numbers that nobody should read."""
-    padded = np.full((len(some), max(map(len, some)), some[0].shape[1]), 1e4, np.float32)
-    for row, one in zip(padded, some, strict=True):
+def batch_of(several_series: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
+    """Return the inputs of a graph, padded with numbers that would change the answers."""
+    padded = np.full((len(several_series), max(map(len, several_series)), several_series[0].shape[1]), 1e4, np.float32)
+    for row, one in zip(padded, several_series, strict=True):
         row[: len(one)] = one
-    return {"frames": padded, "lengths": np.array(list(map(len, some)))}
+    return {"frames": padded, "lengths": np.array(list(map(len, several_series)))}
 
 
 CLASSIFIERS: dict[str, dict[str, Any]] = {
@@ -62,49 +62,51 @@ CLASSIFIERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_a_classifier(kind: str) -> None:
+def test_the_graph_of_a_classifier_has_the_probabilities_of_predict(kind: str) -> None:
     pipeline = frame_classifier(**CLASSIFIERS[kind])
     graph = session(pipeline)
     for shape in SHAPES:
-        some = series(*shape, 3)
-        (found,) = graph.run(["probabilities"], batch_of(some))
-        expected = [list(one.probabilities.values()) for one in pipeline.predict(some)]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        several_series = series(*shape, 3)
+        (probabilities,) = graph.run(["probabilities"], batch_of(several_series))
+        expected = [list(answer.probabilities.values()) for answer in pipeline.predict(several_series)]
+        np.testing.assert_allclose(probabilities, expected, atol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["crf", "softmax", "viterbi"])
-def test_a_tagger(head: str) -> None:
+def test_the_graph_of_a_tagger_has_the_tags_of_predict(head: str) -> None:
     pipeline = frame_tagger(head, labels=SPANS if head == "viterbi" else PLAIN)
     graph = session(pipeline)
     for shape in SHAPES:
-        some = series(*shape, 3)
-        tags, emissions = graph.run(["tags", "emissions"], batch_of(some))
-        for one, path, said in zip(some, tags, pipeline.predict(some), strict=True):
+        several_series = series(*shape, 3)
+        tags, emissions = graph.run(["tags", "emissions"], batch_of(several_series))
+        for one, path, answer in zip(several_series, tags, pipeline.predict(several_series), strict=True):
             labels = pipeline.labels.decode(path[: len(one)].tolist())
-            assert (tuple(labels), path[len(one) :].any()) == (said.labels, False)
-        np.testing.assert_allclose(emissions[0], pipeline.inspect(some[0]).view.emissions, rtol=1e-5, atol=1e-5)
+            assert (tuple(labels), path[len(one) :].any()) == (answer.labels, False)
+        np.testing.assert_allclose(
+            emissions[0], pipeline.inspect(several_series[0]).view.emissions, rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.slow
-def test_a_model_of_the_next_frame_reads_in_pieces() -> None:
+def test_the_graph_of_a_frame_predictor_continues_from_its_state() -> None:
     pipeline = frame_predictor(components=3)
     graph = session(pipeline)
     for batch, length in SHAPES:
-        some = [frames(length, 2, seed=number) for number in range(batch)]
+        several_series = [frames(length, 2, seed=number) for number in range(batch)]
         leaves = {x.name: x.shape for x in graph.get_inputs() if x.name != "frames"}
         state = {name: np.zeros([batch, *sizes[1:]], np.float32) for name, sizes in leaves.items()}
         first = np.broadcast_to(np.array(pipeline.statistics.mean, np.float32), (batch, 1, 2))
-        whole, cut = np.concatenate([first, np.stack(some)], 1), length // 2 + 1
-        for piece in (whole[:, :cut], whole[:, cut:]):
+        all_frames, middle = np.concatenate([first, np.stack(several_series)], 1), length // 2 + 1
+        for piece in (all_frames[:, :middle], all_frames[:, middle:]):
             if piece.shape[1]:
                 weights, means, deviations, *after = graph.run(None, {"frames": piece, **state})
                 state = dict(zip(state, after, strict=True))
         mean = (weights[:, -1, :, None] * means[:, -1]).sum(1)
         square = (weights[:, -1, :, None] * (deviations[:, -1] ** 2 + means[:, -1] ** 2)).sum(1)
-        for place, found in enumerate(pipeline.predict(some)):
-            np.testing.assert_allclose(mean[place], found.mean, rtol=1e-5)
-            np.testing.assert_allclose(np.sqrt(square - mean**2)[place], found.deviation, rtol=2e-3)
+        for place, prediction in enumerate(pipeline.predict(several_series)):
+            np.testing.assert_allclose(mean[place], prediction.mean, rtol=1e-5)
+            np.testing.assert_allclose(np.sqrt(square - mean**2)[place], prediction.deviation, rtol=2e-3)
 
 
 @pytest.mark.parametrize("kind", ["storn", "vrnn"])
@@ -124,27 +126,29 @@ def sound(path: Path, seed: int, *, channels: int, bits: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["frame-classification", "frame-labeling", "frame-prediction"])
 def test_programs_print_what_predict_prints(task: str, tmp_path: Path, program: Program) -> None:
-    some = waves(30)
+    several_series = waves(30)
     labels = {
         "frame-classification": ["up", "down"] * 15,
-        "frame-labeling": [str(x > 1000) for x in np.concatenate(some)[:, 0]],
+        "frame-labeling": [str(x > 1000) for x in np.concatenate(several_series)[:, 0]],
     }
-    arrays = {"frames": np.concatenate(some), "lengths": list(map(len, some))}
+    arrays = {"frames": np.concatenate(several_series), "lengths": list(map(len, several_series))}
     data = tmp_path / "series.npz"
     np.savez(data, **arrays, **({"labels": labels[task]} if task in labels else {}))
-    made = recipe_of_next(data) if task == "frame-prediction" else recipe(data, task)
-    run_tiny(made, tmp_path / "run")
+    small_recipe = recipe_of_next(data) if task == "frame-prediction" else recipe(data, task)
+    run_tiny(small_recipe, tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "out", "onnx")
-    np.save(tmp_path / "one.npy", some[0])
+    np.save(tmp_path / "one.npy", several_series[0])
     pipeline = ensue.load(tmp_path / "run", device="cpu")
     for file in (data, tmp_path / "one.npy"):
         expected = "".join(pipeline.prediction_lines(str(file)))
-        found = program(tmp_path / "out", "", str(file))
+        printed = program(tmp_path / "out", "", str(file))
         if task != "frame-prediction":
-            assert found == expected
-        else:  # numbers, whose last digit may be rounded otherwise
-            assert [line.count(" ") for line in found.split("\n")] == [line.count(" ") for line in expected.split("\n")]
-            for one, other in zip(found.split(), expected.split(), strict=True):
+            assert printed == expected
+        else:  # the last digits may be rounded otherwise
+            assert [line.count(" ") for line in printed.split("\n")] == [
+                line.count(" ") for line in expected.split("\n")
+            ]
+            for one, other in zip(printed.split(), expected.split(), strict=True):
                 assert one == other or float(one) == pytest.approx(float(other), rel=1e-5)
         assert len(set(expected.split())) > 2
 

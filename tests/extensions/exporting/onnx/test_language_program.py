@@ -1,4 +1,4 @@
-"""The program of language models with a model that is worked out by hand: pieces, windows, and what is written."""
+"""The exported program of language models with a model computed by hand: pieces, windows, and generated tokens."""
 
 import json
 import math
@@ -23,7 +23,7 @@ TEXT = [1 + n * n % 7 % 3 for n in range(40)]
 
 
 class Sums:
-    """A model whose next token depends on the sum of all that was read: logits (V,) from a table."""
+    """A model whose next token depends on the sum of all ids so far: logits (V,) from a table."""
 
     table = np.random.default_rng(0).normal(size=(5, len(SYMBOLS))).astype(np.float32)
 
@@ -41,7 +41,7 @@ class Sums:
 
     @classmethod
     def nats(cls, read: list[int], token: int) -> float:
-        """The surprisal of a token after those that were read."""
+        """Return the surprisal of a token after earlier tokens."""
         logits = cls.table[sum(read) % 5].astype(float)
         return math.log(np.exp(logits).sum()) - float(logits[token])
 
@@ -60,35 +60,35 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, context: int | None) 
 
 
 @pytest.mark.parametrize("piece", [1, 7, 40, 1024])
-def test_the_state_goes_from_piece_to_piece(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = list(program(tmp_path, monkeypatch, None).scores(TEXT, piece))
-    assert [id for id, _ in found] == TEXT
-    assert [nats for _, nats in found] == pytest.approx(
+def test_the_state_is_passed_from_piece_to_piece(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = list(program(tmp_path, monkeypatch, None).scores(TEXT, piece))
+    assert [id for id, _ in scores] == TEXT
+    assert [nats for _, nats in scores] == pytest.approx(
         [Sums.nats(TEXT[:n], id) for n, id in enumerate(TEXT)], abs=1e-5
     )
 
 
 @pytest.mark.parametrize("context", [1, 2, 5, 8, 64])
-def test_windows_move_on_by_half(context: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = program(tmp_path, monkeypatch, context)
-    found = list(ours.scores(TEXT))
-    assert [id for id, _ in found] == TEXT
-    assert ours.model.longest == min(context, len(TEXT))
+def test_windows_advance_by_half_of_the_context(context: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program_globals = program(tmp_path, monkeypatch, context)
+    scores = list(program_globals.scores(TEXT))
+    assert [id for id, _ in scores] == TEXT
+    assert program_globals.model.longest == min(context, len(TEXT))
     read, stride = [0, *TEXT], max(1, context // 2)
     begins = [0 if n < context else (n - context) // stride * stride + stride for n in range(len(TEXT))]
     expected = [Sums.nats(read[begin : n + 1], id) for (n, id), begin in zip(enumerate(TEXT), begins, strict=True)]
-    assert [nats for _, nats in found] == pytest.approx(expected, abs=1e-5)
+    assert [nats for _, nats in scores] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("context", [None, 6])
-def test_what_is_written_is_the_most_probable(
+def test_the_most_probable_tokens_are_generated(
     context: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a context is full, the second half of it is read again."""
-    ours, ids = program(tmp_path, monkeypatch, context), [0, 1, 2]
+    """When the context is full, its second half is read again."""
+    program_globals, ids = program(tmp_path, monkeypatch, context), [0, 1, 2]
     window = list(ids)
     for _ in range(30):
         ids.append(int(Sums.table[sum(window) % 5].argmax()))
         window.append(ids[-1])
         window = window[-3:] if context and len(window) > context else window
-    assert ours.generate("a b", 30).split() == [SYMBOLS[id] for id in ids[3:]]
+    assert program_globals.generate("a b", 30).split() == [SYMBOLS[id] for id in ids[3:]]

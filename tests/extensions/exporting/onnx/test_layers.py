@@ -27,12 +27,12 @@ S = 6
 
 
 @pytest.mark.parametrize(("kind", "name"), [override[:2] for override in functions.OVERRIDES], ids=str)
-def test_what_tracing_replaces_exists(kind: type, name: str) -> None:
+def test_the_functions_that_tracing_replaces_exist(kind: type, name: str) -> None:
     assert hasattr(kind, name) or f"self.{name}" in inspect.getsource(kind)
 
 
-def whole(layer: SequenceLayer) -> TensorFunction:
-    """From the beginning, over rows of different lengths, one of them empty."""
+def from_beginning(layer: SequenceLayer) -> TensorFunction:
+    """Return the layer as a function of rows of different lengths, one of them empty."""
     forms = {"x": TensorSpec(("batch", "time", layer.d_in)), "mask": TensorSpec(("batch", "time"), torch.bool)}
     if layer.d_memory is not None:
         forms["memory"] = TensorSpec(("batch", "source", layer.d_memory))
@@ -54,7 +54,7 @@ def whole(layer: SequenceLayer) -> TensorFunction:
 
 
 def from_state(layer: SequenceLayer) -> TensorFunction:
-    """From a state, whose leaves are inputs and outputs."""
+    """Return the layer as a function that continues from a state, whose tensors are inputs and outputs."""
 
     def run(layer: SequenceLayer, x: Tensor, **state: Any) -> dict[str, Tensor]:
         y, after = layer(x, state_from(layer.init_state(1), state))
@@ -76,15 +76,15 @@ def memory_of(layer: SequenceLayer, batch: int) -> Memory | None:
 
 
 @pytest.mark.parametrize("subject", CASES)
-def test_the_graph_is_the_layer(subject: Subject) -> None:
+def test_the_graph_computes_the_layer(subject: Subject) -> None:
     layer = subject.build().float()
-    for part in [whole(layer), *([from_state(layer)] if layer.is_causal else [])]:
+    for part in [from_beginning(layer), *([from_state(layer)] if layer.is_causal else [])]:
         graph = functions.trace_function(layer, part.function, part.inputs, name=part.name)
         writing.check_differences(writing.measure_differences(graph, layer, part))
 
 
-class OfValues(Parallel):
-    """What it does depends on a number."""
+class DependsOnValues(Parallel):
+    """A layer whose operations depend on a number."""
 
     d_in = d_out = 4
 
@@ -92,8 +92,8 @@ class OfValues(Parallel):
         return (x if float(x.sum()) > 0 else -x), None
 
 
-class OfSizes(Parallel):
-    """What it does depends on the number of positions."""
+class DependsOnSizes(Parallel):
+    """A layer whose operations depend on the number of positions."""
 
     d_in = d_out = 4
 
@@ -101,15 +101,15 @@ class OfSizes(Parallel):
         return (2 * x if x.shape[1] > 4 else x), None
 
 
-class TowardsZero(OfSizes):
-    """A division whose quotient is rounded towards zero, which differs from `Floor` below zero."""
+class TowardsZero(DependsOnSizes):
+    """A layer that rounds a quotient towards zero, which differs from `Floor` below zero."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
         return torch.div(x, 2, rounding_mode="trunc"), None
 
 
-class Looping(OfSizes):
-    """A loop of Python over positions."""
+class Looping(DependsOnSizes):
+    """A layer with a loop of Python over positions."""
 
     def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
         return torch.stack([2 * x[:, t] for t in range(x.shape[1])], dim=1), None
@@ -118,14 +118,14 @@ class Looping(OfSizes):
 @pytest.mark.parametrize(
     ("layer", "expected"),
     [
-        (OfValues(), "_local_scalar_dense, which depends on values"),
-        (OfSizes(), "y of 1 rows of 1 positions differs by"),
+        (DependsOnValues(), "_local_scalar_dense, which depends on values"),
+        (DependsOnSizes(), "y of 1 rows of 1 positions differs by"),
         (TowardsZero(), "division that rounds towards zero"),
         pytest.param(Looping(), "more than 20,000 operations; a Python loop", marks=pytest.mark.slow),
     ],
 )
-def test_what_cannot_be_traced_is_refused(layer: SequenceLayer, expected: str) -> None:
-    part = whole(layer)
+def test_layers_that_cannot_be_traced_are_refused(layer: SequenceLayer, expected: str) -> None:
+    part = from_beginning(layer)
     with pytest.raises(Unexportable, match=expected):
         writing.check_differences(
             writing.measure_differences(
@@ -134,8 +134,8 @@ def test_what_cannot_be_traced_is_refused(layer: SequenceLayer, expected: str) -
         )
 
 
-def test_equal_scores_have_the_same_path() -> None:
-    """Scores are small whole numbers, so that many paths are the best one."""
+def test_paths_with_equal_scores_are_the_same() -> None:
+    """Scores are small integers, so that several paths are often the best."""
     head = CRFTagHead(3, 5)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Runs as ONNX: their programs print what ours do, with onnxruntime, numpy and tokenizers alone."""
+"""Runs as ONNX: their programs print the output of ensue with only onnxruntime, numpy and tokenizers."""
 
 import ast
 import json
@@ -19,7 +19,7 @@ from training import tiny_pairs
 from training.tiny import run_tiny, tiny_recipe, words
 from training.tiny_texts import classifying, columns, documents, fasttext, pairs, sentences, tagging, tsv, vector_file
 
-from .conftest import NEIGHBORS, Program, forget
+from .conftest import NEIGHBORS, Program, forget_modules
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
@@ -31,8 +31,8 @@ from extensions.exporting.onnx.scores import assert_same_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROGRAMS = sorted((Path(ensue.__file__).parent / "extensions").rglob("programs/*.py"))
-PAGE = 120
-"""The most lines of a program."""
+MAX_LINES = 120
+"""The maximum number of lines of a program."""
 
 
 def language_model(folder: Path, model: Any = "lstm", tokens: str = "characters") -> Path:
@@ -58,7 +58,9 @@ def check_language_model(run: Path, folder: Path, program: Program) -> None:
 @pytest.mark.parametrize(
     "kind", ["lstm", "window", "gru", "clockwork", "grid", "qrnn", "transformer", "bpe", "words", "bytes"]
 )
-def test_language_models_of_all_kinds(kind: str, tmp_path: Path, program: Program) -> None:
+def test_programs_of_language_models_print_the_scores_and_texts_of_ensue(
+    kind: str, tmp_path: Path, program: Program
+) -> None:
     if kind in ("bpe", "words", "bytes"):
         run = language_model(tmp_path, tokens=kind)
     elif kind in ("lstm", "transformer"):
@@ -84,18 +86,18 @@ def check_tagger(run: Path, folder: Path, program: Program) -> None:
     expected = "".join(pipeline.prediction_lines(str(folder / "other.txt"), format="text"))
     assert program(folder / "out", text) == expected
     assert len({label.split("\t")[-1] for label in expected.splitlines()}) > 2
-    several = pipeline.with_search(n_best=3)
-    for one, *options in ((pipeline, "--json"), (several, "--json", "--n-best=3")):
-        of_ensue = one.prediction_lines(str(folder / "other.txt"), format="text", as_json=True)
+    three_best = pipeline.with_search(n_best=3)
+    for searching, *options in ((pipeline, "--json"), (three_best, "--json", "--n-best=3")):
+        of_ensue = searching.prediction_lines(str(folder / "other.txt"), format="text", as_json=True)
         for ours, theirs in zip(program(folder / "out", text, *options).splitlines(), of_ensue, strict=True):
             same_json(ours, theirs)
-    shown = "".join(several.prediction_lines(str(folder / "other.txt"), format="text"))
-    without = re.compile(r"^\d\.\d{4}\t", re.MULTILINE).sub  # the last digit may be another one
+    shown = "".join(three_best.prediction_lines(str(folder / "other.txt"), format="text"))
+    without = re.compile(r"^\d\.\d{4}\t", re.MULTILINE).sub  # the last digit may differ
     assert without("", program(folder / "out", text, "--n-best", "3")) == without("", shown)
 
 
 def same_json(ours: str, theirs: str) -> None:
-    """Texts, labels and places are the same, and probabilities differ by 1e-5 at most."""
+    """Check that texts, labels and places are equal, and that probabilities differ by 1e-5 at most."""
     numbers: list[float] = []
 
     def without(value: Any) -> Any:
@@ -111,12 +113,14 @@ def same_json(ours: str, theirs: str) -> None:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tagger."""
+    """A trained tagger of names."""
     features = {"characters": "lstm", "affixes": 2, "d_shape": 4}
     return tagger(tmp_path_factory.mktemp("names"), head={"kind": "crf"}, features=features)
 
 
-def test_a_tagger_with_a_crf(names: Path, tmp_path: Path, program: Program) -> None:
+def test_the_program_of_a_tagger_with_a_crf_prints_the_labels_of_ensue(
+    names: Path, tmp_path: Path, program: Program
+) -> None:
     check_tagger(names, tmp_path, program)
 
 
@@ -133,25 +137,25 @@ TAGGERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TAGGERS)
-def test_taggers_of_all_kinds(kind: str, tmp_path: Path, program: Program) -> None:
+def test_programs_of_taggers_print_the_labels_of_ensue(kind: str, tmp_path: Path, program: Program) -> None:
     check_tagger(tagger(tmp_path, **{"steps": 40} | TAGGERS[kind]), tmp_path, program)
 
 
 @pytest.mark.slow
-def test_vectors_that_are_kept_are_exported_and_words_without_one_are_told(tmp_path: Path) -> None:
+def test_kept_vectors_are_exported_and_words_without_a_vector_are_reported(tmp_path: Path) -> None:
     kinds, vectors = vector_file(tmp_path)
     features = {"vectors": str(vectors), "kept_vectors": 17, "characters": "cnn"}
     run_tiny(tagging(kinds, features=features), tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "out", "onnx")
     text = "noun1 Noun15\nnoun12 noun19 v\u00e9rb1\n"
     hidden = "import runpy, sys; sys.modules['ensue'] = sys.modules['torch'] = None; sys.path.insert(0, 'out')"
-    asked = [sys.executable, "-c", f"{hidden}; runpy.run_path('out/predict.py', run_name='__main__')"]
-    found = subprocess.run(asked, input=text, capture_output=True, text=True, check=True, cwd=tmp_path)
+    command = [sys.executable, "-c", f"{hidden}; runpy.run_path('out/predict.py', run_name='__main__')"]
+    completed = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=tmp_path)
     pipeline = ensue.load(tmp_path / "run", device="cpu")
     expected = pipeline.predict([line.split() for line in text.splitlines()])
-    assert found.stdout == "".join("".join(f"{w.text}\t{w.label}\n" for w in answer) + "\n" for answer in expected)
+    assert completed.stdout == "".join("".join(f"{w.text}\t{w.label}\n" for w in answer) + "\n" for answer in expected)
     unknown = "1 of 5 words (20%) have characters that the training data do not have"
-    assert found.stderr == f"2 of 5 words (40%) have no pretrained vector; {unknown}\n"
+    assert completed.stderr == f"2 of 5 words (40%) have no pretrained vector; {unknown}\n"
     assert pipeline.lacking() == (
         f"2 of 5 words (40%) have no pretrained vector, neither in the run nor with --vectors; {unknown}; "
         "4 of 5 words (80%) are not known from the training data"
@@ -160,10 +164,9 @@ def test_vectors_that_are_kept_are_exported_and_words_without_one_are_told(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("repeats", [False, True])
-def test_taggers_that_read_a_document(
+def test_programs_of_taggers_read_the_sentences_of_a_document_together(
     repeats: bool, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sentences read together have the labels that ours have, and alone those that they have alone."""
     document = "-DOCSTART- X O\n\n"
     (tmp_path / "train.txt").write_text(
         "".join(document + columns(sentences(12, seed=seed)) + "\n" for seed in range(6))
@@ -174,30 +177,28 @@ def test_taggers_that_read_a_document(
     tagged = sentences(15, seed=9)
     (tmp_path / "test.txt").write_text(document + columns(tagged))
     pipeline: Any = ensue.load(tmp_path / "run", device="cpu")
-    together = [answer.labels for answer in pipeline.label(pipeline.source(tmp_path / "test.txt"))]
-    assert len(together) == len(tagged)
+    labels = [answer.labels for answer in pipeline.label(pipeline.source(tmp_path / "test.txt"))]
+    assert len(labels) == len(tagged)
     monkeypatch.syspath_prepend(str(tmp_path / "out"))
     predict = runpy.run_path(str(tmp_path / "out" / "predict.py"))["predict"]
-    forget(monkeypatch)
-    assert predict([list(sentence.words) for sentence in tagged], document=True) == together
+    forget_modules(monkeypatch)
+    assert predict([list(sentence.words) for sentence in tagged], document=True) == labels
 
 
 @pytest.mark.parametrize("program_of", PROGRAMS, ids=lambda path: path.stem)
-def test_programs_need_little(program_of: Path) -> None:
+def test_programs_are_short_and_import_few_packages(program_of: Path) -> None:
     package = Path(ensue.__file__).parent.parent
     files = program_files([".".join(program_of.relative_to(package).with_suffix("").parts)])
-    assert len(files["predict.py"].splitlines()) <= PAGE
+    assert len(files["predict.py"].splitlines()) <= MAX_LINES
     assert not any(re.search(r"^ *(from|import) ensue\b", text, re.MULTILINE) for text in files.values())
-    nodes = [
-        node for text in files.values() for node in ast.parse(text).body
-    ]  # what only some files need is in functions
+    nodes = [node for text in files.values() for node in ast.parse(text).body]  # imports in functions are optional
     modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     modules |= {str(node.module).partition(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
     others = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
     assert others <= {"numpy", "onnxruntime", "tokenizers", MODULES_FOLDER, *NEIGHBORS}
 
 
-def test_what_cannot_be_exported_is_refused(names: Path, tmp_path: Path) -> None:
+def test_invalid_formats_options_and_paths_are_refused(names: Path, tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match=r'no format "onx"; did you mean "onnx"\?'):
         export_run(names, tmp_path / "out", "onx")
     with pytest.raises(EnsueError, match="int8 is for the format onnx"):
@@ -211,19 +212,19 @@ def test_what_cannot_be_exported_is_refused(names: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_eight_bits(names: Path, tmp_path: Path, program: Program) -> None:
-    """A third of the size, and nearly the same tags."""
+def test_int8_gives_nearly_the_same_tags(names: Path, tmp_path: Path, program: Program) -> None:
+    """The graph has at most a third of the size."""
     text = "".join(" ".join(sentence.words) + "\n" for sentence in sentences(40, seed=2))
-    found = {}
+    outputs = {}
     for int8 in (False, True):
         out = tmp_path / str(int8)
         note, needs = export_run(names, out, "onnx", int8=int8)
         assert needs == f"{out}/predict.py needs numpy onnxruntime: pip install -r {out}/requirements.txt"
         assert (out / "requirements.txt").read_text() == "numpy\nonnxruntime\n"
         assert f"{(out / 'model.onnx').stat().st_size:,} bytes; maximum difference" in note
-        found[int8] = program(out, text).splitlines()
-    same = sum(a == b for a, b in zip(found[False], found[True], strict=True))
-    assert same > 0.95 * len(found[False])
+        outputs[int8] = program(out, text).splitlines()
+    same = sum(a == b for a, b in zip(outputs[False], outputs[True], strict=True))
+    assert same > 0.95 * len(outputs[False])
     model = onnx.load(tmp_path / "True" / "model.onnx")
     assert sum(node.op_type == "DynamicQuantizeLSTM" for node in model.graph.node) == 4
 
@@ -260,7 +261,9 @@ CLASSIFIERS: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*a text is empty", "ignore:.*no word of the training data")
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_classifiers(kind: str, tmp_path: Path, program: Program) -> None:
+def test_programs_of_classifiers_print_the_labels_and_probabilities_of_ensue(
+    kind: str, tmp_path: Path, program: Program
+) -> None:
     is_pair, is_several = "pairs" in kind, kind == "several"
     content = pairs(60) if is_pair else fasttext(documents(60, most_labels=3)) if is_several else tsv(documents(60))
     train = tmp_path / ("train.txt" if is_several else "train.tsv")
@@ -274,13 +277,13 @@ def test_classifiers(kind: str, tmp_path: Path, program: Program) -> None:
     other.write_text("sentence1\tsentence2\n" * is_pair + text)
     pipeline = ensue.load(tmp_path / "run", device="cpu")
     expected = list(pipeline.prediction_lines(str(other), format=None if is_pair else "plain"))
-    found = program(tmp_path / "out", text).splitlines()
+    printed = program(tmp_path / "out", text).splitlines()
     place = 3 if is_pair else 1
-    for ours, theirs in zip("".join(expected).splitlines()[is_pair:], found, strict=True):
-        one, other_one = ours.split("\t"), theirs.split("\t")
-        for a, b in zip(one.pop(place).split(","), other_one.pop(place).split(","), strict=True):
+    for ours, theirs in zip("".join(expected).splitlines()[is_pair:], printed, strict=True):
+        our_cells, their_cells = ours.split("\t"), theirs.split("\t")
+        for a, b in zip(our_cells.pop(place).split(","), their_cells.pop(place).split(","), strict=True):
             assert float(b) == pytest.approx(float(a), abs=2e-4)
-        assert one == other_one
+        assert our_cells == their_cells
 
 
 LSTM = {"kind": "lstm", "d_model": 16}
@@ -300,7 +303,7 @@ TRANSLATORS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TRANSLATORS)
-def test_translators(kind: str, tmp_path: Path, program: Program) -> None:
+def test_programs_of_translators_print_the_outputs_of_ensue(kind: str, tmp_path: Path, program: Program) -> None:
     (tmp_path / "train.tsv").write_text(tiny_pairs.pairs(80))
     run_tiny(tiny_pairs.pair_recipe(tmp_path / "train.tsv", **TRANSLATORS[kind]), tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "out", "onnx")

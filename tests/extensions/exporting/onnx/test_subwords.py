@@ -1,4 +1,4 @@
-"""Runs as ONNX that read subwords: masked models, layers of other runs that are tuned, and those that are features."""
+"""Runs of subwords as ONNX: masked language models, fine-tuned layers, and layers of other runs as features."""
 
 import json
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onn
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 TRAIN = {"steps": 24, "batch_size": 8, "learning_rate": 0.05, "validations": 1, "precision": "float32"}
 LONG = [word for sentence in TAGGED[:5] for word in sentence.words]
-"""More words than the origins read at once."""
+"""More words than the context of the pretrained models."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data, and runs to begin from."""
+    """A folder with the data and the pretrained runs."""
     folder = tmp_path_factory.mktemp("subwords")
     text = folder / "text.txt"
     write_files(folder)
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(folder: Path, task: str, name: str, out: Path, **tables: Any) -> Any:
-    """A run in use; `origin` is one to begin from."""
+    """Train a run, from the run `origin` if any, and return its pipeline."""
     if origin := tables.pop("origin", ""):
         tables["encoder"] = {"from": str(folder / origin), **tables.get("encoder", {})}
     else:
@@ -66,13 +66,15 @@ MASKED = ("masked", "wordpiece", "segments", "rotary")
 
 
 @pytest.mark.parametrize("name", MASKED)
-def test_a_masked_language_model(name: str, folder: Path, tmp_path: Path, program: Program) -> None:
-    """Masks filled, and vectors of texts, of which one is longer than the model reads at once and one has nothing."""
+def test_the_program_of_a_masked_language_model_fills_masks_and_embeds_texts(
+    name: str, folder: Path, tmp_path: Path, program: Program
+) -> None:
+    """One of the texts is longer than the context of the model, and one is empty."""
     note, needs = export_run(folder / name, tmp_path / "out", "onnx")
     assert "predict.py needs numpy onnxruntime tokenizers: pip install -r " in needs
     pipeline: Any = ensue.load(folder / name, device="cpu")
     texts = ["the [MASK] sees", "[MASK][MASK] and [MASK].", "a [MASK]", "Anna's [MASK]s salt", "[MASK] [MASK]"]
-    expected = "".join(f"{found}\n" for found in pipeline.predict(texts))
+    expected = "".join(f"{answer}\n" for answer in pipeline.predict(texts))
     assert program(tmp_path / "out", "".join(f"{text}\n" for text in texts)) == expected
     texts = ["Anna sees [CLS] the bird", " ".join(LONG), "", "é"]
     check_vectors(program(tmp_path / "out", "".join(f"{text}\n" for text in texts), "--embed"), texts, pipeline)
@@ -83,24 +85,26 @@ def test_a_masked_language_model(name: str, folder: Path, tmp_path: Path, progra
 
 
 def check_vectors(lines: str, texts: Sequence[str], pipeline: Any) -> None:
-    found = [json.loads(line) for line in lines.splitlines()]
-    assert [one["text"] for one in found] == list(texts)
-    np.testing.assert_allclose([one["vector"] for one in found], pipeline.embed(texts), atol=1e-5)
+    rows = [json.loads(line) for line in lines.splitlines()]
+    assert [row["text"] for row in rows] == list(texts)
+    np.testing.assert_allclose([row["vector"] for row in rows], pipeline.embed(texts), atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "last", "max"])
-def test_a_model_without_a_head_gives_vectors(pooling: str, folder: Path, tmp_path: Path, program: Program) -> None:
+def test_the_program_of_a_model_without_a_head_embeds_texts(
+    pooling: str, folder: Path, tmp_path: Path, program: Program
+) -> None:
     sentences = {"pooling": pooling, "unit_length": True}
     recipe = masked_recipe(folder / "text.txt", train=FEW, sentences=sentences)
     run_tiny(recipe, tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "out", "onnx")
     texts = ["the bird", " ".join(LONG), ""]
-    given = "".join(f"{text}\n" for text in texts)
-    found = program(tmp_path / "out", given, "--embed")
-    check_vectors(found, texts, ensue.load(tmp_path / "run", device="cpu"))
+    content = "".join(f"{text}\n" for text in texts)
+    printed = program(tmp_path / "out", content, "--embed")
+    check_vectors(printed, texts, ensue.load(tmp_path / "run", device="cpu"))
     settings = json.loads((tmp_path / "out" / "config.json").read_text())
     (tmp_path / "out" / "config.json").write_text(json.dumps(settings | {"fills": False}))
-    assert program(tmp_path / "out", given) == found
+    assert program(tmp_path / "out", content) == printed
 
 
 def check_tagger(run: Path, out: Path, program: Program) -> None:
@@ -108,8 +112,8 @@ def check_tagger(run: Path, out: Path, program: Program) -> None:
     lines = [" ".join(sentence.words) for sentence in TAGGED[:20]]
     lines[3:3] = ["", " ".join(LONG), "Zürich isn't 3,000 km"]
     expected = []
-    for found in ensue.load(run, device="cpu").predict(lines):
-        expected.append("".join(f"{word.text}\t{word.label}\n" for word in found) + "\n")
+    for sentence in ensue.load(run, device="cpu").predict(lines):
+        expected.append("".join(f"{word.text}\t{word.label}\n" for word in sentence) + "\n")
     assert program(out, "".join(f"{line}\n" for line in lines)) == "".join(expected)
     assert len({line.split("\t")[-1] for line in "".join(expected).split("\n")}) > 2
 
@@ -129,7 +133,7 @@ TUNED_TAGGERS: dict[str, dict[str, Any]] = {
 
 
 def with_places(folder: Path, tables: dict[str, Any]) -> dict[str, Any]:
-    """The tables with the folder before the runs that are features."""
+    """Return the tables with the paths of the feature runs in the folder."""
     features = dict(tables.get("features", {}))
     if "contextual" in features:
         features["contextual"] = [str(folder / name) for name in features["contextual"]]
@@ -138,7 +142,9 @@ def with_places(folder: Path, tables: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", TUNED_TAGGERS)
-def test_taggers_over_tuned_layers(kind: str, folder: Path, tmp_path: Path, program: Program) -> None:
+def test_programs_of_taggers_over_tuned_layers_print_the_labels_of_ensue(
+    kind: str, folder: Path, tmp_path: Path, program: Program
+) -> None:
     trained(folder, "labeling", "names.txt", tmp_path / "run", **with_places(folder, TUNED_TAGGERS[kind]))
     check_tagger(tmp_path / "run", tmp_path / "out", program)
 
@@ -165,17 +171,19 @@ CONTEXTUAL_CLASSIFIERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", [*TUNED_CLASSIFIERS, *(f"contextual {kind}" for kind in CONTEXTUAL_CLASSIFIERS)])
-def test_classifiers(kind: str, folder: Path, tmp_path: Path, program: Program) -> None:
+def test_programs_of_classifiers_over_layers_of_other_runs_print_the_answers_of_ensue(
+    kind: str, folder: Path, tmp_path: Path, program: Program
+) -> None:
     tables = CONTEXTUAL_CLASSIFIERS.get(kind.removeprefix("contextual ")) if kind.startswith("contextual ") else None
     tables = with_places(folder, tables or TUNED_CLASSIFIERS[kind])
     data = "pairs.tsv" if "pairs" in kind else "topics.tsv"
     pipeline = trained(folder, "classification", data, tmp_path / "run", **tables)
     export_run(tmp_path / "run", tmp_path / "out", "onnx")
     texts = [text for text, _ in TEXTS[:12]]
-    given: Any = [*texts, "é  salt\t", " the choir", " ".join(LONG)] if data == "topics.tsv" else list(pairwise(texts))
-    lines = [text if isinstance(text, str) else "\t".join(text) for text in given]
-    found = program(tmp_path / "out", "".join(f"{line}\n" for line in lines)).splitlines()
-    for line, answer in zip(found, pipeline.predict(given), strict=True):
+    inputs: Any = [*texts, "é  salt\t", " the choir", " ".join(LONG)] if data == "topics.tsv" else list(pairwise(texts))
+    lines = [text if isinstance(text, str) else "\t".join(text) for text in inputs]
+    printed = program(tmp_path / "out", "".join(f"{line}\n" for line in lines)).splitlines()
+    for line, answer in zip(printed, pipeline.predict(inputs), strict=True):
         label, share = line.split("\t")[:2] if data == "topics.tsv" else line.split("\t")[2:]
         assert label == answer.label
         assert float(share) == pytest.approx(answer.probabilities[label], abs=2e-4)
@@ -196,14 +204,16 @@ CONTEXTUAL_TAGGERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", CONTEXTUAL_TAGGERS)
-def test_taggers_that_read_the_layers_of_others(kind: str, folder: Path, tmp_path: Path, program: Program) -> None:
+def test_programs_of_taggers_with_contextual_features_print_the_labels_of_ensue(
+    kind: str, folder: Path, tmp_path: Path, program: Program
+) -> None:
     tables = with_places(folder, {"features": FEATURES | CONTEXTUAL_TAGGERS[kind]})
     trained(folder, "labeling", "names.txt", tmp_path / "run", **tables, **CRF, **LEARNS)
     check_tagger(tmp_path / "run", tmp_path / "out", program)
 
 
 @pytest.mark.parametrize("origins", [["masked"], ["words", "translator"], ["bpe"]])
-def test_encoder_decoders_that_read_the_layers_of_others(
+def test_programs_of_encoder_decoders_with_contextual_features_print_the_outputs_of_ensue(
     origins: list[str], folder: Path, tmp_path: Path, program: Program
 ) -> None:
     features = {"contextual": [str(folder / origin) for origin in origins]}
@@ -223,7 +233,7 @@ HEADS: dict[str, dict[str, Any]] = {"softmax": {"kind": "softmax"}, "context": {
 
 
 def both_ways(folder: Path, out: Path, words: str, head: str) -> Any:
-    """A bidirectional language model, or one of contexts."""
+    """Train a bidirectional language model, or one of contexts."""
     document = {
         "task": "bidirectional-language-modeling",
         "data": {"train": str(folder / "text.txt")},
@@ -241,17 +251,19 @@ def both_ways(folder: Path, out: Path, words: str, head: str) -> Any:
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("words", WORDS)
-def test_models_of_both_directions(words: str, head: str, folder: Path, tmp_path: Path, program: Program) -> None:
-    """Nats, vectors of texts, and the labels of a tagger that reads the layers."""
+def test_programs_of_bidirectional_models_print_scores_vectors_and_labels_of_ensue(
+    words: str, head: str, folder: Path, tmp_path: Path, program: Program
+) -> None:
+    """The labels are those of a tagger with the layers as features."""
     pipeline = both_ways(folder, tmp_path / "run", words, head)
     export_run(tmp_path / "run", tmp_path / "out", "onnx")
     texts = ["Anna sees the bird", "", "a Zürich \U0001f600", " ".join(LONG)]
-    given = "".join(f"{text}\n" for text in texts)
-    check_vectors(program(tmp_path / "out", given, "--embed"), texts, pipeline)
+    content = "".join(f"{text}\n" for text in texts)
+    check_vectors(program(tmp_path / "out", content, "--embed"), texts, pipeline)
     if head == "softmax":
-        (tmp_path / "text.txt").write_text(given)
+        (tmp_path / "text.txt").write_text(content)
         assert_same_scores(
-            program(tmp_path / "out", given).splitlines(), list(pipeline.score_lines(str(tmp_path / "text.txt")))
+            program(tmp_path / "out", content).splitlines(), list(pipeline.score_lines(str(tmp_path / "text.txt")))
         )
     features = FEATURES | {"contextual": [str(tmp_path / "run"), str(folder / "masked")], "contextual_at": "both"}
     trained(folder, "labeling", "names.txt", tmp_path / "tagger", features=features, **CRF, **LEARNS)

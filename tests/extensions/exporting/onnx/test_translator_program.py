@@ -1,4 +1,4 @@
-"""The search of the exported translator, with an encoder and a decoder that are tables, against one that enumerates."""
+"""The search of the exported translator finds the answers of an enumeration; the models are tables."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 import ensue
 from ensue.decode.beam import best_ids
 
-from .conftest import forget
+from .conftest import forget_modules
 
 PROGRAMS = Path(ensue.__file__).parent / "extensions" / "exporting" / "onnx" / "programs"
 BEGIN, END, UNKNOWN, SEPARATOR = range(4)
@@ -39,7 +39,7 @@ CONFIG = {
 
 
 class Table:
-    """Both halves of a model: the next token depends on the last one and on how many there were."""
+    """Both graphs of a model: the next token depends on the last token and on the number of tokens."""
 
     scores = np.zeros((5, 6, 6), np.float32)
 
@@ -67,17 +67,17 @@ def log_p(ids: tuple[int, ...], token: int) -> float:
 
 
 def best(alpha: float, least: int, most: int) -> tuple[int, ...]:
-    """Of all outputs that end."""
-    found = {}
+    """Return the best of all outputs that end."""
+    scores = {}
     for length in range(least, most + 1):
         for ids in itertools.product((4, 5), repeat=length):
             total = sum(log_p(ids[:n], token) for n, token in enumerate((*ids, END)))
-            found[ids] = total / (length + 1) ** alpha
-    return max(found, key=lambda ids: found[ids])
+            scores[ids] = total / (length + 1) ** alpha
+    return max(scores, key=lambda ids: scores[ids])
 
 
 @pytest.fixture
-def ours(program: Any) -> Any:
+def program_globals(program: Any) -> Any:
     return program()
 
 
@@ -93,62 +93,62 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             tokenizer.save(str(tmp_path / f"{side}.json"))
         monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Table))  # type: ignore[arg-type]
         monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-        forget(monkeypatch)
+        forget_modules(monkeypatch)
         return SimpleNamespace(**runpy.run_path(str(tmp_path / "translator.py")))
 
     return load
 
 
-def test_an_option_is_refused(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_refused(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program()
     monkeypatch.setattr(sys, "argv", ["predict.py", "--glossary", "terms.tsv"])
     with pytest.raises(SystemExit, match="--glossary: this program takes no arguments"):
         runpy.run_path(str(tmp_path / "translator.py"), run_name="__main__")
 
 
-def outputs(ours: Any, seeds: range) -> list[tuple[int, ...]]:
-    found = []
+def outputs(program_globals: Any, seeds: range) -> list[tuple[int, ...]]:
+    all_outputs = []
     for seed in seeds:
         Table.scores = np.random.default_rng(seed).normal(size=(5, 6, 6)).astype(np.float32) * 2
-        found += ours.search([ours.read(["a b"])])
-    return found
+        all_outputs += program_globals.search([program_globals.read(["a b"])])
+    return all_outputs
 
 
 @pytest.mark.parametrize(("alpha", "least"), [(0.0, 0), (1.0, 0), (1.0, 2), (2.0, 1)])
 def test_a_wide_search_finds_the_best_of_all(program: Any, alpha: float, least: int) -> None:
-    seeds, ours = range(25), program(length_penalty=alpha, min_tokens=least)
-    for seed, found in zip(seeds, outputs(ours, seeds), strict=True):
+    seeds, program_globals = range(25), program(length_penalty=alpha, min_tokens=least)
+    for seed, output in zip(seeds, outputs(program_globals, seeds), strict=True):
         Table.scores = np.random.default_rng(seed).normal(size=(5, 6, 6)).astype(np.float32) * 2
-        assert found == best(alpha, least, 3), seed
+        assert output == best(alpha, least, 3), seed
 
 
 def test_an_early_stop_counts_the_end_symbol(program: Any) -> None:
-    ours = program(most=1, beams=2)
+    program_globals = program(most=1, beams=2)
     Table.scores = np.full((5, 6, 6), -50.0, np.float32)
     Table.scores[0, BEGIN, [END, 4]] = -0.8, -1.0
     Table.scores[1, 4, END] = 0.0
-    assert ours.search([ours.read(["a"])]) == [(4,)]
+    assert program_globals.search([program_globals.read(["a"])]) == [(4,)]
 
 
-def test_what_does_not_end_counts_its_own_length(program: Any) -> None:
-    """Of two outputs without an end, of equal length; and no pair of words comes twice."""
-    ours = program(most=4, beams=3, no_repeat_ngram=2)
+def test_outputs_without_an_end_are_scored_by_their_own_length(program: Any) -> None:
+    """The outputs without an end have equal lengths, and no pair of words is repeated."""
+    program_globals = program(most=4, beams=3, no_repeat_ngram=2)
     Table.scores = np.full((5, 6, 6), -1.0, np.float32)
     Table.scores[..., END] = -math.inf
     Table.scores[..., 4] = 3.0
-    assert ours.search([ours.read(["a"])]) == [(4, 4, 5, 4)]
+    assert program_globals.search([program_globals.read(["a"])]) == [(4, 4, 5, 4)]
 
 
-def test_a_long_source_is_cut_before_its_end(program: Any) -> None:
-    ours = program()
-    assert ours.read(["a b a b a b"])[0] == [4, 5, 4, END]
-    inputs = ours.inputs([ours.read([text]) for text in ("a b a b a b", "b")])
+def test_a_long_source_is_truncated_before_its_end_symbol(program: Any) -> None:
+    program_globals = program()
+    assert program_globals.read(["a b a b a b"])[0] == [4, 5, 4, END]
+    inputs = program_globals.inputs([program_globals.read([text]) for text in ("a b a b a b", "b")])
     assert inputs["ids"].tolist() == [[4, 5, 4, END], [5, END, 0, 0]]
 
 
 @given(arrays(np.float32, (3, 150), elements=st.sampled_from([-math.inf, -3.0, -1.0, 0.0])), st.integers(1, 9))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_best_ids_are_those_of_the_search_in_torch(ours: Any, scores: np.ndarray, k: int) -> None:
-    found = [ours.best_ids(scores, k), best_ids(torch.from_numpy(scores.copy()), k)]
-    real = [[ids[values > -math.inf], values[values > -math.inf]] for ids, values in found]  # of others any
+def test_the_best_ids_are_those_of_the_search_in_torch(program_globals: Any, scores: np.ndarray, k: int) -> None:
+    selections = [program_globals.best_ids(scores, k), best_ids(torch.from_numpy(scores.copy()), k)]
+    real = [[ids[values > -math.inf], values[values > -math.inf]] for ids, values in selections]  # others vary
     np.testing.assert_array_equal(*real)

@@ -1,4 +1,4 @@
-"""The program that cuts texts into windows of subwords, beside the reader of tuned layers."""
+"""The exported program divides texts into the windows that the fine-tuned layers read."""
 
 import json
 import runpy
@@ -28,50 +28,58 @@ def tokenizer() -> WordPieceTokenizer:
 
 
 def dense(places: Any, weights: Any, slots: Any, rows: int, number: int, positions: int) -> Any:
-    """How much each position (W · S) counts in each slot (B, T)."""
-    found = np.zeros((rows * number, positions))
-    np.add.at(found, (slots, places), weights)
-    return found.reshape(rows, number, positions)
+    """Return the weight of each position (W · S) in each slot (B, T)."""
+    weights_of_positions = np.zeros((rows * number, positions))
+    np.add.at(weights_of_positions, (slots, places), weights)
+    return weights_of_positions.reshape(rows, number, positions)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(
-    ("pooling", "whole", "is_pair"),
+    ("pooling", "has_text_vector", "is_pair"),
     [("first", True, False), ("last", False, False), ("mean", True, False), ("mean", True, True)],
 )
-def test_windows_are_those_that_were_tuned(
-    pooling: str, whole: bool, is_pair: bool, is_causal: bool, tokenizer: WordPieceTokenizer, tmp_path: Path
+def test_the_program_divides_texts_into_the_windows_of_the_subword_reader(
+    pooling: str, has_text_vector: bool, is_pair: bool, is_causal: bool, tokenizer: WordPieceTokenizer, tmp_path: Path
 ) -> None:
-    begin, end = (1,), (2,) if whole or not is_causal else ()
-    most = 60 if is_pair else 12
+    begin, end = (1,), (2,) if has_text_vector or not is_causal else ()
+    max_positions = 60 if is_pair else 12
     framing = Framing(
-        tokenizer=tokenizer, begin=begin, between=(3,), end=(2,), unknown=(4,), max_positions=most, is_causal=is_causal
+        tokenizer=tokenizer,
+        begin=begin,
+        between=(3,),
+        end=(2,),
+        unknown=(4,),
+        max_positions=max_positions,
+        is_causal=is_causal,
     )
     texts = [TEXTS, [*TEXTS[1:], ["red"]]] if is_pair else [TEXTS]
-    expected = SubwordReader(framing, pooling=pooling, has_text_vector=whole).texts(*texts)
+    expected = SubwordReader(framing, pooling=pooling, has_text_vector=has_text_vector).texts(*texts)
     batch = expected.batch(np.arange(len(TEXTS)), torch.device("cpu"))
     shutil.copy(PROGRAM, tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(library_files(tokenizer)))
     portable = SubwordExportEncoder(
         layers=lambda *given: [], framing=replace(framing, end=end), vocabulary_size=tokenizer.vocabulary_size,
-        pooling=pooling, is_joint=True, has_text_vector=whole,
+        pooling=pooling, is_joint=True, has_text_vector=has_text_vector,
     )  # fmt: skip
-    found = runpy.run_path(str(tmp_path / "subwords.py"))["Reader"](portable.settings).inputs(*texts)
+    inputs = runpy.run_path(str(tmp_path / "subwords.py"))["Reader"](portable.settings).inputs(*texts)
     real = np.ones(batch.ids.shape, bool) if batch.mask is None else batch.mask.numpy()
-    assert found["lengths_of_windows"] == real.sum(1).tolist()
-    np.testing.assert_array_equal(found["ids"], batch.ids)
+    assert inputs["lengths_of_windows"] == real.sum(1).tolist()
+    np.testing.assert_array_equal(inputs["ids"], batch.ids)
     if batch.segments is not None:
-        np.testing.assert_array_equal(found["segments"], batch.segments)
+        np.testing.assert_array_equal(inputs["segments"], batch.segments)
     rows, number = batch.size
     weights = np.ones(len(batch.places)) if batch.weights is None else batch.weights.numpy()
     shares = dense(batch.places, weights, batch.slots, rows, number, real.size)
-    words = np.repeat(np.arange(rows * found["places"].shape[1]), found["places"].shape[2])
-    theirs = dense(found["places"].ravel(), found["weights"].ravel(), words, rows, found["places"].shape[1], real.size)
-    for row, own in enumerate(found["own"]):
+    words = np.repeat(np.arange(rows * inputs["places"].shape[1]), inputs["places"].shape[2])
+    theirs = dense(
+        inputs["places"].ravel(), inputs["weights"].ravel(), words, rows, inputs["places"].shape[1], real.size
+    )
+    for row, text_position in enumerate(inputs["own"]):
         count = sum(len(part[row]) for part in texts)
         np.testing.assert_allclose(
             theirs[row, :count], shares[row, batch.first_word_slot : batch.first_word_slot + count]
         )
-        if whole:
+        if has_text_vector:
             slot = count if is_causal else 0
-            assert shares[row, slot].nonzero()[0].tolist() == [own]
+            assert shares[row, slot].nonzero()[0].tolist() == [text_position]
