@@ -1,4 +1,4 @@
-"""Labels that are likely wrong: planted mistakes are found, and the file is as it was but for what is accepted."""
+"""Labels that are likely wrong: planted errors rank first, and only accepted labels change in the file."""
 
 import json
 from pathlib import Path
@@ -28,18 +28,18 @@ QUICK = [
 WRONG = {7, 50, 120}
 
 
-def texts(path: Path) -> None:
-    """A table with `WRONG` rows, and with a title, blank lines and line ends of another system."""
+def write_texts(path: Path) -> None:
+    """Write a table whose rows `WRONG` have wrong labels, with a header, blank lines and Windows line ends."""
     draw, rows = Random(0), ["label\ttext\r\n"]
     for number in range(200):
         label = draw.choice(["pos", "neg"])
         words = " ".join(draw.choices(WORDS[label], k=5))
-        said = {"pos": "neg", "neg": "pos"}[label] if number in WRONG else label
-        rows.append(f"{said}\t{words} {number} 😀\r\n" + "\r\n" * (number % 50 == 0))
+        written_label = {"pos": "neg", "neg": "pos"}[label] if number in WRONG else label
+        rows.append(f"{written_label}\t{words} {number} 😀\r\n" + "\r\n" * (number % 50 == 0))
     path.write_text("".join(rows), encoding="utf-8", newline="")
 
 
-def sentences(path: Path, form: str) -> None:
+def write_sentences(path: Path, form: str) -> None:
     draw, parts = Random(0), []
     for number in range(160):
         words = [draw.choice(["Anna", "Bo", "Cid"]), "sees", draw.choice(["Lima", "Rome", "Bonn"]), str(number)]
@@ -51,58 +51,58 @@ def sentences(path: Path, form: str) -> None:
     path.write_text("".join(parts))
 
 
-def check_repaired(found: Doubts, path: Path) -> None:
-    """Nothing accepted is the file; all accepted changes the doubted labels and nothing else."""
+def check_repaired(doubts: Doubts, path: Path) -> None:
+    """Without accepted doubts the file stays; with all doubts accepted, only the doubted labels change."""
     before = path.read_bytes().decode()
-    assert found.repaired([False] * len(found.ranked)).replace('": ', '":').replace('", "', '","') == before
-    after = found.repaired([True] * len(found.ranked))
+    assert doubts.repaired([False] * len(doubts.ranked)).replace('": ', '":').replace('", "', '","') == before
+    after = doubts.repaired([True] * len(doubts.ranked))
     path.write_text(after, encoding="utf-8", newline="")
     changed = [(a, b) for a, b in zip(before.split("\n"), after.split("\n"), strict=True) if a != b]
-    of_words = sum(len(each.given) for each in found.ranked)
-    assert len(changed) == (of_words if path.suffix == ".conll" else len({each.line for each in found.ranked}))
+    of_words = sum(len(each.given) for each in doubts.ranked)
+    assert len(changed) == (of_words if path.suffix == ".conll" else len({each.line for each in doubts.ranked}))
 
 
 @pytest.mark.slow
-def test_texts(tmp_path: Path) -> None:
+def test_wrong_labels_of_texts_rank_first(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
-    texts(path)
-    found = doubt(path, settings=SMALL, folds=2, threads=1)
-    assert {int(each.text.split()[5]) for each in found.ranked[:3]} == WRONG
-    assert found.num_labels == 200
-    assert all(each.given != each.proposed for each in found.ranked)
-    rows = [line.rstrip("\n").split("\t") for line in found.lines("tsv")]
+    write_texts(path)
+    doubts = doubt(path, settings=SMALL, folds=2, threads=1)
+    assert {int(each.text.split()[5]) for each in doubts.ranked[:3]} == WRONG
+    assert doubts.num_labels == 200
+    assert all(each.given != each.proposed for each in doubts.ranked)
+    rows = [line.rstrip("\n").split("\t") for line in doubts.lines("tsv")]
     assert rows[0] == ["place", "probability", "given", "proposed", "text"]
-    assert [row["probability"] for row in map(json.loads, found.lines("jsonl"))] == sorted(
-        round(each.probability, 6) for each in found.ranked
+    assert [row["probability"] for row in map(json.loads, doubts.lines("jsonl"))] == sorted(
+        round(each.probability, 6) for each in doubts.ranked
     )
     again = doubt(path, settings=SMALL, folds=2, threads=1)
-    assert again == found
-    check_repaired(found, path)
+    assert again == doubts
+    check_repaired(doubts, path)
     now = {int(d.texts[0].split()[5]): d.labels[0] for d in DocumentSource(str(path))}
-    assert all(now[int(each.text.split()[5])] == each.proposed[0] for each in found.ranked)
+    assert all(now[int(each.text.split()[5])] == each.proposed[0] for each in doubts.ranked)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "name"), [("columns", "a.conll"), ("json", "a.jsonl")])
-def test_sentences(tmp_path: Path, form: str, name: str) -> None:
+def test_wrong_labels_of_sentences_rank_first(tmp_path: Path, form: str, name: str) -> None:
     path = tmp_path / name
-    sentences(path, form)
-    found = doubt(path, settings=QUICK, recipe="tag-lstm-crf", folds=2, threads=1)
-    first = found.ranked[:3]
+    write_sentences(path, form)
+    doubts = doubt(path, settings=QUICK, recipe="tag-lstm-crf", folds=2, threads=1)
+    first = doubts.ranked[:3]
     assert {int(each.text.split()[3]) for each in first} == WRONG
     assert {(each.given, each.proposed, each.start) for each in first} == {(("B-LOC",), ("B-PER",), 0)}
-    check_repaired(found, path)
+    check_repaired(doubts, path)
     source = SentenceSource(path)
     assert {source.format.labels(sentence)[0] for sentence in source} == {"B-PER"}
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("form", "name"), [("columns", "a.conll"), ("json", "a.jsonl")])
-def test_a_file_is_repaired(tmp_path: Path, form: str, name: str) -> None:
-    """A model that knows nothing of these data differs in many words: all its changes fit together."""
+def test_accepting_all_doubts_gives_the_labels_of_the_model(tmp_path: Path, form: str, name: str) -> None:
+    """A model that was trained on other data differs in many words, so many changes are made at once."""
     unpacked("tag-lstm-crf", tmp_path)
     path = tmp_path / name
-    sentences(path, form)
+    write_sentences(path, form)
     pipeline = load(tmp_path / "tag-lstm-crf", kind=LabelingPipeline)
     examples = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path)))
     doubts = rank_doubts(str(path), examples, list(examples.doubts(pipeline, range(160))))
@@ -116,8 +116,8 @@ def test_a_file_is_repaired(tmp_path: Path, form: str, name: str) -> None:
     ]
 
 
-def test_a_file_of_overlapping_spans_is_repaired(tmp_path: Path) -> None:
-    """The labels of the file have another scheme than those of the model, and several tags."""
+def test_accepting_all_doubts_gives_the_overlapping_spans_of_the_model(tmp_path: Path) -> None:
+    """The labels of the file have another scheme than those of the model, and several tags per word."""
     unpacked("tag-nested", tmp_path)
     path = tmp_path / "a.conll"
     labels = ["B-NP|B-PER", "E-NP|E-PER", "O", "B-NP", "I-NP", "I-NP", "I-NP", "E-NP|S-NP+|S-PER"]
@@ -135,7 +135,7 @@ def test_a_file_of_overlapping_spans_is_repaired(tmp_path: Path) -> None:
     assert {letter for each in doubts.ranked for label in each.proposed for letter in label[:1]} == set("BIES")
 
 
-def test_changes_of_texts() -> None:
+def test_an_edit_turns_the_old_text_into_the_new_text() -> None:
     for old, new in [("a B-LOC\n", "a B-PER\n"), ("x", "x"), ("aa", "aaa"), ("O", "B-O-O"), ("", "ab")]:
         start, end, put = edit_between(old, new)
         assert old[:start] + put + old[end:] == new
@@ -161,17 +161,17 @@ def document(form: str, text: str, labels: list[str]) -> str:
 
 @pytest.mark.parametrize("form", ["doccano", "label-studio"])
 def test_doubts_of_a_document_are_accepted_one_by_one(form: str, tmp_path: Path) -> None:
-    """Each choice of doubts gives a file with these labels alone. Words that are far apart are several doubts."""
+    """Each choice of doubts changes these labels only. Words that are far apart are separate doubts."""
     text, draw, counts = " and then ".join(NAMES), Random(0), []
     path = tmp_path / ("a.jsonl" if form == "doccano" else "a.json")
     for _ in range(30):
-        given, other = ([draw.choice(["O", "PER", "LOC"]) for _ in NAMES] for _ in range(2))
-        given[0] = other[0] = "PER"
-        path.write_text(document(form, text, given))
+        old_labels, new_labels = ([draw.choice(["O", "PER", "LOC"]) for _ in NAMES] for _ in range(2))
+        old_labels[0] = new_labels[0] = "PER"
+        path.write_text(document(form, text, old_labels))
         examples = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path)))
         (sentence,) = examples.sentences
         proposed = ["O"] * len(sentence.words)
-        proposed[::3] = [label if label == "O" else f"B-{label}" for label in other]
+        proposed[::3] = [label if label == "O" else f"B-{label}" for label in new_labels]
         places = [place for place, label in enumerate(examples.labels[0]) if label != proposed[place]]
         doubts = rank_doubts(
             str(path), examples,
@@ -181,9 +181,9 @@ def test_doubts_of_a_document_are_accepted_one_by_one(form: str, tmp_path: Path)
         accepted = [draw.random() < 0.5 for _ in doubts.ranked]
         path.write_text(doubts.repaired(accepted))
         (read,) = TaggedExamples(read_recipe("tag-lstm-crf", train=str(path))).labels
-        chosen = {n for doubt, yes in zip(doubts.ranked, accepted, strict=True) if yes for n, name in enumerate(NAMES)
-                  if doubt.start <= text.index(name) < doubt.end}  # fmt: skip
-        mixed = [other[n] if n in chosen else given[n] for n in range(len(NAMES))]
+        changed = {n for doubt, yes in zip(doubts.ranked, accepted, strict=True) if yes for n, name in enumerate(NAMES)
+                   if doubt.start <= text.index(name) < doubt.end}  # fmt: skip
+        mixed = [new_labels[n] if n in changed else old_labels[n] for n in range(len(NAMES))]
         assert [label[2:] or "O" for label in read[::3]] == mixed
     assert sum(doubts for doubts, _ in counts) > 0.6 * sum(places for _, places in counts)
 
@@ -196,7 +196,7 @@ def test_a_quick_tagger_of_few_words_has_more_epochs(tmp_path: Path, monkeypatch
         raise DataError("stopped")
 
     monkeypatch.setattr("ensue.extensions.annotating.doubts.train_run", stopped)
-    sentences(path, "columns")
+    write_sentences(path, "columns")
     longer = path.read_text() * 20
     for content, settings in (
         (path.read_text(), {}), (longer, {}), (longer * 4, {}),
@@ -208,7 +208,7 @@ def test_a_quick_tagger_of_few_words_has_more_epochs(tmp_path: Path, monkeypatch
     assert budgets == [(25, None), (10, None), (5, None), (3, None), (None, 2)]
 
 
-def test_data_without_doubts_are_one_line(tmp_path: Path) -> None:
+def test_data_and_recipes_that_cannot_be_examined_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("It rains in Spain today.\nAnd so on and on.\n")
     with pytest.raises(EnsueError, match="read as text; expected labeled sentences or texts"):
         doubt(tmp_path / "a.txt")
@@ -225,11 +225,11 @@ def test_data_without_doubts_are_one_line(tmp_path: Path) -> None:
         doubt(tmp_path / "a.tsv", folds=1)
 
 
-def test_a_page_shows_what_is_near_in_a_long_sentence() -> None:
-    """A page of a thousand doubts in one sentence would have it a thousand times."""
+def test_a_page_shows_an_excerpt_of_a_long_sentence() -> None:
+    """Otherwise a page of a thousand doubts in one sentence would repeat the sentence a thousand times."""
     text, edit = "left " * 20_000 + "Anna" + " right" * 20_000, edit_between("O", "B-PER")
-    found = Doubt("a.txt", 1, text, 100_000, 100_004, ("O",), ("B-PER",), 0.1, edit)
-    page = Doubts("a.txt", "words", 1, [found], ["", ""], [0], ["O"]).page()
+    doubt_of_name = Doubt("a.txt", 1, text, 100_000, 100_004, ("O",), ("B-PER",), 0.1, edit)
+    page = Doubts("a.txt", "words", 1, [doubt_of_name], ["", ""], [0], ["O"]).page()
     assert "left <mark>Anna</mark> right" in page
     assert page.count("left ") < 200 > page.count(" right")
 
@@ -237,9 +237,9 @@ def test_a_page_shows_what_is_near_in_a_long_sentence() -> None:
 @pytest.mark.slow
 def test_the_page_saves_the_repaired_file(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
-    texts(path)
-    found = doubt(path, settings=SMALL, folds=2, threads=1)
-    (tmp_path / "a.html").write_text(found.page(), encoding="utf-8")
+    write_texts(path)
+    doubts = doubt(path, settings=SMALL, folds=2, threads=1)
+    (tmp_path / "a.html").write_text(doubts.page(), encoding="utf-8")
     script = """
         URL.createObjectURL = blob => { window.saved = blob; return "#"; };
         HTMLAnchorElement.prototype.click = function () { window.name_of_file = this.download; };
@@ -250,18 +250,18 @@ def test_the_page_saves_the_repaired_file(tmp_path: Path) -> None:
     """
     with browsing(tmp_path / "profile") as browser:
         browser.open(tmp_path / "a.html")
-        assert browser.run(script, [0, 2]) == found.repaired([place in (0, 2) for place in range(len(found.ranked))])
+        assert browser.run(script, [0, 2]) == doubts.repaired([place in (0, 2) for place in range(len(doubts.ranked))])
         assert browser.run("return window.name_of_file") == "a.tsv"
         assert browser.text(".state") == "2 accepted, 1 kept"
 
 
 def test_the_quick_recipe_of_few_texts_is_linear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless settings are those of another recipe, or texts are pairs."""
+    """Except with settings of another recipe, with pairs of texts, and with many texts."""
 
     class Stopped(Exception):
         pass
 
-    def chosen(rows: list[tuple[str, ...]], **options: Any) -> str:
+    def quick_recipe(rows: list[tuple[str, ...]], **options: Any) -> str:
         with pytest.raises(Stopped) as stopped:
             doubt(rows, **options)
         return str(stopped.value)
@@ -271,8 +271,8 @@ def test_the_quick_recipe_of_few_texts_is_linear(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("ensue.extensions.annotating.doubts.train_run", stop)
     rows: list[tuple[str, ...]] = [(f"a day {number}", "good" if number % 2 else "bad") for number in range(8)]
-    assert chosen(rows) == "linear"
-    assert chosen(rows, settings={"train.epochs": 2}) == chosen(rows, recipe="classify-bag") == "bag"
-    assert chosen([("a day", *row) for row in rows]) == "bag"
+    assert quick_recipe(rows) == "linear"
+    assert quick_recipe(rows, settings={"train.epochs": 2}) == quick_recipe(rows, recipe="classify-bag") == "bag"
+    assert quick_recipe([("a day", *row) for row in rows]) == "bag"
     monkeypatch.setattr("ensue.extensions.annotating.doubts.MAX_LINEAR_TEXTS", 7)
-    assert chosen(rows) == "bag"
+    assert quick_recipe(rows) == "bag"
