@@ -37,7 +37,7 @@ class Trial:
             self.recipe, train=self.train, valid=self.valid, out=out, threads=1,
             settings=merge_settings(self.settings), resume=out.exists(),
         )  # fmt: skip
-        if not (out / "README.md").exists():  # the card comes last
+        if not (out / "README.md").exists():  # the model card is written last
             raise SystemExit(f"{out}: interrupted before the scores; with --keep the same command resumes the run")
         torch.set_num_threads(1)
         scores = model.evaluate(self.scored).as_json()
@@ -56,7 +56,7 @@ def trial_arguments(parser: argparse.ArgumentParser, names: Sequence[str]) -> ar
 
 
 def print_scores(arguments: argparse.Namespace, make_trial: Callable[[str, Path], Trial]) -> None:
-    """Print each score of each name, the mean over seeds. `make_trial` may write data into its folder."""
+    """Print the mean over seeds of each score, for each name. `make_trial` may write data to the folder it receives."""
     torch.set_num_threads(1)
     print(describe_machine(seed=0), file=sys.stderr)
     with tempfile.TemporaryDirectory() as temporary:
@@ -77,7 +77,7 @@ def print_scores(arguments: argparse.Namespace, make_trial: Callable[[str, Path]
 def apply_arguments(trial: Trial, arguments: argparse.Namespace, seed: int) -> Trial:
     """Return the trial with the recipe and settings of the command line and with a seed."""
     if arguments.dev and not trial.valid:
-        raise SystemExit(f"{trial.train}: no development data; metrics.jsonl of the run has the validation scores")
+        raise SystemExit(f"{trial.train}: no separate development data; metrics.jsonl of the run has scores on held-out training data")
     settings = (*trial.settings, *arguments.set, f"train.seed={seed}")
     scored = trial.valid if arguments.dev else trial.scored
     return replace(trial, recipe=arguments.recipe or trial.recipe, scored=scored, settings=settings)

@@ -1,4 +1,4 @@
-"""Generation: alone = in a batch = a naive loop that reads everything again, and its limits."""
+"""A prompt gets the same tokens alone, in a batch and from a naive loop; invalid arguments are refused."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_greedy_in_a_batch_equals_greedy_alone_and_a_naive_loop(name: str) -> No
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["window", "elman", "lstm", "gru"])
-def test_long_ragged_prompts_are_read_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_ragged_prompts_are_read_in_chunks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(name)
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 10, length).tolist() for length in (100, 1, 37, 0)]
@@ -89,7 +89,7 @@ def test_the_same_seed_gives_the_same_text() -> None:
 def test_the_penalty_counts_prompt_and_output() -> None:
     model = model_of("elman")
     strong = Sampling(temperature=0.0, repetition_penalty=1e6)
-    with torch.no_grad():  # logits of any size: all positive
+    with torch.no_grad():  # all logits positive, so that the penalty divides them
         model.head.bias.fill_(50.0)
     row = generated(model, [[7, 2]], max_tokens=8, sampling=strong)[0].tolist()
     assert sorted(row) == [0, 1, 3, 4, 5, 6, 8, 9]
@@ -102,7 +102,7 @@ def test_a_prompt_may_fill_the_context_but_not_more() -> None:
         generate_ids(model, [[1] * (CONTEXT + 1)], max_tokens=3, start_id=0)
 
 
-def test_no_tokens_are_generated_and_invalid_numbers_are_refused() -> None:
+def test_zero_tokens_are_allowed_and_negative_numbers_are_refused() -> None:
     model = model_of("lstm")
     assert list(generate_ids(model, [[1]], max_tokens=0, start_id=0)) == []
     with pytest.raises(EnsueError, match="max_tokens is -1"):
@@ -111,7 +111,7 @@ def test_no_tokens_are_generated_and_invalid_numbers_are_refused() -> None:
         generate_ids(model, [[1]], max_tokens=1, start_id=0, seed=-1)
 
 
-def test_the_mode_is_restored_and_gradients_still_flow_between_tokens() -> None:
+def test_training_mode_is_restored_and_inference_mode_is_off_between_tokens() -> None:
     model = model_of("lstm").train()
     for _ in generate_ids(model, [[1]], max_tokens=2, start_id=0):
         assert not torch.is_inference_mode_enabled()
@@ -151,7 +151,7 @@ def test_generation_ends_when_every_row_has_an_end_symbol() -> None:
 
 
 class Remembering(nn.Module):
-    """A model of up to 4 tokens, whose scores depend on them and on a number for each row."""
+    """A model with a context of 4 tokens. Its scores depend on the tokens and on a number for each row."""
 
     context = 4
 

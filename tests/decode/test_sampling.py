@@ -1,4 +1,4 @@
-"""Filters equal hand-worked cases, draws have their probabilities, and properties hold for random logits."""
+"""Filters give results computed by hand, draws follow the probabilities, and properties hold for random logits."""
 
 import math
 from dataclasses import fields
@@ -29,7 +29,7 @@ def test_a_random_number_of_zero_draws_no_impossible_token(monkeypatch: pytest.M
     assert draw(torch.tensor([[-math.inf, 0.0, 0.0]]), generator()).tolist() == [2]
 
 
-def test_top_p_is_reached_by_an_equal_sum_of_the_most_probable() -> None:
+def test_top_p_keeps_no_further_token_if_the_sum_equals_p() -> None:
     assert support(filter_logits(torch.zeros(1, 2), Sampling(top_p=0.5))) == [0]
     assert support(filter_logits(HALVES.flip(1), Sampling(top_p=0.7))) == [2, 3]
 
@@ -57,13 +57,13 @@ def test_temperature_divides_the_logits() -> None:
 
 
 def test_temperature_comes_before_top_p_and_top_k_before_top_p() -> None:
-    # temperature 2 gives 0.36, 0.26, 0.18, 0.18; at temperature 1 two tokens reach p
+    # temperature 2 gives 0.37, 0.26, 0.18, 0.18; at temperature 1 two tokens reach p
     assert support(filter_logits(HALVES, Sampling(temperature=2.0, top_p=0.7))) == [0, 1, 2]
     # the first of the two top-k tokens has 2/3
     assert support(filter_logits(HALVES, Sampling(top_k=2, top_p=0.6))) == [0]
 
 
-def test_a_penalty_makes_tokens_of_either_sign_less_probable() -> None:
+def test_a_penalty_lowers_logits_of_either_sign() -> None:
     logits, seen = torch.tensor([[2.0, -2.0, 2.0, -2.0]]), torch.tensor([[True, True, False, False]])
     assert penalize(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0, -2.0]]
 

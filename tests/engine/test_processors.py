@@ -38,8 +38,8 @@ FILES = ("engine/test_engine.py", "engine/test_kernels.py", "engine/test_bf16_ke
          "engine/test_feedback.py",
          "nn/recurrent/test_vendor.py", "nn/recurrent/test_minimal.py", "nn/recurrent/test_clockwork.py",
          "nn/attention/test_cross_attention.py", "nn/test_passes.py", "training/test_machine.py")  # fmt: skip
-OF_TORCH = FILES[2:]
-"""The first two test only the engine's C, which ignores the bounds of torch and oneDNN."""
+FILES_USING_TORCH = FILES[2:]
+"""The first two of FILES test only the engine's C, which ignores the bounds of torch and oneDNN."""
 
 IN_HALF_PRECISION = """
 import torch
@@ -59,10 +59,10 @@ for kind in (LSTM, GRU, Elman):
 
 
 def environment_of(name: str) -> dict[str, str]:
-    """Return the environment of a process that uses only the features of this processor."""
+    """Return the environment of a process that uses only the features of the processor `name`."""
     torch, onednn, target, needed = PROCESSORS[name]
     if not needed <= features():
-        pytest.skip("this processor cannot run it; that it compiles is tested with the kernels")
+        pytest.skip("this processor lacks the features; the tests of kernels compile for them")
     return {"ATEN_CPU_CAPABILITY": torch, "ONEDNN_MAX_CPU_ISA": onednn, "ENSUE_CFLAGS": target}
 
 
@@ -84,7 +84,7 @@ def assert_tests_pass(*names: str, **environment: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_tests_pass_on_another_processor(name: str) -> None:
-    assert_tests_pass(*(OF_TORCH if name.startswith("less") else FILES), **environment_of(name))
+    assert_tests_pass(*(FILES_USING_TORCH if name.startswith("less") else FILES), **environment_of(name))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The cases of seeds and numbers."""
+"""Fuzz cases, each determined by a seed and a number."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ ENDLESS = ("/dev/zero", "/dev/full")
 
 
 def numbered(count: int, kind: str | None = None) -> list[str]:
-    """Return the names of the first cases, a kind and a number, of all kinds or of one."""
+    """Return the names "kind:number" of the first `count` cases, or of those among them that have a kind."""
     names = [f"{TURNS[number % len(TURNS)]}:{number}" for number in range(count)]
     return [name for name in names if kind is None or name.startswith(f"{kind}:")]
 

@@ -1,4 +1,4 @@
-"""The view of a classifier equals its pipeline on texts changed by hand."""
+"""The numbers of a classifier's view equal predictions for texts that were changed by hand."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,7 @@ def test_log_odds_of_certain_labels_are_finite() -> None:
 
 
 @pytest.mark.parametrize("data", [{}, {"segment_tokens": 3}], ids=["whole", "segments"])
-def test_the_values_that_poolings_select_give_their_outputs(data: dict) -> None:  # type: ignore[type-arg]
+def test_attention_and_maxima_reproduce_the_pooled_vector(data: dict) -> None:  # type: ignore[type-arg]
     model = LSTM | {"bidirectional": False}
     pipeline = classifier(model=model, pooling=("attention", "max"), data=data)
     (view,) = views_of(pipeline)

@@ -1,4 +1,4 @@
-"""Names of devices, and training in programs with another default type."""
+"""Names of devices, and training in programs with another default dtype."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "recipe",
     [pytest.param(name, marks=[] if name in ("char-lstm", "tag-linear") else pytest.mark.slow) for name in TRAINED],
 )
-def test_weights_do_not_depend_on_the_default_type(recipe: str, tmp_path: Path) -> None:
+def test_weights_do_not_depend_on_the_default_dtype(recipe: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TRAINED[recipe][0])
     weights = []
     for dtype in (torch.float32, torch.float64, torch.bfloat16):

@@ -17,8 +17,8 @@ from ensue.decode.search import BeamSearch, Hypothesis, InputConstraints, NBest,
 class RequiredPhrases:
     """The required phrases of B inputs as automata: C phrases of up to L tokens, with A distinct tokens.
 
-    The state of a phrase is the length of the longest prefix of the phrase with which the hypothesis ends (Knuth,
-    Morris & Pratt 1977).
+    The state of a phrase is the length of its longest prefix with which the hypothesis ends (Knuth, Morris & Pratt
+    1977), or the length of the phrase, once the hypothesis contains the phrase.
     """
 
     def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:

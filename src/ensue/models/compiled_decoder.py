@@ -121,8 +121,8 @@ class PackedModel:
         if self.functions is None or self.products is None:
             raise TypeError("without a C compiler")
         self.decoder = Side(self, model.target, model.decoder)
-        is_read = model.contextual is None and _is_supported(model, model.source, model.encoder)
-        self.encoder = Side(self, model.source, model.encoder) if is_read else None
+        has_encoder = model.contextual is None and _is_supported(model, model.source, model.encoder)
+        self.encoder = Side(self, model.source, model.encoder) if has_encoder else None
         self.scores = self.add(model.head.matrix(), model.head.bias, self.decoder.vocabulary_size, self.decoder.d)
 
     def keep(self, tensor: Tensor, *sizes: int, dtype: torch.dtype | None = None) -> int:
@@ -190,7 +190,7 @@ class CompiledDecoder:
     """A compiled decoder for one search, which stores the keys and values of sources and of tokens."""
 
     returns_log_probabilities = True
-    """Whether `step` returns log-probabilities rather than any scores of a softmax."""
+    """Whether `step` returns log-probabilities rather than logits."""
 
     def __init__(
         self, model: EncoderDecoder, packed: PackedModel, sources: Tensor, mask: Tensor | None,

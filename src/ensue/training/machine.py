@@ -182,7 +182,7 @@ class Profile(Table):
     machine: Machine
     date: str
     load: float
-    """The number of other runnable processes per core, before the measurement."""
+    """The load average over one minute per core, before the measurement."""
     steps: dict[Workload, list[Timing]]
 
     def problems(self) -> Iterator[str]:

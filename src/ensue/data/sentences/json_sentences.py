@@ -1,6 +1,6 @@
 """The format of sentences as JSON objects, on lines or in an array, with tokens and labels, or with a text and spans.
 
-- `{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: each list of strings as long as the tokens is a column.
+- `{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: each list of strings or integers as long as the tokens is a column.
 - `{"text": "Ann left", "spans": [{"start": 0, "end": 3, "label": "PER"}]}`: the text is split into words. Each list of
   spans becomes a column of labels of the words that overlap the spans. `[0, 3, "PER"]` (doccano) is also a span.
 
@@ -26,7 +26,7 @@ from ensue.text.schemes import Span, encode, encode_overlapping, overlapping_spa
 from ensue.text.tokens import Token, tokens
 
 HIDDEN = -1
-"""The start and end of a span without labels, because its words are labeled by another span."""
+"""The start and end of the words of a span that gets no labels, because another span labels one of its words."""
 
 
 class PlacedSpan(NamedTuple):
@@ -189,7 +189,7 @@ class JsonSentences(Format):
         return str(value) if type(value) in (str, int) else super().group(sentence, column)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """Return the object with other labels, or with their spans. A new key is added at the end."""
+        """Return the text of the object with new labels, or with their spans. A new key is added at the end."""
         return sentence.source.text[: sentence.source.start] + self._rewrite(sentence, labels, column)
 
     def write_keeping_spans(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
@@ -240,7 +240,7 @@ class JsonSentences(Format):
 
 
 def _label_key(sentence: Sentence, column: str | None) -> str:
-    """Return the key of labels: `column`, or the first usual key. Unnamed rows in memory have usual keys."""
+    """Return the key of labels: `column`, or the first usual key, which unnamed rows in memory always have."""
     return ("" if are_unnamed(sentence.source.name) else column) or objects.label_key(sentence.columns)
 
 

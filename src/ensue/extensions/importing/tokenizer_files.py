@@ -28,7 +28,7 @@ _CONVERSION = 'AutoTokenizer.from_pretrained("{0}").save_pretrained("{0}")'
 def read_tokenizer(directory: Path, *, is_masked: bool) -> Tokenizer:
     """Read a tokenizer: `tokenizer.json`, or an older `vocab.txt`, or `vocab.json` with `merges.txt`.
 
-    WordPiece and byte-level subwords become tokenizers of ensue, and other kinds use the library `tokenizers`. Raises
+    BERT's WordPiece for masked models needs no library; all other tokenizers use the library `tokenizers`. Raises
     DataError if the tokenizer is missing or unreadable, or lacks special tokens that the model needs.
     """
     config: dict[str, Any] = {}

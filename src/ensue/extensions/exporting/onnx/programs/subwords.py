@@ -17,7 +17,7 @@ def load_tokenizer(name):
 
 
 def make_reader(settings):
-    """Return the reader for a language model: of subwords, or for a model such as ELMo of the characters of words."""
+    """Return the reader of inputs for a language model: subwords, or characters of words for models such as ELMo."""
     if "longest" not in settings:
         return Reader(settings)
     from both_ways import WordReader  # noqa: PLC0415 (exported only with such models)
