@@ -77,7 +77,9 @@ def print_scores(arguments: argparse.Namespace, make_trial: Callable[[str, Path]
 def apply_arguments(trial: Trial, arguments: argparse.Namespace, seed: int) -> Trial:
     """Return the trial with the recipe and settings of the command line and with a seed."""
     if arguments.dev and not trial.valid:
-        raise SystemExit(f"{trial.train}: no separate development data; metrics.jsonl of the run has scores on held-out training data")
+        raise SystemExit(
+            f"{trial.train}: no development data; metrics.jsonl of the run has scores on held-out training data"
+        )
     settings = (*trial.settings, *arguments.set, f"train.seed={seed}")
     scored = trial.valid if arguments.dev else trial.scored
     return replace(trial, recipe=arguments.recipe or trial.recipe, scored=scored, settings=settings)

@@ -69,7 +69,7 @@ def targets(node: ast.Import | ast.ImportFrom, package: str, known: set[str]) ->
     return [full if (full := f"{origin}.{alias.name}") in known else origin for alias in node.names]
 
 
-def circles(source: Path, *, annotations: bool = False) -> list[set[str]]:
+def import_cycles(source: Path, *, annotations: bool = False) -> list[set[str]]:
     """Return the groups of modules that import each other; with `annotations`, imports under TYPE_CHECKING count."""
     graph: dict[str, set[str]] = {name: set() for name in modules(source)}
     for edge in imports(source):

@@ -25,7 +25,7 @@ from extensions.serving.conftest import TEXT, language_pipeline
 from kept_runs.make import unpacked
 from page_data import tiny
 from pages import REPOSITORY
-from source_imports import SOURCE, circles
+from source_imports import SOURCE, import_cycles
 
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
@@ -37,7 +37,7 @@ MAX_FIGURES = {
     "Python lines of the largest extension": 6_410,
     "files of `tasks`": 71,
     "files loose in `tasks`": 2,
-    "import circles": 0,
+    "import cycles": 0,
     "files of a step of `train char-lstm`": 25,
     "files of a warm `predict` of a tagger": 27,
     "files of `serving` of one completion": 12,
@@ -153,7 +153,7 @@ def test_the_source_grows_no_larger() -> None:
 
 @pytest.mark.slow
 def test_import_cycles_do_not_increase() -> None:
-    check("import circles", len(circles(SOURCE, annotations=True)))
+    check("import cycles", len(import_cycles(SOURCE, annotations=True)))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from source_imports import SOURCE, circles, imports, modules
+from source_imports import SOURCE, import_cycles, imports, modules
 
 FLOORS = [
     [
@@ -134,7 +134,7 @@ def test_every_part_is_on_a_floor() -> None:
 
 
 def test_imports_have_no_cycles() -> None:
-    assert circles(SOURCE) == []
+    assert import_cycles(SOURCE) == []
 
 
 def test_text_and_data_need_no_torch() -> None:
@@ -175,9 +175,9 @@ PLANTED: list[tuple[Callable[[Path], list[Any]], dict[str, str], int]] = [
     (wrong_rooms, {"data/detection/x.py": "import ensue.data.corpus.y", "data/corpus/y.py": ""}, 1),
     (wrong_rooms, {"data/corpus/x.py": "import ensue.data.sentences.y", "data/sentences/y.py": ""}, 1),
     (wrong_rooms, {"data/corpus/x.py": "import ensue.data.records.z", "data/records/z.py": "import ensue.data.a"}, 0),
-    (circles, {"nn/a.py": "import ensue.nn.b", "nn/b.py": "from ensue.nn import c", "nn/c.py": "from .a import X"}, 1),
-    (circles, {"nn/a.py": "import ensue.nn.b", "nn/b.py": LATE}, 0),
-    (lambda source: circles(source, annotations=True), {"nn/a.py": "import ensue.nn.b", "nn/b.py": LATE}, 1),
+    (import_cycles, {"nn/a.py": "import ensue.nn.b", "nn/b.py": "import ensue.nn.c", "nn/c.py": "from .a import X"}, 1),
+    (import_cycles, {"nn/a.py": "import ensue.nn.b", "nn/b.py": LATE}, 0),
+    (lambda source: import_cycles(source, annotations=True), {"nn/a.py": "import ensue.nn.b", "nn/b.py": LATE}, 1),
     (importers_of_torch, {"text/words.py": "import torch.nn"}, 1),
     (importers_of_torch, {"text/words.py": "from ensue.types import State", "types.py": "import torch"}, 1),
     (importers_of_torch, {"text/words.py": "import numpy", "types.py": "import torch"}, 0),

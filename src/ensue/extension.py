@@ -81,7 +81,7 @@ class PipelineMethod:
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """Additions of a package to ensue, by name. Values are "module:attribute", imported at first use.
+    """Additions of a package to ensue, by name. Values are "module:attribute", imported at first use, unless noted.
 
     A package offers the object by an entry point in the group `ensue.extensions`.
     """

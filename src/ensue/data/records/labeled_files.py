@@ -144,8 +144,7 @@ class SkippedRows:
     """Counts of rows that `data.incomplete = "skip"` leaves out, by missing value, and the place of the first row."""
 
     def __init__(self, unit: str = "row") -> None:
-        self.unit, self.first = unit, ""
-        self.missing: Counter[str] = Counter()
+        self.unit, self.first, self.missing = unit, "", Counter[str]()
 
     def add(self, error: IncompleteError) -> None:
         """Count a skipped row, given the error that describes it."""
@@ -155,7 +154,8 @@ class SkippedRows:
     def warn(self, location: str) -> None:
         """Warn if rows were skipped."""
         if self.first:
-            warn_once(f"incomplete {location}", f"{self.first}the first of {self}; left out (data.incomplete=skip)")
+            message = f"{self.first}the first {self.unit} that data.incomplete=skip leaves out; in total {self}"
+            warn_once(f"incomplete {location}", message)
 
     def __str__(self) -> str:
         counts = ", ".join(f"{number:,} without a {value}" for value, number in self.missing.items())

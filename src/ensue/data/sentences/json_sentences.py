@@ -1,6 +1,6 @@
 """The format of sentences as JSON objects, on lines or in an array, with tokens and labels, or with a text and spans.
 
-- `{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: each list of strings or integers as long as the tokens is a column.
+- `{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: lists of strings or integers of the same length are columns.
 - `{"text": "Ann left", "spans": [{"start": 0, "end": 3, "label": "PER"}]}`: the text is split into words. Each list of
   spans becomes a column of labels of the words that overlap the spans. `[0, 3, "PER"]` (doccano) is also a span.
 

@@ -157,7 +157,7 @@ class Tmx(PairFormat):
         sources = sources or list(islice(unchosen, 1))
         targets = (targets or list(islice(unchosen, 1))) if choice.is_labeled else []
         if not sources or (choice.is_labeled and not targets):
-            raise DataError(f"{_names(list(languages))}; expected units with two languages", lines.name)
+            raise DataError(f"expected units with two languages, found {_names(list(languages))}", lines.name)
         return PairLayout("tmx", (Column(0, sources[0]),), tuple(Column(0, name) for name in targets))
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
