@@ -11,7 +11,7 @@ a clockwork layer are not counted. All other settings are equal for all cells (`
 Seconds are processor time of the training process, so that the load of the machine does not shorten a run.
 
 Each run is kept in FOLDER/CELL-seed-N, and each result is a line of FOLDER/results.jsonl. A run with a result is not
-repeated, and an interrupted run is resumed. By default all cells are trained with one seed before the next seed.
+repeated, and an interrupted run is resumed. By default, all cells are trained with one seed before the next seed.
 `--table` only prints the table.
 """
 

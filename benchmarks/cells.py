@@ -3,7 +3,7 @@
     python benchmarks/cells.py [--tables cells recent stacks scans] [--cells NAME ...] [--shapes T,B,D_IN,D ...]
 
 Training is the outputs of a batch, and the gradients with respect to the batch and all parameters. Inference is the
-outputs under no_grad. In each turn a call is repeated for at least 10 ms. On a CPU, milliseconds are processor time of
+outputs under no_grad. In each turn, a call is repeated for at least 10 ms. On a CPU, milliseconds are processor time of
 the process; the last line shows the share of the time in which the process had a core.
 
 A ratio is the median over turns of the time of a layer divided by the time of torch.nn.LSTM in the same turn. Except

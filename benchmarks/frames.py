@@ -158,7 +158,7 @@ def write_joined(files: Sequence[Path], out: Path, rounds: int) -> str:
 
 
 def group_recordings(files: Sequence[Path], rounds: int) -> Iterator[list[Path]]:
-    """Yield groups of two to five recordings of one speaker. In a round each recording is in at most one group."""
+    """Yield groups of two to five recordings of one speaker. In a round, each recording is in at most one group."""
     generator = random.Random(0)
     for _ in range(rounds):
         for speaker in SPEAKERS:

@@ -92,7 +92,7 @@ WINDOW_SETTINGS: dict[str, dict[str, Any]] = {
     "labels": {"encoder": {"positions": "rotary", "window": 3, "dropout": 0.1}, "train.batch_tokens": 400,
                "train.learning_rate": 0.004},
 }  # fmt: skip
-"""Settings of `transformer-window`. For characters and labels they were chosen by the scores on the page."""
+"""Settings of `transformer-window`. For characters and labels, the settings were chosen by the scores on the page."""
 
 
 def make_recipe(task: str, kind: str, text: Path, d_model: int, seconds: float) -> Recipe:

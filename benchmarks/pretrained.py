@@ -4,8 +4,8 @@
 
 DATA is a folder with the data sets that `DATA_SETS` names. ORIGIN is a run of a language model or text encoder, such as
 an imported MiniLM. Runs train with one thread. Weights are chosen on the development data, and the test data are scored
-once; `--dev` scores the development data instead. Without `--keep` the runs are removed. ORIGIN of SST-2 may be the run
-of `imdb-tuned` in FOLDER.
+once; `--dev` scores the development data instead. Without `--keep`, the runs are removed. ORIGIN of SST-2 may be the
+run of `imdb-tuned` in FOLDER.
 """
 
 from __future__ import annotations

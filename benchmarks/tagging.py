@@ -2,7 +2,7 @@
 
     python benchmarks/tagging.py [RUN ...] [--recipe tag-lstm] [--seeds 3] [--set KEY=VALUE] [--treebank FOLDER]
 
-RUN are trained run directories of several seeds. Without them the recipe is trained with each seed. On the first use,
+RUN are trained run directories of several seeds. Without RUN, the recipe is trained with each seed. On the first use,
 spaCy is installed in a separate environment and trained with seed 0 as its documentation describes (`spacy init config
 --pipeline tagger,morphologizer --optimize efficiency`, `spacy train`), on documents of one sentence with gold tokens.
 This takes five to fifteen minutes. The environment and the model are kept in the folder that `--spacy` names. The

@@ -1,4 +1,4 @@
-"""How fast this machine is beside the reference machine, so that a bound of processor time holds on both."""
+"""The speed of this machine relative to the reference machine, so that a bound of processor time holds on both."""
 
 import copy
 import json

@@ -381,7 +381,7 @@ def test_evaluate_scores_the_answers_of_predict(runs: Path, tmp_path: Path) -> N
 
 
 def test_a_file_of_one_sentence_is_scored_as_the_training_data_are_read(runs: Path, tmp_path: Path) -> None:
-    """Without the recipe's format such a file is detected as plain text."""
+    """Without the recipe's format, such a file is detected as plain text."""
     path = tmp_path / "one.txt"
     path.write_text("Anna PROPN B-PER\nsees VERB O\n")
     assert loaded(runs / "crf").evaluate(path).tokens == 2

@@ -333,7 +333,7 @@ def test_planted_changes_are_detected(name: str) -> None:
 
 
 def test_numpy_knows_denormal_numbers_while_they_are_flushed() -> None:
-    """Without the package's precaution numpy would warn and cache that there are none."""
+    """Without the package's precaution, numpy would warn and cache that there are none."""
     np.finfo._finfo_cache.clear()  # type: ignore[attr-defined]
     with use_mode(ComputeMode()):
         assert flushes_denormals()

@@ -46,7 +46,7 @@ X, IDS = torch.zeros(3, 2), torch.zeros(3, dtype=torch.long)
     ],
 )  # fmt: skip
 def test_wrong_types_and_shapes_are_detected_at_each_call(x: Any, ids: Any, to: Any) -> None:
-    """With `to` = 3 the result is wrong. Sizes may differ between calls."""
+    """With `to` = 3, the result is wrong. Sizes may differ between calls."""
     for rows in (3, 4, 3):
         assert cut(torch.zeros(rows, 2), torch.zeros(rows, dtype=torch.long), 1).shape == (rows, 1)
         with pytest.raises(TypeCheckError):

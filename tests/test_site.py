@@ -138,7 +138,7 @@ def test_dark_mode_follows_the_system_and_a_button(site: Path, tmp_path: Path) -
     for dark in (False, True):
         with browsing(tmp_path / f"browser-{dark}", dark=dark) as browser:
             browser.open(site / "index.html")
-            # Before the style sheet is loaded the page is transparent.
+            # Before the style sheet is loaded, the page is transparent.
             browser.until("getComputedStyle(document.body).backgroundColor !== 'rgba(0, 0, 0, 0)'")
             assert is_dark() == dark
             browser.run("for (const _ of [1, 2]) document.querySelector('.theme-toggle').click()")

@@ -150,7 +150,7 @@ def train(
         overwrite: Whether to replace the run in `out`.
         device: The device, as for `load`.
         threads: CPU threads; by default the fastest number on this machine.
-        reporter: Receives the start, each step, each validation and the end. By default a notebook shows a progress bar
+        reporter: Receives the start, each step, each validation and the end. A notebook by default shows a progress bar
             and the learning curve.
         progress: Whether a bar on stderr shows the steps, without a reporter and outside of a notebook.
 

@@ -80,7 +80,7 @@ def _read_cpuinfo(key: str) -> str:
 def keep_freed_memory() -> bool:
     """Make glibc keep up to MAX_FREED_BYTES of freed memory for later allocations. Returns whether this has succeeded.
 
-    By default glibc returns the memory of a large array to the system as soon as it is freed. Each training step then
+    By default, glibc returns the memory of a large array to the system as soon as it is freed. Each training step then
     faults in and zeroes the same pages again, which for large tables takes longer than the computation. The setting is
     global, so commands call this function, but the library does not.
     """

@@ -129,7 +129,7 @@ def test_compiled_steps_in_single_precision_equal_fold(name: str) -> None:
     assert_equals_fold(STEPS[name], "compiled", dtype=torch.float32)
 
 
-# At a kink torch chooses a slope. From a state of zeros, the first position is at the kink.
+# At a kink, torch chooses a slope. From a state of zeros, the first position is at the kink.
 KINKS: dict[str, Step] = {
     "relu": lambda p, x, a, b: (a, torch.relu(a) + x, b),
     "abs": lambda p, x, a, b: (a, a.abs() + x, b),

@@ -183,7 +183,7 @@ def test_rows_that_are_all_empty_keep_their_state() -> None:
 
 @pytest.mark.usefixtures("execution")
 def test_each_mode_has_a_program() -> None:
-    """In training zoneout draws masks, which cannot be traced. In `eval` it is traced."""
+    """In training, zoneout draws masks, which cannot be traced. In evaluation mode, the layer is traced."""
     layer = Zoneout(built("lstm", 3, 5), hidden=0.3, cell=0.6)
     for _ in range(2):
         layer.train()
@@ -195,7 +195,7 @@ def test_each_mode_has_a_program() -> None:
 
 @pytest.mark.usefixtures("execution")
 def test_a_layer_that_first_runs_in_inference_mode_trains_as_any_other() -> None:
-    """In inference mode torch does not decompose composite operations, which a trace depends on."""
+    """In inference mode, torch does not decompose composite operations, which a trace depends on."""
     layer = built("layer norm", 3, 5)
     args = arguments(layer, 4, 6)
     with torch.inference_mode():

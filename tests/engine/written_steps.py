@@ -21,7 +21,7 @@ class Pair(NamedTuple):
 
 
 Step = Callable[["Written", Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""From (parameters, x, a, b) to (y, a', b')."""
+"""A function from (parameters, x, a, b) to (y, a', b')."""
 
 
 class Written(Recurrent):

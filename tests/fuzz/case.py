@@ -27,7 +27,7 @@ class Case:
     killed_after_seconds: float | None = None
     """If set, the command is killed after this many seconds, and then run with `--resume`."""
     in_new_interpreter: bool = False
-    """Whether it runs in a new interpreter instead of a fork."""
+    """Whether the command runs in a new interpreter instead of a fork."""
     modes: dict[Path, int] = field(default_factory=dict)
     """Modes of these paths for a command that does not run as root."""
     wait_seconds: float = 60

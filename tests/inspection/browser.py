@@ -1,4 +1,4 @@
-"""A headless Chromium that tests control by selenium. Without one of them tests are skipped."""
+"""A headless Chromium that tests control by selenium. Without one of them, tests are skipped."""
 
 import shutil
 from collections.abc import Iterator

@@ -168,7 +168,7 @@ def test_single_labels_need_one_label_each() -> None:
 
 
 def test_calibration_of_a_small_case_is_correct() -> None:
-    """Of four texts at 0.7 three are correct: |0.75 - 0.7|. One at 0.95 is wrong: 0.95. Weights are counts."""
+    """Three of four texts at 0.7 are correct: |0.75 - 0.7|. One at 0.95 is wrong: 0.95. Weights are counts."""
     tally = ClassificationTally(LABELS)
     for right in ("a", "a", "a", "b"):
         tally.add([right], one_hot("a"), ["a"])
@@ -266,7 +266,7 @@ def test_the_threshold_lies_between_two_probabilities() -> None:
 
 
 def test_the_threshold_separates_neighboring_numbers() -> None:
-    """In the precision of the probabilities, they are neighbors."""
+    """The numbers are neighbors in the precision of the probabilities."""
     for precision in (np.float32, np.float64):
         low = precision(0.3)
         high = np.nextafter(low, precision(1))

@@ -21,7 +21,7 @@ def test_equal_models_have_p_1() -> None:
 
 @pytest.mark.slow
 def test_the_test_has_its_rate_of_errors() -> None:
-    """Of equally good models one in twenty has p below 0.05, and of others most do."""
+    """One of twenty pairs of equally good models has p below 0.05, and most other pairs do."""
     rng = np.random.default_rng(1)
     equal = [differences(answers(rng, 0.7), answers(rng, 0.7))["accuracy"] for _ in range(400)]
     assert 0.02 < np.mean([difference.p < 0.05 for difference in equal]) < 0.09

@@ -41,7 +41,7 @@ def test_scores_equal_those_of_the_libraries() -> None:
 
 
 def test_bleu_is_smoothed_like_sacrebleus_default() -> None:
-    """Of 4, 3, 2 and 1 n-grams 3, 1, 0 and 0 are correct, and the zeros count 1/2 and 1/4 (Lin and Och 2004)."""
+    """3 of 4 words and 1 of 3 bigrams are correct. The zeros of longer n-grams count 1/2 and 1/4 (Lin and Och 2004)."""
     scores = score_texts(["a small cat sat"], [["a large cat sat"]], tokenize="13a")
     assert scores.bleu == pytest.approx(100 * (3 / 4 * 1 / 3 * 1 / 4 * 1 / 4) ** (1 / 4))
     assert "smooth:exp" in scores.signature

@@ -170,7 +170,7 @@ def test_segments_give_the_logits_of_the_full_text(encoder: str) -> None:
 
 
 def test_gradients_end_at_the_beginning_of_a_segment() -> None:
-    """In segments of one word only the last word has a gradient."""
+    """If a segment has one word, only the last word has a gradient."""
     has_gradient = {}
     for segment in (0, 1):
         classifier = build("elman", head={"pooling": ["last"]}, segment=segment)

@@ -1,4 +1,4 @@
-"""From the tables of a recipe to layers: every encoder, direction and merge; sizes, dropout, and all keys."""
+"""Layers built from the tables of a recipe: every encoder, direction and merge; sizes, dropout, and all keys."""
 
 import re
 from functools import cache
@@ -261,7 +261,7 @@ def test_dropout_is_before_between_and_after_recurrent_layers(name: str, kind: s
     *((name, "zoneout_hidden") for name in HELD), *((name, "zoneout_cell") for name in WITH_A_CELL),
 ]))  # fmt: skip
 def test_each_kind_of_dropout_is_random_only_in_training(name: str, key: str) -> None:
-    """In eval mode dropout is the identity, but zoneout is its mean."""
+    """In evaluation mode, dropout is the identity, but zoneout is its mean."""
     x, layers = inputs(), build(reader(name, **{key: 0.5}))
     assert not layers(x)[0].equal(layers(x)[0])
     layers.eval()

@@ -121,7 +121,7 @@ def test_only_weighted_ngrams_of_the_texts_have_gradients(bag: NgramBag) -> None
 
 @pytest.mark.slow
 def test_ngrams_are_dropped_only_in_training(bag: NgramBag) -> None:
-    """Of two n-grams, both, one or none are kept; the kept ones have a norm of 1."""
+    """Two, one or none of the n-grams are kept; the kept n-grams have a norm of 1."""
     words = torch.tensor([[1, 0, 4]])
     one, four = ROWS[2][1,], ROWS[2][4,]
     bag.ratio.data[[one, four]] = 1.5

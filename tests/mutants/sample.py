@@ -32,7 +32,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mutant. After a move it is identified by its `change` and the name of its file."""
+    """A mutant. After a move, it is identified by its `change` and the name of its file."""
 
     operator: str
     definition: str

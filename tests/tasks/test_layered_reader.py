@@ -70,7 +70,7 @@ ANY_WORDS = st.lists(st.text(max_size=6) | st.sampled_from(WORDS), max_size=8)
 @pytest.mark.parametrize("kind", KINDS)
 @given(words=ANY_WORDS)
 def test_every_word_has_separate_tokens(kind: str, tokenizers: dict[str, Tokenizer], words: list[str]) -> None:
-    """With the blanks between them they are the tokens of the sentence, unless a word has blanks inside."""
+    """Tokens of words and of the blanks between words are those of the sentence, unless a word contains blanks."""
     tokenizer = tokenizers[kind]
     split = Framing.with_separate_words(tokenizer).split(words)
     assert len(split.counts) == len(words)

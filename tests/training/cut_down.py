@@ -100,7 +100,7 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
 
 
 def reads_frames(name: str) -> bool:
-    """Return whether a recipe is that of a model of frames."""
+    """Return whether a recipe trains a model of frames."""
     return "frames.json" in task_entry(read_recipe(name).task).files
 
 

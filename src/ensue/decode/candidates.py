@@ -1,7 +1,7 @@
 """The hypotheses of a step of beam search as arrays, and the choice of the best continuations.
 
 Ties of scores are broken by the smaller parent, then by the smaller id. `beam.py` reduces the scores to a few
-candidates on the model's device. For small arrays numpy is faster than torch. Exported models contain this file.
+candidates on the model's device. For small arrays, numpy is faster than torch. Exported models contain this file.
 
 Dimensions: B inputs that are not done, S slots of each input, t tokens, C required phrases, K continuations.
 """

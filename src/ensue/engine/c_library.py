@@ -151,7 +151,7 @@ def flags_for(system: str, machine: str, version: str, features: Collection[str]
     """Return the options for a system, a kind of processor and its features, and on Windows a compiler's `version`.
 
     gcc prefers vectors of 256 bits even if the processor has longer vectors. Apple's clang selects an ARM processor by
-    `-mcpu` alone. With Microsoft's libraries clang refuses `-fPIC`. gcc on Windows assumes a stack aligned to 32 bytes,
+    `-mcpu` alone. clang refuses `-fPIC` with Microsoft's libraries. gcc on Windows assumes a stack aligned to 32 bytes,
     but Windows aligns it to 16 (PR 54412), so AVX would crash the process.
     """
     flags, is_x86 = list(FLAGS), machine.lower() in ("amd64", "x86_64")

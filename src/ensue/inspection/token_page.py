@@ -25,7 +25,7 @@ class Predictions(NamedTuple):
     """Predictions at T positions: surprisals (T,) of the tokens in nats, their ranks (T,) from 1, entropies (T,) in
     nats, and the K most probable ids (T, K) with their probabilities (T, K), in decreasing order.
 
-    At a position without a token the surprisal is NaN and the rank 0.
+    At a position without a token, the surprisal is NaN and the rank 0.
     """
 
     surprisals: NDArray[np.float64]

@@ -73,7 +73,7 @@ class LanguageModel(nn.Module):
     ) -> tuple[Loss, State]:  # fmt: skip
         """Return the sum and the number of surprisals of the targets in nats, and the final state.
 
-        With a `sample` of the vocabulary the loss is the sampled softmax.
+        With a `sample` of the vocabulary, the loss is the sampled softmax.
         """
         h, state = self.read(ids, state)
         return Loss(self.head.total_nats(h, targets, sample=sample), targets.numel()), state

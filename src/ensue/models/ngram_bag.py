@@ -34,7 +34,7 @@ class NgramBag(nn.Module):
     N-grams have up to `longest` words, all of which are known. With `characters`, the n-grams of characters of all
     words are scored, too, with `CHARACTER_SHARE` of the squared norm. The weight `r_g` is not trained, but computed
     from the training texts (`weigh_by_ratio`, `weigh_by_idf`). A hash function maps n-grams to `buckets` rows (Joulin
-    et al. 2016). In training each n-gram is dropped with the probability `dropout`. `remove_unweighted` removes rows
+    et al. 2016). In training, each n-gram is dropped with the probability `dropout`. `remove_unweighted` removes rows
     with r = 0, which are not trained; `num_kept_rows` rows remain. Raises ValueError for fewer than two buckets.
     """
 

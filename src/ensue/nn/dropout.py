@@ -17,7 +17,7 @@ def Dropout(p: float, *, d_in: int) -> Pointwise:
 class VariationalDropout(Parallel):
     """Dropout with one mask for each row, the same at all positions of a call (Gal & Ghahramani 2016).
 
-    In training, each call of `step` draws a mask. In evaluation the layer is the identity.
+    In training, each call of `step` draws a mask. In evaluation, the layer is the identity.
     """
 
     repr_arguments = ("p", "d_in")

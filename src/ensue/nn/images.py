@@ -16,7 +16,7 @@ class ImageGrid(nn.Module):
     """A convolutional network that returns annotation vectors a_1 ... a_L of an image (Xu et al. 2015, section 3.1.1).
 
     An image is (rows, width), where width = columns · colors, and the colors of a pixel are adjacent. For each number
-    in `channels` there is a 3 × 3 convolution with a ReLU. The first `halvings` convolutions are followed by 2 × 2 max
+    in `channels`, there is a 3 × 3 convolution with a ReLU. The first `halvings` convolutions are followed by 2 × 2 max
     pooling. There is one vector for each position of `grid` (rows, columns), row by row. Vectors are normalized (Ba et
     al. 2016), and then learned vectors of the row and the column are added. Raises ValueError for inconsistent sizes.
     """

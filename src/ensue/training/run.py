@@ -57,7 +57,7 @@ def train_run(
 ) -> Outcome:  # fmt: skip
     """Train a recipe and write the run to a directory, or resume the run in this directory.
 
-    After Ctrl-C or SIGTERM the current step ends and a checkpoint is saved. If torchrun has started several processes,
+    After Ctrl-C or SIGTERM, the current step ends and a checkpoint is saved. If torchrun has started several processes,
     they train one model together.
 
     Args (other arguments are those of `ensue.train`):

@@ -303,11 +303,11 @@ CONTAINERS = {
     "array": ("[", ",", "]"), "object": (f'{{"meta": [1, "{"[" * 2_000}"], "x": [', ",", "]}"), "objects": ("", "", ""),
     "lines": ("", "", ""),
 }  # fmt: skip
-"""What is before, between and after the values of a file."""
+"""The text before, between and after the values of a file."""
 
 
 def in_container(values: list[Any], container: str) -> tuple[str, list[int]]:
-    """The text of values in a container, and the line on which each value begins."""
+    """Return the text of values in a container, and the line on which each value begins."""
     text, between, after = CONTAINERS[container]
     numbers = []
     for number, value in enumerate(values):

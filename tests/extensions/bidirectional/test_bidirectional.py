@@ -148,7 +148,7 @@ def test_a_word_is_predicted_without_being_read(
 
 @torch.no_grad()
 def test_a_batch_sums_the_surprisals_of_both_directions(elmo: BidirectionalPipeline, corpus: Path) -> None:
-    """Against the steps of each direction, position by position."""
+    """The loss equals the sum over the steps of each direction, position by position."""
     job = BidirectionalJob(recipe(ELMO, corpus))
     batch = job.task.batch(0, torch.device("cpu"))
     model = elmo.model
@@ -234,7 +234,7 @@ def test_state_is_carried_if_asked(elmo: BidirectionalPipeline) -> None:
 
 @torch.no_grad()
 def test_perplexity_is_that_of_each_direction(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
-    """With an unknown word, against the steps of both directions, position by position."""
+    """The scores of a text with an unknown word equal those of steps in each direction, position by position."""
     path = write_file(tmp_path / "text.txt", "the cat sat\non zebras while\n")
     scores = elmo.evaluate(path).as_json()
     assert elmo.scored_items(path).compute() == pytest.approx({"nats_per_token": scores["nats_per_token"]})

@@ -99,7 +99,7 @@ def test_a_tagger_labels_words(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_class_that_only_the_validation_data_have_is_improbable() -> None:
-    """Of ten classes with one example each half are kept for validation."""
+    """Half of ten examples, each of another class, are held out for validation."""
     settings = {"train.steps": 2, "data.valid_fraction": 0.5}
     classifier = TextClassifier(settings=settings | {"head.ngram_buckets": 1000}).fit(TEXTS[:10], [*range(10)])
     missing = [name not in classifier.model_.labels.names for name in map(str, classifier.classes_)]

@@ -85,7 +85,7 @@ def test_unknown_trackers_and_missing_packages_are_refused(monkeypatch: pytest.M
 
 
 class Service:
-    """The functions of wandb that ensue uses. Without a reachable server `init` raises."""
+    """The functions of wandb that ensue uses. Without a reachable server, `init` raises."""
 
     def __init__(self, *, is_there: bool = True) -> None:
         self.is_there, self.logged, self.ids = is_there, list[int](), list[str]()

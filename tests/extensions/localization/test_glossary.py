@@ -123,7 +123,7 @@ def test_a_required_phrase_may_contain_a_forbidden_one() -> None:
 
 
 def test_hypotheses_that_cost_least_to_correct_rank_first() -> None:
-    """By the mean over all tokens the longer output would rank first: -12 / 9 against -9 / 5."""
+    """By the mean over all tokens, the longer output would rank first: -12 / 9 against -9 / 5."""
     constraints, texts = demands([("", "Ufer")], "x"), {4: "am Ufer", 8: "am am. Ufer", 3: "am Uferweg"}
     constraints.update([Hypothesis((1, 2, 3, 4), -0.5, -2.5)], lambda ids: "am")
     appended, inside = Hypothesis((1,) * 8, -12 / 9, -12.0), Hypothesis((1,) * 4, -9 / 5, -9.0)

@@ -23,7 +23,7 @@ COMMON = {*LABELS} & {*TEXTS}
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_all_usual_names_of_columns_are_recognized(form: str) -> None:
-    """In all languages, although the column "Status" has few values, too."""
+    """Names are recognized in all languages, although the column "Status" also has few values."""
     assert set() == COMMON
     for number, label in enumerate(LABELS):
         text = TEXTS[number % len(TEXTS)]

@@ -36,9 +36,9 @@ CHANGES: dict[str, Callable[[State], State]] = {
 }
 """Changes of a state before it is continued."""
 READINGS = ("step", "forward", "ragged", "inference", "gradients")
-"""How a layer continues a state."""
+"""The ways in which a layer continues a state."""
 Tree = list[tuple[int, str, str]]
-"""For each state: the index of the earlier state that it continues, the change of that, and the reading."""
+"""For each state: the index of the earlier state that it continues, the change of the earlier state, and the way."""
 
 
 def read(layer: SequenceLayer, state: State, reading: str, seed: int) -> tuple[Tensor, State]:

@@ -165,7 +165,7 @@ class LinePairs(layouts.PairFormat):
     expected: str
     """The description of a valid line, for messages."""
     comment = "\0"
-    """The beginning of comments, which are skipped. By default no line is a comment."""
+    """The beginning of comments, which are skipped. By default, no line is a comment."""
 
     def layout(self, lines: Lines, choice: layouts.PairChoice) -> PairLayout:
         return PairLayout(self.name, about=self.about)

@@ -79,7 +79,7 @@ MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
 MAX_PADDING_ROWS = 128
 """The maximum number of embedding rows without a token. Some models have such rows for alignment.
 
-For small vocabularies the maximum is an eighth of the tokens. More rows mean another model's tokenizer.
+For small vocabularies, the maximum is an eighth of the tokens. More rows mean another model's tokenizer.
 """
 
 

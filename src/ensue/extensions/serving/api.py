@@ -71,7 +71,7 @@ class ModelRequest(RequestFields):
 
 
 class StreamOptions(RequestFields):
-    """The options of a stream. With `include_usage` its last event has the token counts."""
+    """The options of a stream. With `include_usage`, its last event has the token counts."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None

@@ -271,7 +271,7 @@ class HardAttention(AdditiveAttention):
     """Hard attention: `y = value(h_s)` for one position s drawn from α (Xu et al. 2015, section 4.1).
 
     A draw has no derivative, so α needs an estimated gradient in training (docs/captions.md). With the probability
-    `expected` a step uses the weighted mean instead of a draw. Evaluation uses the most probable position, with the
+    `expected`, a step uses the weighted mean instead of a draw. Evaluation uses the most probable position, with the
     derivative of the mean. Taps: `weights`, α (B, 1, T, S), and `chosen`, 1 at the drawn or most probable position and
     0 elsewhere (rows are grouped by text: (M, 1, B · T / M, S)).
     """

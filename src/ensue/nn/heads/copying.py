@@ -80,7 +80,7 @@ class CopyingHead(nn.Module):
     def init_state(
         self, batch_size: int, memory: Memory | None = None, source_ids: Int[Tensor, "B S"] | None = None
     ) -> CopyingState:
-        """Return the state before the first word. Without a memory the source is empty.
+        """Return the state before the first word. Without a memory, the source is empty.
 
         Raises `ValueError` for wrong sizes and ids, and `TypeError` for wrong types.
         """

@@ -6,7 +6,7 @@ stays in the processor's cache. Since the loss is a sum over rows, the forward p
 
     dlogits = softmax(logits) - onehot(target),   dh = dlogits V,   dV = dlogitsᵀ h,   db = Σ dlogits
 
-The bias is the weight of an additional feature that is always 1. Under autocast the three products are in the type of
+The bias is the weight of an additional feature that is always 1. Under autocast, the three products are in the type of
 autocast. Exponentials, nats and sums are in float32 or more.
 """
 

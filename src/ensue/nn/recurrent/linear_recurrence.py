@@ -189,7 +189,7 @@ class LinearRecurrence(Recurrent, ABC):
     def preactivations(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the pre-activations of each gate, (*positions, d_out), in the type of the weights.
 
-        Under autocast only the product is in bfloat16. The gates are not, since forget gates are often between 0.996
+        Under autocast, only the product is in bfloat16. The gates are not, since forget gates are often between 0.996
         and 1, where bfloat16 has no numbers.
         """
         v = F.linear(x, self.weight_input, self.bias)

@@ -20,7 +20,7 @@ class Zoneout(Recurrent):
         h' = m_h ⊙ h + (1 - m_h) ⊙ h̃        c' = m_c ⊙ c + (1 - m_c) ⊙ c̃
 
     In training the masks m are drawn for each unit at each position: 1 with the probability `hidden` or `cell`, else 0.
-    In evaluation the masks are the probabilities. As in the paper, h̃ is computed from c̃, not from c'. Other fields of
+    In evaluation, the masks are the probabilities. As in the paper, h̃ is computed from c̃, not from c'. Other fields of
     the state get new values. Raises ValueError for a layer with another state, and for probabilities not in 0 to 1.
 
     To drop recurrent weights too, use `WeightDrop(Zoneout(layer, ...), p)`.

@@ -1,6 +1,6 @@
 """Limits of the length of an input, chunks of a stream of texts, shards of a file, and progress.
 
-With chunks a file of any length is read in constant memory. Processes or machines can work on shards of a file.
+With chunks, a file of any length is read in constant memory. Processes or machines can work on shards of a file.
 """
 
 import re

@@ -38,7 +38,7 @@ class Pipeline(Shown, ABC):
     """The run directory of the model, for its `repr`."""
 
     reads_vectors: ClassVar[bool] = False
-    """Whether inputs are sequences of vectors, not texts. On a command line such inputs are files."""
+    """Whether inputs are sequences of vectors, not texts. On a command line, such inputs are files."""
 
     generates_files: ClassVar[bool] = False
     """Whether `ensue generate` writes a file by `generate_into(out, ...)`, which returns a summary in one line."""

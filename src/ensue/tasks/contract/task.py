@@ -130,7 +130,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """Return the batch of a step, which depends on the step and the seed alone."""
 
     def lazy_batch(self, step: int, device: torch.device) -> LazyBatch[BatchT]:
-        """Return the batch of a step, whose rows are read on demand. By default all rows are read immediately."""
+        """Return the batch of a step, whose rows are read on demand. By default, all rows are read immediately."""
         return LazyBatch.of(self.batch(step, device))
 
     @abstractmethod
@@ -152,7 +152,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         return None if batch.first else state
 
     def score(self, model: ModelT, data: Any) -> TaskScores:
-        """Return the scores on held-out data. By default `data` is a function from a model to its scores."""
+        """Return the scores on held-out data. By default, `data` is a function from a model to its scores."""
         return data(model)
 
     def validate(self, model: ModelT) -> TaskScores | None:

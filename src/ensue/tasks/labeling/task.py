@@ -278,7 +278,7 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
 
 
 def encode_tags(data: Any, labels: TaggerLabels, key: str) -> Ragged:
-    """Return the ids of the tags of all sentences. With a cache `key` they are in a memory-mapped file."""
+    """Return the ids of the tags of all sentences. With a cache `key`, they are in a memory-mapped file."""
 
     def encode() -> CachedColumns:
         ids = Numbers("i")

@@ -21,7 +21,7 @@ class MaskedData(CorpusRecipe):
     """The end of a document: each line end, or a blank line. [SEP] separates documents."""
     next_sentence: bool = False
     """Whether an example is two segments of complete lines, and the model learns whether the second segment follows the
-    first (true for half of the examples). By default an example is a block of running text.
+    first (true for half of the examples). By default, an example is a block of running text.
     """
 
 

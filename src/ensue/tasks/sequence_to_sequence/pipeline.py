@@ -223,7 +223,7 @@ def _make_pair(source: str | Sequence[str]) -> Pair:
 
 
 def references(pairs: Iterable[Pair], layout: PairLayout) -> list[Pair]:
-    """Return the pairs to score. In CMUdict the references of a word are all its pronunciations."""
+    """Return the pairs to score. In CMUdict, the references of a word are all its pronunciations."""
     return with_references(pairs) if layout.format == "cmudict" else list(pairs)
 
 

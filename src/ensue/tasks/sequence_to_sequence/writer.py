@@ -311,7 +311,7 @@ def output_lines(
     shard: Shard = UNSHARDED,
 ) -> Iterator[str]:  # fmt: skip
     """Yield the lines of `ensue predict`, in order. If `is_interactive`, each source is answered before the next source
-    is read. With an `aligner` a line is a JSON object. With `n_best` above 1 a line has the number of the source, the
+    is read. With an `aligner`, a line is a JSON object. With `n_best` above 1 a line has the number of the source, the
     score and the text. Otherwise a line is a text.
     """
     chunks = ([pair] for pair in source) if is_interactive else [source]

@@ -258,7 +258,7 @@ class Header(NamedTuple):
 
 
 def read_table(path: Path, reading: SeriesOptions) -> Iterator[Series]:
-    """Yield the series of a table in the order of their first rows. Without a column of series the table is one series.
+    """Yield the series of a table in the order of their first rows; a table without a column of series is one series.
 
     The rows of a series need not be adjacent, and are sorted by time. Raises DataError for a cell that is not a number,
     and for a gap in time if `data.gaps` is "refuse".

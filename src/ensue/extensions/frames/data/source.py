@@ -149,7 +149,7 @@ class FrameSource:
     def labels_in_names(self) -> list[str]:
         """Return the values by which a cache identifies the labels.
 
-        For a table of paths the value is the digest of the listed files. For other locations the values are the labels
+        For a table of paths, the value is the digest of the listed files. For other locations the values are the labels
         and groups in names, and the digest of the label files of idx files.
         """
         if self._members:
