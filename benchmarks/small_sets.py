@@ -5,7 +5,7 @@
 DATA is the folder of the data sets. SENTENCE_MODEL is a run for `ensue embed`, such as an imported all-MiniLM-L6-v2.
 From the training and development data of a set (`text_sets.py`), a fixed sample of `NUM_TRAINING_TEXTS` texts is drawn.
 The seed chooses the `NUM_LABELED` texts of this sample that have labels; the other texts are the unlabeled pool. All
-models are tested on the same `NUM_TEST_TEXTS` texts. All texts are truncated to `MAX_WORDS` words.
+models are tested on the same sample of at most `NUM_TEST_TEXTS` texts. All texts are truncated to `MAX_WORDS` words.
 
 | model | what it is |
 |---|---|
@@ -13,10 +13,10 @@ models are tested on the same `NUM_TEST_TEXTS` texts. All texts are truncated to
 | bag | `classify-bag` |
 | frozen | logistic regression on the sentence model's vectors |
 | taught | `classify-bag`, distilled from `frozen` with the labeled texts and the pool |
-| static | logistic regression on the vectors of a static student (`vectors-static`), trained on all sampled texts |
+| static | logistic regression on the vectors of a static student (`vectors-static`), distilled on all training texts |
 
-Five-fold cross-validation on the labeled texts chooses the strength of a regression. A fifth of the labeled texts
-chooses the settings of `bag` and `taught` (`BAGS`). Then a model with the chosen settings is trained on all labeled
+Five-fold cross-validation on the labeled texts chooses the C of a regression. A fifth of the labeled texts chooses the
+settings of `bag` and `taught` (`BAGS`). Then a model with the chosen settings is trained on all labeled
 texts, and tested once. Each result is a line of OUT/results.jsonl; a finished result is not measured again.
 """
 
@@ -80,7 +80,7 @@ class DataSet:
         return [example.texts[0] for example in (*self.train, *self.test)]
 
     def order(self, seed: int) -> list[int]:
-        """Return the training texts in random order; the first `NUM_LABELED` have labels."""
+        """Return the indices of the training texts in random order; the first `NUM_LABELED` have labels."""
         return random.Random(seed).sample(range(NUM_TRAINING_TEXTS), NUM_TRAINING_TEXTS)
 
 
@@ -149,14 +149,14 @@ class Benchmark:
         print(json.dumps(line), file=sys.stderr)
 
     def bag(self, data_set: DataSet, labeled: Sequence[int], pool: Sequence[int], seed: int) -> tuple[Any, str]:
-        """Choose the settings of a bag on a fifth of the labeled texts.
+        """Choose the settings of a bag on a fifth of the labeled texts, and train it on all labeled texts.
 
         Returns:
             The predicted labels of the test texts, and the name of the settings.
         """
         scores = {}
         for name, settings in BAGS.items():
-            held_out = [data_set.train[place] for place in labeled[:NUM_HELD_OUT]]
+            held_out = [data_set.train[index] for index in labeled[:NUM_HELD_OUT]]
             labels = self._train_bag(data_set, labeled[NUM_HELD_OUT:], pool, held_out, settings, seed)
             scores[name] = sum(label == example.label for label, example in zip(labels, held_out, strict=True))
         best = max(scores, key=scores.__getitem__)
@@ -169,7 +169,7 @@ class Benchmark:
         """Train a bag on the labeled texts, with a pool by distillation. Return the labels of the test texts."""
         folder = self.out / "bag"
         shutil.rmtree(folder, ignore_errors=True)
-        train = write_examples([data_set.train[place] for place in labeled], folder / "train.jsonl")
+        train = write_examples([data_set.train[index] for index in labeled], folder / "train.jsonl")
         options: dict[str, Any] = {
             "settings": [*BAG_SETTINGS, *settings, f"train.seed={seed}"],
             "device": "cpu",
@@ -180,12 +180,12 @@ class Benchmark:
             student: Any = ensue.train("classify-bag", train=train, out=folder / "run", **options)
         else:
             vectors = self.vectors(data_set, "frozen")
-            fitted = regression(seed).fit(vectors[labeled], [data_set.train[place].label for place in labeled])
-            places, answers = [*labeled, *pool], folder / "answers.jsonl"
-            for place, row in zip(places, fitted.predict_proba(vectors[places]).tolist(), strict=True):
+            fitted = regression(seed).fit(vectors[labeled], [data_set.train[index].label for index in labeled])
+            indices, answers = [*labeled, *pool], folder / "answers.jsonl"
+            for index, row in zip(indices, fitted.predict_proba(vectors[indices]).tolist(), strict=True):
                 probabilities = dict(zip(fitted.classes_.tolist(), row, strict=True))
-                append_json_line(answers, {"text": data_set.train[place].texts[0], "probabilities": probabilities})
-            valid = write_examples([data_set.train[place] for place in labeled[:NUM_HELD_OUT]], folder / "valid.jsonl")
+                append_json_line(answers, {"text": data_set.train[index].texts[0], "probabilities": probabilities})
+            valid = write_examples([data_set.train[index] for index in labeled[:NUM_HELD_OUT]], folder / "valid.jsonl")
             student = ensue.distill(
                 answers, "classify-bag", train=train, pool=answers, valid=valid, out=folder / "run", **options
             )

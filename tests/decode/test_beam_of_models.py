@@ -1,4 +1,4 @@
-"""Beam search over models of layers: alone = in a batch, padded or not; scores, ensembles, coverage."""
+"""Beam search over models: results are independent of the batch and of padding; scores, ensembles, coverage."""
 
 import math
 
@@ -101,7 +101,7 @@ def test_batch_order_and_padding_change_no_result(name: str) -> None:
     model = MODELS[name](1)
     together = search_model(model, [0, 1, 2, 3, 4])
     assert len({len(hypothesis.ids) for results in together for hypothesis in results}) > 2, (
-        "inputs that are done at other times"
+        "expected outputs of several lengths"
     )
     for position, number in enumerate(order := [3, 1, 4, 0, 2]):
         assert_same(search_model(model, order)[position], together[number])
@@ -109,7 +109,7 @@ def test_batch_order_and_padding_change_no_result(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_score_of_a_hypothesis_equals_that_of_reading_it(name: str) -> None:
+def test_the_score_of_a_hypothesis_equals_the_score_of_a_forward_pass(name: str) -> None:
     model = MODELS[name](2)
     for number, hypotheses in enumerate(search_model(model, [0, 1, 2, 3, 4], BeamSearch(4, 4, max_tokens=4))):
         for hypothesis in hypotheses:
@@ -166,7 +166,7 @@ def test_an_ensemble_of_different_vocabularies_is_refused() -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MODELS)
-def test_coverage_equals_that_of_reading_the_hypothesis(name: str) -> None:
+def test_coverage_equals_the_coverage_of_a_forward_pass(name: str) -> None:
     model = MODELS[name](7)
     search = BeamSearch(4, 4, max_tokens=6, coverage_penalty=0.7)
     for number, hypotheses in zip([0, 1, 3], search_model(model, [0, 1, 3], search), strict=True):

@@ -1,4 +1,4 @@
-"""The C headers of the engine equal numpy in float64."""
+"""The kernels in the C headers of the engine agree with numpy in float64 and longdouble, up to rounding."""
 
 import ctypes
 import hashlib
@@ -202,7 +202,7 @@ def check_product(kernels: Kernels, name: str, A: np.ndarray, B: np.ndarray, *, 
     exact, size = A.astype(np.float64) @ B, np.abs(A).astype(np.float64) @ np.abs(B)
     if accumulate:
         exact, size = exact + before[:, :n], size + np.abs(before[:, :n])
-    # Runs of 128 in two sums, then their sum: an error far below k units of the sum of magnitudes.
+    # Sums are added in chunks, so that the error is far below k units of the sum of magnitudes.
     np.testing.assert_array_less(np.abs(C[:, :n] - exact), 8 * kernels.unit * size + 1e-300)
     np.testing.assert_array_equal(C[:, n:], before[:, n:])
 
@@ -210,7 +210,7 @@ def check_product(kernels: Kernels, name: str, A: np.ndarray, B: np.ndarray, *, 
 @pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("layout", some_slow(["rows", "columns", "neither"], "neither"))
-def test_products_of_any_number_of_rows_are_exact(multiplier: Kernels, layout: str, accumulate: bool) -> None:
+def test_products_of_any_number_of_rows_agree_with_float64(multiplier: Kernels, layout: str, accumulate: bool) -> None:
     random = np.random.default_rng(0)
     for m in (*range(1, 27), 250):
         A = random_matrix(random, m, 37, multiplier, layout)
@@ -222,7 +222,7 @@ def test_products_of_any_number_of_rows_are_exact(multiplier: Kernels, layout: s
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
 @pytest.mark.parametrize("k", [1, 2, 127, 129, 513, 1101])
-def test_products_of_any_layout_of_the_weight_are_exact(multiplier: Kernels, layout: str, k: int) -> None:
+def test_products_of_any_layout_of_the_weight_agree_with_float64(multiplier: Kernels, layout: str, k: int) -> None:
     random = np.random.default_rng(0)
     for n in (1, 7, 8, 31, 32, 33, 64, 300):
         A, B = random_matrix(random, 5, k, multiplier, "rows"), random_matrix(random, k, n, multiplier, layout)
@@ -231,7 +231,7 @@ def test_products_of_any_layout_of_the_weight_are_exact(multiplier: Kernels, lay
 
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("k", [1, 511, 513, 1500])
-def test_products_with_an_unpacked_weight_are_exact(multiplier: Kernels, k: int, accumulate: bool) -> None:
+def test_products_with_an_unpacked_weight_agree_with_float64(multiplier: Kernels, k: int, accumulate: bool) -> None:
     """The product is dW = dZᵀ X of a backward pass; the workspace has only one block of rows."""
     random = np.random.default_rng(0)
     dZ, X = random_matrix(random, 29, k, multiplier, "columns"), random_matrix(random, k, 45, multiplier, "rows")
@@ -298,7 +298,7 @@ def grid(dtype: type) -> np.ndarray:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_equal_those_in_longdouble(kernels: Kernels, name: str) -> None:
+def test_functions_agree_with_longdouble(kernels: Kernels, name: str) -> None:
     x = grid(kernels.dtype) if name != "log" else np.abs(grid(kernels.dtype))
     limits, wide = np.finfo(kernels.dtype), x.astype(np.longdouble)
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""A layer in training that threads share gives each the results of a single thread, and keeps its parameters."""
+"""Threads that share a layer in training get the results of a single thread, and do not replace its parameters."""
 
 import copy
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Layers and other objects are called with arguments in many forms, in a separate process: see `border_cases`."""
+"""Edge cases of arguments: calls of layers and other objects in a separate process, from `border_cases`."""
 
 import sys
 from pathlib import Path
@@ -31,5 +31,5 @@ def run(seed: int, share: float, folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_third_of_all_cases_have_no_problem(tmp_path: Path) -> None:
+def test_a_sample_of_all_cases_has_no_problem(tmp_path: Path) -> None:
     assert run(1, 0.3, tmp_path) > 6_000

@@ -1,4 +1,4 @@
-"""Positions of sentences in passages equal those of plain lists."""
+"""Passages: the positions of sentences agree with a computation on Python lists."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from ensue.tasks.labeling.task import Passages
 
 @given(data=st.data(), lengths=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_positions_of_sentences_are_in_their_passages(data: st.DataObject, lengths: list[list[int]]) -> None:
-    """The words of a sentence are at its positions, with any other passages in the batch."""
+    """The words of a sentence are at its positions, whatever other passages are in the batch."""
     flat = [length for passage in lengths for length in passage]
     starts = np.cumsum([0, *flat], dtype=np.int64)
     words = np.arange(100, 100 + starts[-1])

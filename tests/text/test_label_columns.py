@@ -66,7 +66,7 @@ def test_a_script_that_does_not_apply_gives_the_form_in_lowercase() -> None:
         assert apply_script(script, "The") == "the"
 
 
-def test_attributes_are_separate_heads_and_come_back() -> None:
+def test_attributes_are_separate_heads_and_round_trip() -> None:
     labels = columns()
     assert [(head.kind, head.key) for head in labels.learned] == [
         ("label", ""), ("attribute", "Mood"), ("attribute", "Number"), ("attribute", "Tense"),

@@ -116,7 +116,7 @@ def test_overlapping_spans_are_refused() -> None:
 
 
 @given(sentences(), st.sampled_from(SCHEMES), st.sampled_from(SCHEMES))
-def test_spans_come_back_from_every_scheme(sentence: tuple[list[Span], int], first: Scheme, second: Scheme) -> None:
+def test_spans_round_trip_through_every_scheme(sentence: tuple[list[Span], int], first: Scheme, second: Scheme) -> None:
     result, length = sentence
     labels = encode(result, length, first)
     assert spans(labels) == result
@@ -139,7 +139,7 @@ def test_a_tag_set_has_every_encoded_label(sentence: tuple[list[Span], int], sch
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_legal_paths_are_those_that_come_back_unchanged(scheme: Scheme) -> None:
+def test_legal_paths_are_those_that_round_trip(scheme: Scheme) -> None:
     """The test enumerates every sequence of up to four tags."""
     tags = tag_set("XY", scheme)
     start, pairs, end = legal_transitions(tags, scheme)

@@ -27,7 +27,7 @@ def test_special_ids_follow_those_of_texts(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe"])
 @given(text=st.text())
-def test_any_text_comes_back(kind: str, text: str) -> None:
+def test_any_text_round_trips(kind: str, text: str) -> None:
     coder = CODERS[kind]
     text = text.encode(errors="replace").decode()
     ids = [coder.begin_id, *coder.encode(text).tolist(), coder.end_id, coder.padding_id]

@@ -60,13 +60,13 @@ def load_again(tokenizer: Tokenizer) -> Tokenizer:
 
 @given(text=any_text)
 @pytest.mark.parametrize("kind", ["bytes", "bpe"])
-def test_every_text_comes_back_from_bytes_and_subwords(kind: str, text: str) -> None:
+def test_every_text_round_trips_through_bytes_and_subwords(kind: str, text: str) -> None:
     tokenizer = TOKENIZERS[kind]
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @given(text=st.text(LETTERS))
-def test_known_text_comes_back_from_characters(text: str) -> None:
+def test_known_text_round_trips_through_characters(text: str) -> None:
     tokenizer = TOKENIZERS["characters"]
     ids = tokenizer.encode(text)
     assert ids.shape == (len(text),)
@@ -74,7 +74,7 @@ def test_known_text_comes_back_from_characters(text: str) -> None:
 
 
 @given(lines=st.lists(st.lists(st.sampled_from([word for word in CORPUS.replace("\n", " ").split(" ") if word]))))
-def test_lines_of_known_words_come_back(lines: list[list[str]]) -> None:
+def test_lines_of_known_words_round_trip(lines: list[list[str]]) -> None:
     text = "\n".join(map(" ".join, lines))
     tokenizer = TOKENIZERS["words"]
     assert tokenizer.decode(tokenizer.encode(text)) == text

@@ -53,7 +53,7 @@ def test_files_may_be_compressed_and_have_commas_in_their_names(tmp_path: Path) 
         ("a\n", "x\0\n", "a.de:1: a NUL character in column 2; expected text"),
     ],
 )  # fmt: skip
-def test_files_of_unequal_lengths_are_reported_with_lines(left: str, right: str, message: str, tmp_path: Path) -> None:
+def test_misaligned_files_are_refused_with_the_line(left: str, right: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         list(PairSource(both(tmp_path, left, right)))
     assert error.value.in_options() == f"{tmp_path}/{message.format(f'{tmp_path}/', SKIP_REMEDY)}"

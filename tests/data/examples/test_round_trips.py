@@ -35,13 +35,13 @@ def sides(text: str, name: str, **options: str) -> Iterator[tuple[str, ...]]:
 
 
 @given(st.lists(st.tuples(LINE, LINE), min_size=1, max_size=8))
-def test_pairs_with_tabs_come_back(rows: list[tuple[str, str]]) -> None:
+def test_pairs_with_tabs_round_trip(rows: list[tuple[str, str]]) -> None:
     text = "".join("\t".join(row) + "\n" for row in [("source", "target"), *rows])
     assert list(sides(text, "a.tsv")) == rows
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8), st.sampled_from([",", ";"]))
-def test_pairs_with_quotes_come_back(rows: list[tuple[str, str]], delimiter: str) -> None:
+def test_pairs_with_quotes_round_trip(rows: list[tuple[str, str]], delimiter: str) -> None:
     table = io.StringIO(newline="")
     csv.writer(table, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([("source", "target"), *rows])
     name = "csv" if delimiter == "," else "csv-semicolon"
@@ -49,7 +49,7 @@ def test_pairs_with_quotes_come_back(rows: list[tuple[str, str]], delimiter: str
 
 
 @given(st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=8), st.booleans(), st.booleans())
-def test_pairs_of_json_come_back(rows: list[tuple[str, str, str]], is_array: bool, is_ascii: bool) -> None:
+def test_pairs_of_json_round_trip(rows: list[tuple[str, str, str]], is_array: bool, is_ascii: bool) -> None:
     objects = [
         {"article": source, "summary2": second_target, "summary1": target} for source, target, second_target in rows
     ]
@@ -59,7 +59,7 @@ def test_pairs_of_json_come_back(rows: list[tuple[str, str, str]], is_array: boo
 
 
 @given(st.lists(st.tuples(LINE, LINE), min_size=1, max_size=8))
-def test_pairs_of_instructions_come_back(rows: list[tuple[str, str]]) -> None:
+def test_pairs_of_instructions_round_trip(rows: list[tuple[str, str]]) -> None:
     rows = [(source.replace("OUT:", "").strip(" ") or "x", target.strip(" ")) for source, target in rows]
     text = "".join(f"IN: {source} OUT: {target}\n" for source, target in rows)
     assert list(sides(text, "a", format="scan")) == rows

@@ -193,7 +193,7 @@ def test_a_document_is_a_value() -> None:
         ("a\tx  y\nb\t1\xa02\n", "tsv", ["x  y", "1\xa02"]),
     ],
 )
-def test_labels_with_white_space_come_back(text: str, name: str, labels: list[str]) -> None:
+def test_labels_with_white_space_round_trip(text: str, name: str, labels: list[str]) -> None:
     layout = DocumentLayout(name, (Column(1),), Column(2)) if name == "tsv" else DocumentLayout(name)
     result = list(read_documents(Lines([text], "x"), layout))
     assert [document.labels for document in result] == [(label,) for label in labels]

@@ -45,7 +45,7 @@ def files(draw: st.DrawFn) -> tuple[str, list[list[list[str]]]]:
 
 
 @given(files())
-def test_every_column_comes_back(file: tuple[str, list[list[list[str]]]]) -> None:
+def test_every_column_round_trips(file: tuple[str, list[list[list[str]]]]) -> None:
     text, expected = file
     sentences = read(text)
     assert [list(sentence.words) for sentence in sentences] == [[row[0] for row in rows] for rows in expected]
@@ -78,7 +78,7 @@ def test_only_one_column_is_changed(file: tuple[str, list[list[list[str]]]], dat
     assert output.count("\r\n") == text.count("\r\n")
 
 
-def test_runs_of_blanks_come_back() -> None:
+def test_runs_of_blanks_round_trip() -> None:
     text = "Ann  NNP   O \r\nleft VBD \tO\r\n\r\n\r\n#  # O"
     sentences = read(text)
     assert [sentence.words for sentence in sentences] == [("Ann", "left"), ("#",)]
@@ -94,7 +94,7 @@ def test_words_alone_are_written_with_a_second_column() -> None:
         Columns().labels(read("Ann\nleft\n")[0])
 
 
-def test_blanks_and_empty_fields_between_tabs_come_back() -> None:
+def test_blanks_and_empty_fields_between_tabs_round_trip() -> None:
     text = "New York\t\tB-LOC\nis\tVBZ\tO\n"
     (sentence,) = read(text)
     assert sentence.words == ("New York", "is")

@@ -71,7 +71,7 @@ def files(draw: st.DrawFn) -> tuple[str, list[list[list[str]]]]:
 
 
 @given(files(), st.sampled_from(COLUMN_NAMES), st.data())
-def test_every_column_comes_back(file: tuple[str, list[list[list[str]]]], name: str, data: st.DataObject) -> None:
+def test_every_column_round_trips(file: tuple[str, list[list[list[str]]]], name: str, data: st.DataObject) -> None:
     text, expected = file
     column = PLACES[name]
     sentences = read(text)

@@ -1,4 +1,4 @@
-"""JSON: tokens with labels, texts with spans, and writing without other changes."""
+"""JSON: tokens with labels, texts with spans, and output in which only labels or spans are changed."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ def line(**record: Any) -> str:
     STYLES,
     st.data(),
 )
-def test_tokens_come_back(
+def test_tokens_round_trip(
     records: list[tuple[list[str], dict[str, Any], int]], style: Any, data: st.DataObject
 ) -> None:
     blank = data.draw(st.sampled_from(["", "\n", " \n\r\n"]))
@@ -135,7 +135,7 @@ def test_words_under_another_key_are_read() -> None:
 SPANS = [{"start": 0, "end": 3, "label": "PER", "id": 7}, {"start": 12, "end": 18, "label": "LOC"}]
 
 
-def test_spans_become_labels_and_come_back() -> None:
+def test_spans_round_trip_as_labels() -> None:
     text = line(id=1, text="Ann went to Berlin, too", spans=SPANS, z=None)
     (sentence,) = read(text)
     assert sentence.words == ("Ann", "went", "to", "Berlin", ",", "too")
@@ -161,7 +161,7 @@ def test_spans_do_not_change_the_words() -> None:
     changed = JsonSentences().write_keeping_spans(sentence, ["O", *labels[1:]])
     assert json.loads(changed)["spans"] == spans[1:], "other spans keep their borders"
     renamed = JsonSentences().write_keeping_spans(sentence, ["B-PER", "O", "O", "B-X", "O", "B-X"])
-    assert json.loads(renamed)["spans"][1] == [12, 18, "X"], "so does a span of another class"
+    assert json.loads(renamed)["spans"][1] == [12, 18, "X"], "a relabeled span keeps its borders"
     output = JsonSentences().write(sentence, labels)
     assert json.loads(output)["spans"] == [[0, 3, "PER"], [12, 24, "LOC"], [26, 29, "X"]]
 

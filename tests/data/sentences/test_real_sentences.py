@@ -29,7 +29,7 @@ SCHEMES = {"conll2003": "iob1", "conll2000": "bio", "resume_ner_zh": "bmes"}
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_published_data_have_their_sizes_and_come_back(shared_data: Path, name: str) -> None:
+def test_published_data_have_their_sizes_and_round_trip(shared_data: Path, name: str) -> None:
     path = shared_data / name
     source = SentenceSource(path)
     assert source.format.name == ("conllu" if ".conllu" in name else "columns")

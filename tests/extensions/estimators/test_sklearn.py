@@ -125,7 +125,7 @@ def test_a_class_that_only_the_validation_data_have_is_improbable() -> None:
         (SimpleNamespace(columns=["text"], to_dict=None), [1], r'found a table; select a column: X\["text"\]'),
         (["a", 3], [0, 1], r"X\[1\]: .*found 3"),
         (["a", ("b", "c", "d")], [0, 1], r"X\[1\]: "),
-        (["a", "b"], [0], r"expected \(2,\), found \(1,\)"),
+        (["a", "b"], [0], r"^y: .*shape \(2,\), found \(1,\)"),
         (["a", "b"], np.array(["1", 1], dtype=object), "two labels have the same name|not supported"),
     ],
 )

@@ -106,7 +106,7 @@ def test_an_unknown_language_is_refused_with_a_suggestion() -> None:
 @given(
     st.lists(st.tuples(*[st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), min_size=1)] * 2))
 )
-def test_any_text_comes_back(texts: list[tuple[str, str]]) -> None:
+def test_any_text_round_trips(texts: list[tuple[str, str]]) -> None:
     texts = [(source.strip() or "x", target.strip() or "x") for source, target in [("a", "b"), *texts]]
     body = "".join(unit(en=escape(source), de=escape(target)) for source, target in texts)
     assert sides(stream(body)) == texts

@@ -27,7 +27,7 @@ from ensue.extensions.bidirectional.layers import (
 )
 from ensue.extensions.bidirectional.model import BidirectionalParts
 from ensue.extensions.bidirectional.recipe import BidirectionalRecipe, ContextOutput, NoOutput, SoftmaxOutput
-from ensue.extensions.bidirectional.words import LINE_END, Ids, WordReader, WordText, distinct_words, word_vectors
+from ensue.extensions.bidirectional.words import LINE_END, Ids, WordReader, WordText, train_word_tokenizer, word_vectors
 from ensue.extensions.word_vectors.examples import Noise
 from ensue.metrics.scores import ItemRows, LanguageScores, ScoredItems, Scores, finite, quotient, ratio_or_nan
 from ensue.models.modules import device_of, evaluating
@@ -371,7 +371,7 @@ class BidirectionalJob(corpus.CorpusJob[BidirectionalModel]):
         """Return a tokenizer of all words in the texts, including words that the softmax cannot predict."""
         data = self.recipe.data
         sources = [TextSource(path, encoding=data.encoding) for path in (data.train, data.valid, data.test) if path]
-        self.words = distinct_words(TextSource.concatenate(sources), tokenizer)
+        self.words = train_word_tokenizer(TextSource.concatenate(sources), tokenizer)
         return self.words
 
     @property

@@ -23,7 +23,7 @@ UNKNOWN, LINE_END = WordTokenizer.unknown_id, WordTokenizer.start_id
 Ids = NDArray[np.int64]
 
 
-def distinct_words(source: TextSource, tokenizer: WordTokenizer) -> WordTokenizer:
+def train_word_tokenizer(source: TextSource, tokenizer: WordTokenizer) -> WordTokenizer:
     """Return a tokenizer of all words in a text, the most frequent first, which splits texts as `tokenizer` does."""
     options: dict[str, Any] = {"splitter": tokenizer.splitter, "lowercase": tokenizer.lowercase}
     words = load_or_train_tokenizer(source, stop=None, kind="words", min_count=1, max_size=None, **options)
@@ -48,7 +48,7 @@ class WordText:
     @classmethod
     def read(cls, source: TextSource, tokenizer: WordTokenizer) -> "WordText":
         """Return the text of a source."""
-        words = distinct_words(source, tokenizer)
+        words = train_word_tokenizer(source, tokenizer)
         return cls.of(tokenize(source, words), words, tokenizer)
 
     @cached_property

@@ -144,7 +144,7 @@ class TextClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Train the recipe. Raise ValueError if X and y do not match, and EnsueError for unusable data."""
         texts, labels = _check_texts(X), np.asarray(y)
         if labels.ndim != 1 or len(labels) != len(texts):
-            raise ValueError(f"y has one label for each text: expected ({len(texts)},), found {labels.shape}")
+            raise ValueError(f"y: expected a label for each text, shape ({len(texts)},), found {labels.shape}")
         for index, label in enumerate(np.asarray(y, dtype=object).tolist()):  # as text, NaN would be a class
             if label is None or label != label:  # noqa: PLR0124 (NaN, NaT)
                 raise ValueError(f"y[{index}]: expected a label, found {label}")
@@ -246,7 +246,7 @@ def _name_classes(classes: NDArray[Any]) -> list[str]:
 
 def _check_words(X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> None:
     if len(X) != len(y):
-        raise ValueError(f"y has a list of labels for each sentence: expected {len(X)}, found {len(y)}")
+        raise ValueError(f"y: expected a list of labels for each of {len(X)} sentences, found {len(y)}")
     for index, (words, labels) in enumerate(zip(X, y, strict=True)):
         if isinstance(words, str) or len(words) != len(labels):
             raise ValueError(f"sentence {index}: expected a list of words, and a label for each")

@@ -417,7 +417,7 @@ DRAWING = TaskEntry(
 
 
 class GlimpsesRecipe(OneWayRecipe):
-    """The recipe of a reader of images in glimpses. The table `[encoder]` describes both recurrent layers."""
+    """The recipe of a model that reads images by glimpses. The table `[encoder]` describes both recurrent layers."""
 
     what: ClassVar[str] = "reader of images in glimpses"
     reads: ClassVar[str] = "images with sequences of symbols"

@@ -88,7 +88,7 @@ class MiniRocket(nn.Module):
 
     @torch.no_grad()
     def fit(self, num_series: int, read: Callable[[Tensor], tuple[Tensor, Tensor | None]]) -> None:
-        """Set thresholds, means and deviations. `read` returns `x` and `mask` of some training series by index."""
+        """Set thresholds, means and standard deviations. `read` returns `x` and `mask` of training series by index."""
         generator = torch.Generator().manual_seed(self.seed)
         levels = torch.split(torch.arange(1, self.d_out // NUM_KERNELS + 1) * GOLDEN_RATIO % 1, self.counts)
         thresholds = []

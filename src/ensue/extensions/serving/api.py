@@ -178,7 +178,7 @@ class CompletionRequest(SampledRequest):
 
     @property
     def places(self) -> int:
-        """The number of texts that the request reserves."""
+        """The number of texts to generate; `Limits.places` bounds their sum over requests."""
         return len(self.prompts) * self.num_rows
 
     @cached_property

@@ -27,8 +27,9 @@ class GRU(Recurrent):
         before:  n = tanh(W_n x + b_n + U_n (r ⊙ h))            h' = (1 - z) ⊙ h + z ⊙ n
         after:   n = tanh(W_n x + b_n + r ⊙ (U_n h + b'_n))     h' = (1 - z) ⊙ n + z ⊙ h
 
-    `reset` is "before", as in the paper, or "after", as in cuDNN and torch, whose kernels `forward` can then use. The
-    two forms also swap z and 1 - z. The weights stack r, z, n in torch's order. Raises ValueError for another `reset`.
+    `reset` is "before", as in the paper, or "after", as in cuDNN and torch, whose kernels `forward` can then use. z and
+    1 - z are as in Chung et al. 2014 ("before") or as in Cho et al. and torch ("after"). The weights stack r, z, n in
+    torch's order. Raises ValueError for another `reset`.
     """
 
     repr_arguments = ("d_in", "d_out", "reset")

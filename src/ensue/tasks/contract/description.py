@@ -25,7 +25,6 @@ class OptionValue(NamedTuple):
 
     value: Any
     default: Any
-    """The value that has no effect."""
 
 
 def settings_of(options: Any) -> dict[str, OptionValue]:
@@ -244,8 +243,8 @@ def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
 
 
 def state_from(like: State, tensors: Mapping[str, Tensor], count: int | None = None) -> State:
-    """Return a state with the structure of `like`, from its leaves by their names in `state_tensors`. `count` is the
-    number of rows, of which equally long blocks share a memory. None: rows share memories as in `like`.
+    """Return a state with the structure of `like`, from its leaves by their names in `state_tensors`. With `count`, the
+    state has `count` rows, and equal blocks of rows share a memory. Otherwise rows share memories as in `like`.
     """
     names = iter([name for name, _, _ in _iterate_leaves(like, "state")])
 

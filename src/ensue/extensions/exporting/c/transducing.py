@@ -46,7 +46,7 @@ USAGE = """\
 
 
 class CellsWithQuery(nn.Module):
-    """A layer of decoder cells, whose output is concatenated with the query of the attention."""
+    """A layer of decoder cells, whose output is followed by the query of an attention that projects queries."""
 
     def __init__(self, cells: SequenceLayer, attention: cross.CrossAttention | None) -> None:
         super().__init__()

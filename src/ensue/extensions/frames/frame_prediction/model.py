@@ -368,7 +368,7 @@ def sum_scores(nats: Iterable[SeriesNats], *, d_latent: int, draws: int = 1) -> 
 
 
 PRIOR_DRAWS = 64
-"""The number of samples of latent variables for the mean and the deviation of the next frame."""
+"""The number of samples of latent variables for the mean and standard deviation of the next frame."""
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -398,7 +398,7 @@ def sample_frames(
 
 @torch.inference_mode()
 def predict_moments(model: FramePredictor, rows: FrameRows) -> Moments:
-    """Return the mean and the deviation (N, d) of the next frame of each series, over samples of latent variables."""
+    """Return mean and standard deviation (N, d) of the next frame of each series, over samples of latent variables."""
     device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
     shape = len(rows), rows.values.shape[1]
     means, deviations = np.empty(shape), np.empty(shape)
@@ -420,7 +420,7 @@ def _read_frames(model: FramePredictor, rows: FrameRows, batch: list[int]) -> Re
 
 
 def mixture_moments(features: FrameFeatures, means: Tensor, deviations: Tensor) -> Moments:
-    """Return the mean and deviation of an equally weighted mixture over the first dimension, in the file's units."""
+    """Return mean and standard deviation of an equal mixture over the first dimension, in the units of the file."""
     means, deviations = means.double(), deviations.double()
     mean = means.mean(0)
     variance = (deviations.square() + (means - mean).square()).mean(0)

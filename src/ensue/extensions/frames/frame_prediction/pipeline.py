@@ -107,7 +107,7 @@ def _prediction_section(view: FramePredictorView, columns: page.FrameColumns) ->
     frames, mean, deviation = view.frames[: len(columns)].astype(np.float64), view.mean, view.deviation
     about = EXPECTED + (FROM_THE_PRIOR if view.divergence is not None else "")
     if len(view.names) <= page.MAX_CURVES:
-        about += " The pale range is the mean ± the deviation."
+        about += " The shaded band is the mean ± the standard deviation."
         triples = zip(frames.T, mean.T, deviation.T, strict=True)
         drawings = [
             (name, plot({"frame": x, "mean": m, "deviation": s}, columns, ranges={"mean": (m - s, m + s)}, name=name))
@@ -129,7 +129,7 @@ MAX_FRAMES, MAX_SAMPLES, MAX_DRAWS = 1_000_000, 10_000, 100_000
 
 @dataclass(frozen=True)
 class NextFrame(Shown):
-    """The mean and the deviation (d,) of the next frame of a series."""
+    """The mean and the standard deviation (d,) of the next frame of a series."""
 
     series: str
     mean: NDArray[np.float64]
@@ -219,7 +219,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
         return self.expect(series)
 
     def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
-        """Yield the mean and deviation of the frame after each series, in order and in constant memory."""
+        """Yield the mean and standard deviation of the frame after each series, in order and in constant memory."""
         for chunk in split_into_chunks(series):
             means, deviations = frame_prediction.predict_moments(self.model, FrameRows.of_series(chunk))
             for item, mean, deviation in zip(chunk, means, deviations, strict=True):
@@ -305,7 +305,7 @@ class FramePredictionPipeline(AnsweringFramesPipeline[NextFrame]):
 
 
 def _predict_mixture(model: frame_prediction.FramePredictor, frames: Tensor, **state: Any) -> dict[str, Tensor]:
-    """Return the mixture that predicts the next frame, for each frame (B, T), in the units of the file."""
+    """Return the predicted mixture of the next frame at each position (B, T), in the units of the file."""
     layers, features = _get_layers(model), model.features
     h, after = layers(features.normalized(frames), description.state_from(layers.init_state(1), state))
     log_weights, (mean, log_deviation) = model.head.build_mixture(model.head.projection(h))

@@ -274,7 +274,7 @@ def read_images(
 ) -> Iterator[ReadImage]:  # fmt: skip
     """Yield the result of each image. Its last element is the surprisal of the caption with the stop.
 
-    Probabilities are means over `samples` random paths of glimpses. With 0 samples, the only path has the mean places.
+    Probabilities are means over `samples` sampled sequences of places. With 0 samples, places are the means.
     """
     targets = encode_targets(labels, captions)
     batches = np.split(np.arange(len(rows)), range(MAX_BATCH_IMAGES, len(rows), MAX_BATCH_IMAGES))
@@ -353,7 +353,7 @@ def score_symbols(answers: Iterable[JudgedSymbols]) -> SymbolScores:
 
 
 class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
-    """The training task of a reader of images in glimpses, validated by exact match."""
+    """The training task of a model that reads images by glimpses, validated by exact match."""
 
     judged_by = "exact_match"
 
@@ -382,7 +382,7 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
 
 
 class GlimpsesJob(LabelsJob[GlimpseReader]):
-    """The training job of a reader of images in glimpses."""
+    """The training job of a model that reads images by glimpses."""
 
     unit = "images"
     support_name: ClassVar[str] = "examples"

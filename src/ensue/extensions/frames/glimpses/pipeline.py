@@ -1,4 +1,4 @@
-"""The pipeline of readers of images in glimpses: prediction, evaluation, and the page that shows the glimpses."""
+"""The pipeline of models that read images by glimpses: prediction, evaluation, and the page with the glimpses."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ MAX_SAMPLES = 10_000
 
 
 class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
-    """The pipeline of a reader of images in glimpses."""
+    """The pipeline of a model that reads images by glimpses."""
 
     recipe: GlimpsesRecipe
     parts: glimpses.GlimpseParts
@@ -117,8 +117,8 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
 
         Args:
             texts: Images, as arrays (rows, columns · colors) or series that `source(path)` yields.
-            samples: The number of random paths over which probabilities are averaged; 0: a single path of mean places.
-            seed: The seed of the random paths, which also depend on the pixels of the image.
+            samples: The number of sampled sequences of places, over which probabilities are averaged; 0: mean places.
+            seed: The seed of the samples, which also depend on the pixels of the image.
 
         Raises:
             EnsueError: The model cannot read an image.

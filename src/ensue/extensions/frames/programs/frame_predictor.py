@@ -19,7 +19,7 @@ def start(rows=1):
 def read(frames, state):
     """Return the prediction after each frame (B, T, d), and the next state. The first frame must be the mean frame.
 
-    The prediction is a mixture with weights (B, T, K), and means and deviations (B, T, K, d).
+    The prediction is a mixture with weights (B, T, K), means and standard deviations (B, T, K, d).
     """
     weights, means, deviations, *leaves = model.run(None, {"frames": frames.astype(np.float32), **state})
     return (weights, means, deviations), dict(zip(state, leaves, strict=True))

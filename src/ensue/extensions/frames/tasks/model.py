@@ -112,7 +112,7 @@ def filter_bands(x: Float[Tensor, "B T d"], deviation: float) -> Float[Tensor, "
 
 @dataclass(frozen=True)
 class FrameStatistics(Stored):
-    """The shape of the training data, and the mean and deviation of each feature."""
+    """The shape of the training data, and the mean and standard deviation of each feature."""
 
     kind: ClassVar[str] = "frames"
     shape: Shape

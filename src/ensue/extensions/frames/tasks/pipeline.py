@@ -195,7 +195,7 @@ class FramesPipeline(Predictor):
         )  # fmt: skip
 
     def _sample_frames(self, batch: int, length: int) -> Tensor:
-        """Return random frames (B, T, d) with the mean and deviation of the training data, and with missing values."""
+        """Return random frames (B, T, d) with the moments of the training data, and with missing values."""
         mean, deviation = torch.tensor(self.statistics.mean), torch.tensor(self.statistics.deviation)
         values = torch.randn(batch, length, len(mean)) * deviation + mean
         if self.recipe.data.missing == "mean":
