@@ -240,5 +240,6 @@ def test_labels_with_one_distinct_text_are_solved() -> None:
     bag, keys = NgramBag(2, buckets=64), torch.tensor([[1, 2], [3, 4]] * 10)
     bag.weigh(torch.ones(bag.num_rows))
     gold = torch.tensor([0, 1] * 10)
-    solve(bag, [(torch.arange(20), (keys,))], gold, gold, weights=None, multiple=False)
+    targets = gold.to(torch.uint16)  # the type of the ids of 257 labels or more
+    solve(bag, [(torch.arange(20), (keys,))], targets, gold, weights=None, multiple=False)
     assert torch.equal(bag(keys).argmax(1), gold)

@@ -398,7 +398,7 @@ def solve(
     features, kinds = _build_features(bag, batches, len(targets))
     grams = _compute_grams(features, kinds, folds)
     indicators = (targets if targets.dim() == 2 else F.one_hot(targets.long(), len(intercept))).to(grams.dtype)
-    targets = indicators if targets.dim() == 2 else targets
+    targets = indicators if targets.dim() == 2 else targets.long()
     loss = _loss_function(None if weights is None else weights.to(grams.dtype), multiple=multiple)
     comparable = _has_labels_elsewhere(indicators, folds)
     zeros = grams.new_zeros(len(targets), len(intercept)), grams.new_zeros(len(intercept))
