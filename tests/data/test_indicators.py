@@ -1,4 +1,4 @@
-"""Lists of 0 and 1 are the labels of a text, if their places have names."""
+"""Lists and columns of 0 and 1 are labels, if they have names. Where 0 is written, an empty cell is unknown."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.examples import DocumentSource
-from ensue.data.examples.layout import DocumentChoice
+from ensue.data.examples.layout import BOOLEAN_VALUES, DocumentChoice
 from ensue.errors import DataError
 
 LISTS = ([0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 1])
@@ -52,3 +52,26 @@ def test_indicators_without_names_are_refused(tmp_path: Path) -> None:
 def test_lists_of_label_numbers_are_not_indicators(tmp_path: Path) -> None:
     for lists in ([[0], [1], [0, 1], [1]], [[0, 1], [1, 0], [0, 1]], [[0, 1, 2], [1, 2, 0]]):
         assert DocumentSource(write_table(tmp_path / "a.jsonl", lists)).layout.flags == ()
+
+
+@pytest.mark.parametrize("form", BOOLEAN_VALUES)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_an_empty_cell_is_false_only_if_no_cell_says_so(form: tuple[str, str], suffix: str, tmp_path: Path) -> None:
+    rows = [[f"a text of a day {number}", *(form[flag] for flag in flags)] for number, flags in enumerate(LISTS)]
+    rows = [*rows, ["an empty row of cells", "", "", ""], ["an empty cell", form[1], form[0], ""]]
+    keys = ["text", "news", "sport", "music"]
+    path = tmp_path / f"a.{suffix}"
+    objects = (json.dumps({key: cell or None for key, cell in zip(keys, row, strict=True)}) for row in rows)
+    path.write_text("\n".join(objects if suffix == "jsonl" else map(",".join, [keys, *rows])) + "\n")
+    kept = DocumentSource(str(path), NAMED, incomplete="count")
+    labels = [document.labels for document in kept]
+    if form[0] == "":
+        assert labels == [*LABELS, (), ("news",)]
+        return
+    assert labels == [*LABELS]
+    with pytest.raises(DataError, match=r':[56]: no label in (column 2 )?"news"'):
+        list(DocumentSource(str(path), NAMED))
+    unlabeled = DocumentSource(str(path), DocumentChoice(labels=NAMED.labels, is_labeled=False))
+    path.with_name(f"b.{suffix}").write_text("".join(unlabeled.write(row, ["sport"]) for row in unlabeled))
+    again = list(DocumentSource(str(path.with_name(f"b.{suffix}")), NAMED))
+    assert {document.labels for document in again} == {("sport",)}

@@ -135,8 +135,8 @@ def read_documents(lines: Lines, layout: layouts.DocumentLayout, *, is_labeled: 
     Raises DataError (file:line) for an invalid record, and if `is_labeled` for a document without a label.
     """
     for document in DOCUMENT_FORMATS[layout.format].read(lines, layout, is_labeled=is_labeled):
-        if is_labeled and not document.labels and not layout.flags:
-            where = f" in {layout.labels}" if layout.labels else ""
+        if is_labeled and (document.unlabeled or not (document.labels or layout.flags)):
+            where = f" in {column}" if (column := document.unlabeled or layout.labels) else ""
             raise IncompleteError(f"no label{where}", document.path, document.line, missing="label")
         yield document
 

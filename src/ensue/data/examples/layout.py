@@ -1,8 +1,4 @@
-"""Examples, columns chosen by the user, layouts of files of examples, and abstract base classes of formats.
-
-For labeled texts, these are `DocumentChoice`, `DocumentLayout` and `DocumentFormat`; for pairs, `PairChoice`,
-`PairLayout` and `PairFormat`.
-"""
+"""Examples, columns chosen by the user, layouts of files of examples, and abstract base classes of formats."""
 
 import json
 from abc import ABC, abstractmethod
@@ -39,6 +35,8 @@ class Document:
     before: str = ""
     group: str = ""
     """The group of the document, such as its author; "" if no column of groups is read."""
+    unlabeled: str = ""
+    """The first indicator column without a value, in a file that writes false as 0 or no; "" if there is none."""
 
     @property
     def is_empty(self) -> bool:
@@ -142,9 +140,8 @@ class ColumnChoice(ABC):
 
     __slots__ = ()
     settings: ClassVar[str]
-    """The settings that choose columns, for messages."""
     options: ClassVar[str]
-    """The options of commands that choose the same columns, for messages."""
+    """The settings, and the options of commands, that choose columns, for messages."""
     is_labeled: bool
     group: str
 
@@ -168,8 +165,7 @@ class DocumentChoice(ColumnChoice):
     texts: tuple[str, ...] = ()
     """Names or numbers (from 1) of the columns: one text, a pair of texts, or if `joined`, the sections of one text."""
     labels: str = ""
-    """The name or number of the column of labels; or the names, separated by commas, of indicator columns or of the
-    classes of a multi-hot list."""
+    """The column of labels; or names, separated by commas, of indicator columns or of classes of multi-hot lists."""
     header: bool | None = None
     separator: str = ""
     joined: bool = False
@@ -217,6 +213,10 @@ class Layout(Stored, ABC, Generic[ChoiceT]):
     """Whether incomplete rows are skipped, so that reading them does not raise an error."""
 
     @property
+    def described_format(self) -> str:
+        return self.format + (" with a header" if self.header else "")
+
+    @property
     @abstractmethod
     def names(self) -> list[str]:
         """The names of the columns of texts or sources. Columns without a name are omitted."""
@@ -250,13 +250,9 @@ class DocumentLayout(Layout[DocumentChoice]):
     optional_keys = frozenset({"flags"})
 
     def __str__(self) -> str:
-        phrases = [self.format + (" with a header" if self.header else "")]
-        if labels := self.described_labels:
-            phrases.append(labels)
-        if self.texts:
-            kind = "text" if len(self.texts) == 1 or self.joined else "texts"
-            phrases.append(f"{kind}: {' + '.join(map(str, self.texts))}" + (" (joined)" if self.joined else ""))
-        return ", ".join(phrases)
+        kind = "text" if len(self.texts) == 1 or self.joined else "texts"
+        texts = f"{kind}: {' + '.join(map(str, self.texts))}" + (" (joined)" if self.joined else "")
+        return ", ".join(filter(None, [self.described_format, self.described_labels, texts if self.texts else ""]))
 
     @property
     def flag_names(self) -> tuple[str, ...]:
@@ -297,15 +293,10 @@ class PairLayout(Layout[PairChoice]):
     skips: bool = False
 
     def __str__(self) -> str:
-        phrases = [self.format + (" with a header" if self.header else "")]
-        if self.about:
-            phrases.append(self.about)
-        if self.sources:
-            phrases.append(f"source: {' + '.join(map(str, self.sources))}")
-        if self.targets:
-            kind = "target" if len(self.targets) == 1 else "references"
-            phrases.append(f"{kind}: {', '.join(map(str, self.targets))}")
-        return ", ".join(phrases)
+        sources = f"source: {' + '.join(map(str, self.sources))}" if self.sources else ""
+        kind = "target" if len(self.targets) == 1 else "references"
+        targets = f"{kind}: {', '.join(map(str, self.targets))}" if self.targets else ""
+        return ", ".join(filter(None, [self.described_format, self.about, sources, targets]))
 
     @property
     def names(self) -> list[str]:

@@ -41,15 +41,25 @@ class RecordDocuments(layouts.DocumentFormat):
     def read(self, lines: Lines, layout: layouts.DocumentLayout, *, is_labeled: bool) -> Iterator[Document]:
         name, reader = lines.name, self.reader.to_lenient() if layout.skips else self.reader
         needed = (*layout.texts, *layout.flags, *(column for column in (layout.labels, layout.group) if column))
+        has_false = bool(layout.flags) and layout.labels is None and self._has_false(lines, layout)
         for record, values in reader.read(lines, header=layout.header, needed=needed):
             texts = tuple([reader.text(values, column, name, record.line) for column in layout.texts])
             if layout.joined:
                 texts = (" ".join(text for text in texts if text),)
             labels = self._read_labels(values, layout, name, record.line)
-            is_complete = bool(labels or layout.flags) and any(map(str.strip, texts))
+            cells = zip(layout.flags, self._flag_values(values, layout), strict=True) if has_false else ()
+            unlabeled = next((str(column) for column, cell in cells if not cell), "")
+            is_complete = bool(labels or layout.flags) and not unlabeled and any(map(str.strip, texts))
             column = None if layout.skips and not is_complete else layout.group
             group = _read_group(self.reader, values, column, name, record.line)
-            yield Document(texts, labels, name, record.line, record.text, record.before, group)
+            yield Document(texts, labels, name, record.line, record.text, record.before, group, unlabeled)
+
+    def _has_false(self, lines: Lines, layout: layouts.DocumentLayout) -> bool:
+        """Return whether false is written in the indicator columns of the first rows; then an empty cell is unknown."""
+        rows = self.reader.first_rows(lines)
+        columns = records.first_columns(rows, lines.name, header=layout.header, has_keys=self.reader.has_keys)
+        cells = (cell for row in rows for column, cell in zip(columns, row, strict=False) if column in layout.flags)
+        return any(cell and FLAGS.get(cell.strip().casefold()) is False for cell in cells)
 
     def _read_labels(self, values: Any, layout: layouts.DocumentLayout, name: str, line: int) -> tuple[str, ...]:
         if layout.flags:
@@ -60,8 +70,8 @@ class RecordDocuments(layouts.DocumentFormat):
             return tuple(label for label, value in zip(layout.flag_names, cells.values(), strict=True) if FLAGS[value])
         if layout.labels is None:
             return ()
-        value = self.reader.at(values, layout.labels)
         try:
+            value = self.reader.at(values, layout.labels)
             labels = tuple(_iterate_labels(value, layout.separator))
         except TypeError:
             expected = f"expected a string, a number, true, false or a list of these, found {to_json(value):.60}"
@@ -80,9 +90,11 @@ class RecordDocuments(layouts.DocumentFormat):
             # 1 in the columns of the labels and 0 in other columns, written as in the record (such as yes and no)
             row = next(iter(self.reader.read(Lines([record.text], ""), header=False, needed=())))
             old, text = self._flag_values(row.values, layout), record.text
-            forms = next((forms for forms in BOOLEAN_VALUES if {*old} <= {*forms}), BOOLEAN_VALUES[0])
-            new_values = [value if FLAGS.get(value.casefold()) is (label in labels) else forms[label in labels]
-                          for label, value in zip(layout.flag_names, old, strict=True)]  # fmt: skip
+            empty = "" if document.unlabeled else None  # such a cell is filled in, unless an empty cell is false
+            forms = next((forms for forms in BOOLEAN_VALUES if {*old} - {empty} <= {*forms}), BOOLEAN_VALUES[0])
+            truths = [label in labels for label in layout.flag_names]
+            new_values = [value if value != empty and FLAGS.get(value.casefold()) is truth else forms[truth]
+                          for value, truth in zip(old, truths, strict=True)]  # fmt: skip
             if layout.labels is not None:
                 return self.reader.write(record, old, Answer(layout.labels, new_values))
             for column, value, new in zip(layout.flags, old, new_values, strict=True):

@@ -106,8 +106,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
         if not isinstance(location, Lines):
             location = as_location(location)
             format = format or self._detect_folder_format(location, like)
-            is_folder = format == FOLDERS
-            paths = () if is_folder else class_files(files_of(location)) if format == CLASS_FILES else None
+            paths = () if format == FOLDERS else class_files(files_of(location)) if format == CLASS_FILES else None
         super().__init__(LabeledFiles(location, encoding, paths=paths), incomplete)
         self._rows: dict[str, list[str]] = {}
         """The first row of each table, by the name of the file."""
@@ -156,7 +155,7 @@ class DocumentSource(ExampleSource[layouts.Document, layouts.DocumentLayout]):
             missing = missing_end(self.rest or last)
 
     def _is_complete(self, document: layouts.Document) -> bool:
-        has_labels = document.labels or self._layout_of(document.path).flags
+        has_labels = not document.unlabeled and (document.labels or self._layout_of(document.path).flags)
         missing = "" if not self.skips else "label" if not has_labels else "text" if document.is_empty else ""
         if missing:
             self._skip(IncompleteError("", document.path, document.line, missing=missing))
