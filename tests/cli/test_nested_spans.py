@@ -49,7 +49,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "predict {nested} {data} --json --at-least 0.5": WORKS,
         "predict {nested} {brat} --to brat --out {out}": WORKS,
         "predict {nested} {data} --to conll --out {out}": WORKS,
-        "predict {flat} {data}": OVERLAP,
+        "predict {flat} {data}": WORKS,  # labels in the file are not read
+        "predict {flat} {brat}": WORKS,
     },
     "doubt": {
         "doubt {data} --folds 2 {small}": WORKS,

@@ -215,8 +215,8 @@ _MIN_COMMENT_FRACTION = 0.75
 class RowLayout:
     """The columns of each row.
 
-    A line that begins with `#` is a comment if its number of columns differs from `width`, or if its second field is in
-    `comment_keys`, such as `id` in `# id 5`.
+    A line that begins with `#` is a comment if its number of columns differs from `width`, if its second field is in
+    `comment_keys`, such as `id` in `# id 5`, or for columns separated by blanks if it is `# key = value`.
     """
 
     line: int
@@ -249,7 +249,9 @@ class RowLayout:
         """Return whether a line is a comment."""
         if not line.startswith(COMMENT):
             return False
-        return len(self.fields(line)) != self.width or bool(self.comment_keys & {*line.split(None, 2)[1:2]})
+        first, *fields = line.split(None, 3)
+        has_key = bool(self.comment_keys & {*fields[:1]}) or (first == COMMENT and fields[1:2] == ["="])
+        return len(self.fields(line)) != self.width or (has_key and not self.has_tabs)
 
     def is_row(self, line: str) -> bool:
         """Return whether a line is a row with a word."""

@@ -115,6 +115,13 @@ def test_a_docstart_line_begins_a_document() -> None:
     assert read("-DOCSTART-X O\n")[0].words == ("-DOCSTART-X",)
 
 
+def test_comments_with_a_key_have_any_number_of_columns() -> None:
+    text = "# sent_id = 1\na X Y O\n# # X Y\n\n# X Y O\nb X Y O\n\na X Y O\nb X Y O\n\n"
+    sentences = read(text)
+    assert [sentence.words for sentence in sentences] == [("a", "#"), ("#", "b"), ("a", "b")]
+    assert write_labels(sentences, [["O", "Y"], ["O"] * 2, ["O"] * 2]) == text
+
+
 def test_words_of_another_column_are_read() -> None:
     (sentence,) = read("1 Ann O\n2 left O\n", words="2")
     assert sentence.words == ("Ann", "left")

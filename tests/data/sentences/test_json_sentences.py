@@ -319,3 +319,22 @@ def test_a_long_word_and_a_long_text_are_read() -> None:
     assert read(line(tokens=[word]))[0].words == (word,)
     (sentence,) = read(line(text=f"Ann {word}", spans=[[4, 1_000_004, "X"]]))
     assert sentence.column("spans") == ("O", "B-X")
+
+
+@pytest.mark.parametrize(
+    "spans", [[[0, 3, "A"], [2, 5, "B"]], [[0, 99, "A"]], [{"start": 0, "end": 3, "label": "A", "text": "x"}]]
+)
+def test_contradictions_in_labels_are_ignored_if_labels_are_replaced(spans: list[Any]) -> None:
+    text = line(id=1, text="Ann left", entities=spans)
+    with pytest.raises(DataError):
+        read(text)
+    reader = JsonSentences()
+    reader.is_labeled = False
+    (sentence,) = reader.read(Lines([text], "x.jsonl"))
+    assert sentence.words == ("Ann", "left")
+    for labels, expected in ((["O", "B-C"], [(4, 8, "C")]), (["O", "O"], [])):
+        written = json.loads(reader.write(sentence, labels))
+        assert [
+            tuple(span.values() if isinstance(span, dict) else span)[:3] for span in written.pop("entities")
+        ] == expected
+        assert written == {"id": 1, "text": "Ann left"}

@@ -51,8 +51,7 @@ class Columns(Format):
 
     def _fields(self, layout: RowLayout, number: int, line: str, name: str) -> list[str]:
         fields = layout.fields(line)
-        if len(fields) < layout.width and self.is_lenient:
-            fields += [""] * (layout.width - len(fields))
+        fields += [""] * (layout.width - len(fields)) if self.is_lenient else []
         if len(fields) != layout.width:
             separator = "tabs" if layout.has_tabs else "blanks"
             expected = f"expected {layout.width} columns separated by {separator} as in line {layout.line}"

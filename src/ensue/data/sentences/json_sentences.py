@@ -147,14 +147,16 @@ class JsonSentences(Format):
 
     def _spans(self, record: Content, key: str) -> tuple[list[Token], dict[str, list[PlacedSpan]]]:
         text = record[key]
-        words = tokens(text, self.splitter)
-        start = _offset(record, text)
+        words, start = tokens(text, self.splitter), _offset(record, text)
         lists = {name: objects.shift_spans(value, -start) for name, value in record.items()
                  if (name in objects.SPAN_KEYS and isinstance(value, list))
                  or objects.is_list_of_spans(value)}  # fmt: skip
         try:
-            result = {name: objects.text_spans(value, text, name, nested=self.nested) for name, value in lists.items()}
+            nested = self.nested or not self.is_labeled
+            result = {name: objects.text_spans(value, text, name, nested=nested) for name, value in lists.items()}
         except objects.SpanError as error:
+            if not self.is_labeled:
+                return words, {}
             offsets = [pair for value in lists.values() for pair in objects.span_offsets(value)]
             reading = reading_of(text, offsets, self.splitter)
             raise ValueError(f"{error}{f'; {reading}' if reading else ''}") from None
@@ -213,7 +215,7 @@ class JsonSentences(Format):
             words_key = objects.TOKEN_KEYS[0]
             return _replace_values(text, {words_key: list(sentence.words), column or self.default_column: list(labels)})
         words, result = self._spans(record, key)
-        name = column or next((key for key in objects.SPAN_KEYS if key in result), NEW_SPANS)
+        name = column or next((key for key in objects.SPAN_KEYS if isinstance(record.get(key), list)), NEW_SPANS)
         old = result.get(name, [])
         borders = {span.words[1:]: span.source[:2] for span in old} if keep_spans else {}
         new = [objects.TextSpan(*borders.get((a, b), (words[a].start, words[b - 1].end)), label)

@@ -91,6 +91,8 @@ class Format(ABC):
     """Whether columns are keys of JSON objects."""
     is_lenient = False
     """Whether missing columns at the end of a row are read as empty instead of raising an error."""
+    is_labeled = True
+    """Whether the labels are read; if not, labels that contradict each other are ignored."""
     names: ClassVar[tuple[str, ...]] = ()
     """The columns that all files have; () if files have different columns."""
 

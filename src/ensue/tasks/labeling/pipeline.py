@@ -172,7 +172,7 @@ class LabelingPipeline(WordPipeline):
     ) -> SentenceSource:  # fmt: skip
         """Return the reader of the sentences of a file, with the columns of the training data."""
         like = self.config.get("format") if is_labeled else None
-        nested, words = self.nested, self.chosen_columns.get("words", "")
+        nested, words = self.nested or not is_labeled, self.chosen_columns.get("words", "")
         if isinstance(self.labels, LabelColumns) and "labels" in self.chosen_columns:
             names = list_names(self.labels.names)
             raise EnsueError(f"{self.run}: the labels are in {names}; expected no other columns")
@@ -184,7 +184,7 @@ class LabelingPipeline(WordPipeline):
         if words and source.format.name == PlainText.name:
             raise EnsueError(f"{source.location}: plain text has no columns; found the column of words {words}")
         columns = self.labels.names if isinstance(self.labels, LabelColumns) else [self.column(source.format)]
-        source.labeled = columns if is_labeled else ()
+        source.format.is_labeled, source.labeled = is_labeled, columns if is_labeled else ()
         return source
 
     def format(self, name: str) -> Format:
