@@ -67,6 +67,12 @@ def test_missing_recipes_and_wrong_toml_are_refused(refused: Refused, text: Path
     assert 'no recipe named "char-lst"; did you mean "char-lstm"?' in refused(
         "train", "char-lst", "--train", text, "--out", "out"
     )
+    assert refused("train", text.with_name("txet.txt"), "--out", "o").endswith(
+        f'file or folder; did you mean "{text.name}"?'
+    )
+    Path("empty.csv").touch()
+    assert refused("train", "empty.csv", "--out", "out") == "empty.csv: the text is empty"
+    os.remove("empty.csv")
     assert refused("train", "mine.toml", "--train", text, "--out", "out") == "mine.toml: no such recipe file"
     Path("mine.toml").write_text("[train\n")
     assert refused("train", "mine.toml", "--train", text, "--out", "out").startswith("mine.toml: not TOML")
@@ -85,6 +91,8 @@ def test_an_existing_run_is_not_changed(refused: Refused, ensue: Ensue, run: Pat
     assert "there is a run already; --resume continues it, --overwrite removes it" in refused(*train(text, run))
     assert "choose one" in refused(*train(text, run, "--resume", "--overwrite"))
     assert "another " in refused(*train(text, run, "--resume"))
+    assert ensue("train", text, "--out", run, "--resume").status == 0  # the data instead of a recipe
+    before = contents(run)
     Path("short.txt").write_text("short")
     assert "one segment" in refused(*train("short.txt", run, "--overwrite"))
     assert "no such file" in refused(*train("none.txt", run, "--overwrite"))

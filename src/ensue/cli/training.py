@@ -98,16 +98,15 @@ def train(
     budget = [] if minutes is None else [f"train.seconds={60 * minutes:g}"]
     if resume and from_run is not None:
         raise EnsueError("--resume continues the run in --out and --from begins a new one; choose one")
-    if not (resume or from_run):
-        if recipe not in (None, AUTO) and (data := _find_data(recipe)):
-            recipe, train = AUTO, [data, *(train or [])]
-        if recipe in (None, AUTO):
-            recipe, needed, description = propose(as_location(train or []), [*settings, *budget])
-            if out is None:
-                raise EnsueError(f"{description}; --out RUN trains it")
-            if "WORLD_SIZE" not in os.environ:  # otherwise, the launcher has printed it
-                cli.notify(description)
-            settings = [*needed, *settings]
+    if recipe not in (None, AUTO) and (data := _find_data(recipe)):
+        recipe, train = None, [data, *(train or [])]
+    if recipe in (None, AUTO) and not (resume or from_run):
+        recipe, needed, description = propose(as_location(train or []), [*settings, *budget])
+        if out is None:
+            raise EnsueError(f"{description}; --out RUN trains it")
+        if "WORLD_SIZE" not in os.environ:  # otherwise, the launcher has printed it
+            cli.notify(description)
+        settings = [*needed, *settings]
     if out is None:
         raise EnsueError("Missing option '--out'.")
     if recipe is None and from_run is None and (settings or budget or train or valid or test):
@@ -150,11 +149,10 @@ def _find_data(recipe: str) -> str:
     from ensue.recipe import recipe_names
 
     path = Path(recipe)
-    if recipe in recipe_names() or path.suffix == ".toml" or not path.exists():
+    if recipe in recipe_names() or path.suffix == ".toml" or not (path.suffix or path.exists()):
         return ""
     with suppress(OSError, ValueError):
-        parse_toml(read_bounded(path, MAX_TOML_CHARACTERS))
-        return ""
+        return "" if parse_toml(read_bounded(path, MAX_TOML_CHARACTERS)) else recipe
     return recipe
 
 

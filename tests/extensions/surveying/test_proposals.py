@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ensue.extensions.surveying.documents import DocumentSummary
-from ensue.extensions.surveying.summary import _make_report, summarize
+from ensue.extensions.surveying.summary import _make_report, propose, summarize
 
 JUDGED = [{"text": f"day {n}", "label": "good", "answer": ("accept", "reject", "ignore")[n % 3]} for n in range(9)]
 ANSWERS = [{"id": n, "text": f"day {n}", "label": [f"der Tag Nummer {n} ist schön"]} for n in range(9)]
@@ -54,3 +54,11 @@ def test_the_classifier_depends_on_the_number_of_texts_or_pairs(
     assert (report.recipe()[0], len(summary.lengths)) == ("classify-linear", len(columns))
     summary.size = 3_001
     assert report.recipe()[0] == many
+
+
+def test_several_columns_of_labels_have_a_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("Ann NNP B-PER\nleft VBD O\n\n" * 9)
+    assert [propose(str(path), [f"data.labels={value}"])[0] for value in ('["2", "3"]', "[2,3]", "2", "['3']")] == [
+        "tag-columns", "tag-columns", "tag-linear", "tag-linear",
+    ]  # fmt: skip

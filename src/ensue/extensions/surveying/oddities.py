@@ -91,10 +91,7 @@ def label_notes(
 
 def outlier_note(lengths: Lengths, unit: str, remedy: str) -> str:
     """Return a note on the longest text if it is an outlier, else "". "{}" in `remedy` becomes the limit in words."""
-    length, place = lengths.longest
-    quantile = lengths.quantile(0.95)
-    if length <= (limit := _OUTLIER_RATIO * max(quantile, _MIN_OUTLIER_WORDS)):
-        return ""
-    return (
-        f"the longest {unit} has {length:,} words ({place}), and 95 % have at most {quantile:,}; {remedy.format(limit)}"
-    )
+    (length, place), most = lengths.longest, lengths.quantile(0.95)
+    limit = _OUTLIER_RATIO * max(most, _MIN_OUTLIER_WORDS)
+    note = f"the longest {unit} has {length:,} words ({place}), and 95 % have at most {most:,}; {remedy.format(limit)}"
+    return note if length > limit else ""

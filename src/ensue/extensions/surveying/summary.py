@@ -93,6 +93,9 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     values = dict(text.removeprefix("data.").split("=", 1) for text in settings if re.match(r"data\..*=", text))
     keys = ("format", "words", "labels", "encoding")
     options: dict[str, Any] = {key: values[key].strip("\"'") for key in keys if key in values}
+    columns = [""]
+    if options.get("labels", "").startswith("["):  # several columns, of which the first is described
+        options["labels"], *_ = columns = [part.strip(" \"'") for part in options["labels"].strip("[]").split(",")]
     detected, encoding = detect(location, **options), options.get("encoding", "utf-8")
     size = sum(file.stat().st_size for file in all_files(location)) if detected.kind == "text" else 0
     is_large_text = size > 4 * MAX_SMALL_TEXT_CHARACTERS  # a character has at most four bytes
@@ -104,10 +107,10 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     if not report.command().startswith("ensue train"):
         raise EnsueError(f"{description}, from which nothing can be learned; `ensue data` shows more")
     recipe, _, reason = report.recipe()
-    keys_set = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
-    keys_set |= {"train.tokens"} if keys_set & {"train.steps", "train.epochs", "train.seconds"} else set()
-    needed = [
-        text for text in report.settings() if keys_set.isdisjoint({text.partition("=")[0], text.partition(".")[0]})
-    ]
+    if columns[1:] and detected.kind == "sentences":
+        recipe, reason = "tag-columns", "there are several columns of labels"
+    taken = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
+    taken |= {"train.tokens"} if taken & {"train.steps", "train.epochs", "train.seconds"} else set()
+    needed = [text for text in report.settings() if taken.isdisjoint({text.partition("=")[0], text.partition(".")[0]})]
     with_settings = f" with {shlex.join(needed)}" if needed else ""
     return recipe, needed, f"{description}; recipe: {recipe}{with_settings}, since {reason}"
