@@ -215,9 +215,7 @@ class _Scheduler:
             for (node, view), level in levels.items():
                 if view.array in replaced:
                     old = replaced[view.array]
-                    readers = [
-                        k for k, by_width in enumerate(loops) if any(loop.reads(old) for loop in by_width.values())
-                    ]
+                    readers = [k for k, widths in enumerate(loops) if any(loop.reads(old) for loop in widths.values())]
                     raised[node, view] = max([level, *readers])
             if all(levels[key] == level for key, level in raised.items()):
                 return loops

@@ -109,9 +109,7 @@ def unit_taps(layers: SequenceLayer) -> list[str]:
 def build_units(values: Mapping[str, NDArray[np.float32]]) -> list[Units]:
     """Return the values at taps as `Units`, with the numbers of their layers."""
     layers = list(dict.fromkeys(locate_tap(name)[0] for name in values))
-    return [
-        Units(layers.index(locate_tap(name)[0]) + 1, _kind(name.split(".")), array) for name, array in values.items()
-    ]
+    return [Units(layers.index(locate_tap(name)[0]) + 1, _kind(name.split(".")), rows) for name, rows in values.items()]
 
 
 def map_units_to_taps(layers: SequenceLayer) -> dict[str, str]:

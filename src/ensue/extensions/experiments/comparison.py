@@ -99,9 +99,7 @@ class Comparison(Shown):
 
     def _sections(self) -> list[Section]:
         notes = [Section("", "inspection/plain.html", {"note": note, "shown": ""}) for note in self.notes]
-        tables = (
-            (title, [dict(zip(head, row, strict=True)) for row in rows]) for title, (head, *rows) in self.tables()
-        )
+        tables = ((name, [dict(zip(head, row, strict=True)) for row in rows]) for name, (head, *rows) in self.tables())
         return notes + [section for title, rows in tables for section in table_section(rows, title or "Recipes")]
 
     def plot(self, score: str = "", *, ax: Any = None) -> Any:
