@@ -70,7 +70,7 @@ def pipeline(request: pytest.FixtureRequest, runs: Path) -> ClassificationPipeli
 
 
 def mixed(count: int, *, seed: int = 0, longest: int = 60) -> list[str]:
-    """Texts of 0 to `longest` words, short ones more often."""
+    """Return texts of 0 to `longest` words, short texts more often."""
     choose = random.Random(seed)
     return [" ".join(choose.choices(POOL, k=int(choose.random() ** 2 * longest))) for _ in range(count)]
 

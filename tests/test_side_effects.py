@@ -38,7 +38,7 @@ FIRST = {read_recipe(RUNS[name].recipe).task: name for name in reversed(RUNS)}
 
 
 def process() -> dict[str, Any]:
-    """The settings of this process that a library could change."""
+    """Return the settings of this process that a library could change."""
     mask = os.umask(0)
     os.umask(mask)
     root, numpy_state = logging.getLogger(), np.random.get_state()

@@ -84,7 +84,7 @@ def test_compiled_random_steps_equal_fold(y: object, a: object, b: object) -> No
 
 
 def assert_equals_fold(write: Step, execution: Execution) -> None:
-    """The tolerance is relative to the largest number: a random step may add large numbers that nearly cancel."""
+    """Compare, with a tolerance relative to the largest number, since large numbers in a step may nearly cancel."""
     layer = Written(write)
     expected = everything(layer, engine=False, mask=MASK)
     with executing(execution):

@@ -21,7 +21,7 @@ K = len(LABELS)
 
 
 def sklearn() -> Any:
-    """The scores of scikit-learn, imported only for tests that use them, since it takes a second."""
+    """Return the scores of scikit-learn, imported only for tests that use it, since the import takes a second."""
     from sklearn import metrics  # noqa: PLC0415
 
     return metrics

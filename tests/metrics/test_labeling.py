@@ -12,7 +12,7 @@ from ensue.metrics.labeling import LabelingScores, LabelingTally
 
 
 def seqeval() -> Any:
-    """The scores of seqeval, imported only for tests that use them, since it imports scikit-learn."""
+    """Return the scores of seqeval, imported only for tests that use it, since seqeval imports scikit-learn."""
     from seqeval import metrics  # noqa: PLC0415
 
     return metrics

@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def settings_of(*, steps: int = 60, precision: str = "float32", model: str = "lstm") -> list[str]:
-    """Return settings with a checkpoint every other step, so that one is being written most of the time."""
+    """Return settings with a checkpoint every other step, so that a checkpoint is being written most of the time."""
     settings = {
         "encoder.kind": model, "encoder.d_model": 8, "tokens.d_embedding": 6, "encoder.dropout": 0.2,
         "encoder.dropout_recurrent": 0.2, "train.steps": steps, "train.batch_size": 4, "train.segment_length": 12,

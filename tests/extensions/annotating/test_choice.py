@@ -92,7 +92,7 @@ def test_accepted_predictions_of_each_tool_are_read_as_labels(tmp_path: Path) ->
 
 
 def accepted(text: str) -> str:
-    """The export of Label Studio after each prediction has been accepted as an annotation."""
+    """Return the export of Label Studio after each prediction has been accepted as an annotation."""
     tasks: list[dict[str, Any]] = json.loads(text)
     for task in tasks:
         (prediction,) = task.pop("predictions")

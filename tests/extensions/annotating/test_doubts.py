@@ -145,7 +145,7 @@ NAMES = ["Anna", "Bo", "Cid", "Dee", "Eve", "Fay"]
 
 
 def document(form: str, text: str, labels: list[str]) -> str:
-    """A document of an annotation tool, in which each name with a label is a span."""
+    """Return a document of an annotation tool, in which each name with a label is a span."""
     places = [
         (text.index(name), text.index(name) + len(name), label) for name, label in zip(NAMES, labels, strict=True)
     ]

@@ -40,7 +40,7 @@ def test_many_changes_are_tested_by_chi_square(lost: int, won: int) -> None:
 
 
 def _exact(lost: int, won: int) -> float:
-    """The two-sided binomial p-value, by the recurrence of Pascal's triangle in floats."""
+    """Return the two-sided binomial p-value, by the recurrence of Pascal's triangle in floats."""
     row = [1.0]
     for _ in range(lost + won):
         row = [(a + b) / 2 for a, b in zip([0.0, *row], [*row, 0.0], strict=True)]
