@@ -1,4 +1,4 @@
-"""Small published models with random weights, and texts of every kind."""
+"""Small models with random weights in published formats, and texts of every kind."""
 
 import json
 import random
@@ -78,7 +78,7 @@ def write(directory: Path, tokenizer: tokenizers.Tokenizer, names: dict[str, Any
 
 
 class Bert(NamedTuple):
-    """A random BERT with a head for masks, by its published names, and what it computes (Devlin et al. 2019)."""
+    """A BERT with random weights, named as in transformers, a masked head, and its equations (Devlin et al. 2019)."""
 
     tensors: dict[str, Tensor]
     d_model: int = 8
@@ -156,7 +156,7 @@ class Bert(NamedTuple):
 
 
 def write_bert(directory: Path, model: Bert, tokenizer: tokenizers.Tokenizer, **keys: Any) -> None:
-    """Write the directory of a model of transformers."""
+    """Write a model directory in the format of transformers."""
     write(directory, tokenizer)
     (directory / "config.json").write_text(json.dumps(model.config(**keys)))
     save_file(model.tensors, directory / "model.safetensors", {"format": "pt"})
