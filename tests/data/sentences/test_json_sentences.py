@@ -322,7 +322,15 @@ def test_a_long_word_and_a_long_text_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "spans", [[[0, 3, "A"], [2, 5, "B"]], [[0, 99, "A"]], [{"start": 0, "end": 3, "label": "A", "text": "x"}]]
+    "spans",
+    [
+        [[0, 3, "A"], [2, 5, "B"]],
+        [[0, 8, "A"], [4, 8, "B"]],
+        [[0, 8, "A"], [4, 8, "A"]],
+        [[0, 3, "A"], [0, 3, "A"]],
+        [[0, 99, "A"]],
+        [{"start": 0, "end": 3, "label": "A", "text": "x"}],
+    ],
 )
 def test_contradictions_in_labels_are_ignored_if_labels_are_replaced(spans: list[Any]) -> None:
     text = line(id=1, text="Ann left", entities=spans)

@@ -164,7 +164,8 @@ class JsonSentences(Format):
 
     def _labels(self, words: list[Token], result: list[PlacedSpan]) -> tuple[str, ...]:
         labeled = [span.words for span in result if span.words.start != HIDDEN]
-        return tuple((encode_overlapping if self.nested else encode)(labeled, len(words), self.scheme or "bio"))
+        encode_spans = encode_overlapping if self.nested or not self.is_labeled else encode
+        return tuple(encode_spans(labeled, len(words), self.scheme or "bio"))
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels at a key, by default at the first usual key (`label_key`)."""
