@@ -243,7 +243,7 @@ class JsonSentences(Format):
 
 
 def _label_key(sentence: Sentence, column: str | None) -> str:
-    """Return the key of labels: `column`, or the first usual key, which unnamed rows in memory always have."""
+    """Return the key of labels: `column`, or by default and for unnamed rows in memory the first usual key."""
     return ("" if are_unnamed(sentence.source.name) else column) or objects.label_key(sentence.columns)
 
 

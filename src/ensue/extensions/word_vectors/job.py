@@ -85,7 +85,7 @@ class WordVectorsJob(Job[Any]):
         return questions
 
     def _count_ids(self) -> NDArray[np.int64]:
-        """Count the occurrences of each id (V,). Raises DataError for fewer than two known words, or two in no line."""
+        """Count each id (V,). Raises DataError for fewer than two distinct words, or if no line has two known words."""
         data, has_pair, previous = self.recipe.data, False, LINE_END
         counts = np.zeros(self.parts.vocabulary_size, np.int64)
         for _, block in self.tokens.blocks():
