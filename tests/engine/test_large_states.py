@@ -17,7 +17,7 @@ from ensue.nn.recurrent.delta_rule import MatrixState
 from ensue.types import Memory, State
 
 B, T, EVERY = 5, 14, 4
-LAYERS = ["mlstm", "what a gated deltanet reads", "gated delta rule", "rule of an rwkv-7"]
+LAYERS = ["mlstm", "inputs of a gated deltanet", "gated delta rule", "rule of an rwkv-7"]
 
 
 @pytest.fixture(params=[1, 3], ids=["one row", "three rows"])
@@ -42,7 +42,7 @@ def test_values_and_gradients_equal_those_of_the_fold(name: str, is_ragged: bool
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("name", [name for name in LAYERS if "reads" not in name])
+@pytest.mark.parametrize("name", [name for name in LAYERS if "inputs" not in name])
 def test_matrices_whose_rows_are_multiples_of_a_vector_register_equal_the_fold(name: str, block: int) -> None:
     """The C code has their sizes as constants."""
     layer = built(name, 3, 16)

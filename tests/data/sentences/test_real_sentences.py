@@ -72,6 +72,6 @@ def test_a_treebank_aligns_with_its_running_text(shared_data: Path) -> None:
 def test_published_vectors_are_read(shared_data: Path, name: str, words: int, dimension: int) -> None:
     result, matrix = read_vectors(shared_data / "static_vectors" / name)
     assert (len(result), matrix.shape) == (words, (words, dimension))
-    chosen, matrix = read_vectors(shared_data / "static_vectors" / name, {"of", "no such word"})
+    chosen, chosen_matrix = read_vectors(shared_data / "static_vectors" / name, {"of", "no such word"})
     assert chosen == ["of"]
-    assert (matrix[0] == matrix[result.index("of")]).all()
+    assert (chosen_matrix[0] == matrix[result.index("of")]).all()
