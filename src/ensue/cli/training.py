@@ -132,8 +132,8 @@ def _read_recipe(
     try:
         if from_run is None:
             return None if recipe is None else read_recipe(recipe, [*settings, *budget], **paths)
-        from ensue.runs.directory import continuing_recipe
-
+        with pause_garbage_collection():
+            from ensue.runs.directory import continuing_recipe
         return continuing_recipe(from_run, recipe, [*settings, *budget], **paths)
     except RecipeError:
         loaded = _read_recipe(recipe, from_run, settings, [], **paths) if budget else None
@@ -160,8 +160,8 @@ def first_use(task: str, run: Path) -> str:
     """Return the command that is printed as the next step after training."""
     entry = task_entry(task)
     command, pipeline = next(iter(entry.commands)), entry.pipeline_class
-    options = {"generate": " --out FILE" * pipeline.generates_files}
-    file = options.get(command, " FILE" * pipeline.reads_vectors)
+    has_file = pipeline.generates_files if command == "generate" else pipeline.reads_vectors
+    file = (" --out FILE" if command == "generate" else " FILE") if has_file else ""
     return f"ensue {command} {cli.quote_path(run)}{file}"
 
 

@@ -74,8 +74,8 @@ static int64_t extend(const beams *s, double total, const real *x, int64_t row, 
 }
 
 /* Chooses the continuations of all inputs from the scores of their rows. `parents` and `ids` get the rows of the next
- * step; returns their number, or -1 if a score is NaN. `penalty` is the divisor at the current
- * length, and `before` the divisor at the length before. */
+ * step; returns their number, or -1 if a score is NaN. `penalty` is the divisor at the current length, and `before` the
+ * divisor at the length before. */
 PUBLIC int64_t advance(beams *s, real *scores, double penalty, double before, int64_t *parents, int64_t *ids) {
     int64_t next = 0, inputs = 0, slots = 0, rows = s->slots;
     int is_stuck[rows], has_ended[rows];

@@ -3,8 +3,9 @@
  * IN_INT8 as 0 and nothing else.
  *
  * In blocks of at most DEPTH numbers, columns of B (when B is packed) and rows of A (in the product) are rounded to
- * multiples of their maximum absolute value / 127. So a row of C does not depend on other rows. Sums of int8 products are exact. The instruction multiplies unsigned
- * numbers (A plus 128) by signed numbers (B), so 128 times the sum of a column of B is subtracted.
+ * multiples of their maximum absolute value / 127. So a row of C does not depend on other rows. Sums of int8 products
+ * are exact. The instruction multiplies unsigned numbers (A plus 128) by signed numbers (B), so 128 times the sum of a
+ * column of B is subtracted.
  *
  * A packed panel of PANEL columns has blocks of at most DEPTH rows: the units of the columns, 128 times the sums of the
  * columns, and the numbers, with four rows interleaved. Rows past k and columns past n are zero. */

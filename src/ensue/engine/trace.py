@@ -135,7 +135,7 @@ def trace(layer: Any) -> TracedStep:
     with (
         torch.inference_mode(False),  # inference mode would skip the dispatch that is recorded
         torch.no_grad(),
-        torch.autograd.graph.saved_tensors_hooks(*[Tensor.detach] * 2),  # else hooks of checkpoints; saved results leak
+        torch.autograd.graph.saved_tensors_hooks(*[Tensor.detach] * 2),  # not a checkpoint's hooks; results do not leak
         torch.random.fork_rng(list(devices)),
     ):
         return _trace(layer)

@@ -153,7 +153,7 @@ def guarded_step(function: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: Any, x_t: Any, state: Any = None) -> Any:
         if self._forward_pre_hooks:
             run_weight_hooks(self)
-        run_step = self.run_step if type(self).step is step and "step" not in vars(self) else None  # not in overrides
+        run_step = None if type(self).step is not step or "step" in vars(self) else self.run_step  # overrides call step
         if run_step is not None and (results := run_step(x_t, state, is_checked=False)) is not None:
             return results
         if is_transformed():

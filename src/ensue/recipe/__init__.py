@@ -28,8 +28,8 @@ from ensue.tasks import DEFAULT_TASK, TASKS, has_task, task_entry
 from ensue.version import package_file, package_text
 
 __all__ = [
-    "BUDGETS", "DataRecipe", "Recipe", "Table", "TrainRecipe", "propose", "read_recipe", "recipe_names",
-    "resumed_recipe", "translate_former_values", "validate_recipe",
+    "BUDGETS", "DataRecipe", "Recipe", "Table", "TrainRecipe", "parse_setting", "propose", "read_recipe",
+    "recipe_names", "resumed_recipe", "translate_former_values", "validate_recipe",
 ]  # fmt: skip
 
 FORMER_MEANINGS = {"division": ("sources", "rows"), "splitter": ("treebank", "treebank-1")}
@@ -66,13 +66,13 @@ def read_recipe(
     of the recipe. Setting the kind of a table removes keys that the new kind lacks, with a notice. `AUTO` is the recipe
     that is proposed for the training data.
     """
-    changes = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
+    changes = list(settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings))
     locations = {f"data.{name}": as_location("" if x is None else x, name, is_cached=True) for name, x in paths.items()}
     changes += [(key, location) for key, location in locations.items() if location]
     if recipe == AUTO:
         train = as_location(dict(changes).get("data.train", ""))
         recipe, needed, _ = propose(train, [f"{key}={value}" for key, value in changes])
-        changes = [*map(_parse_setting, needed), *changes]
+        changes = [*map(parse_setting, needed), *changes]
     if isinstance(recipe, Recipe):
         document, where = drop_none(recipe.model_dump(exclude_unset=True)), "the recipe"
     else:
@@ -195,7 +195,8 @@ def _read_document(name: str) -> dict[str, Any]:
         raise RecipeError(f"{name}: {error}") from None
 
 
-def _parse_setting(setting: str) -> tuple[str, Any]:
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """Return the key and the value of "key=value". A value that is not in TOML is a string."""
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise RecipeError(f'--set takes key=value, for example train.steps=500; found "{setting}"')

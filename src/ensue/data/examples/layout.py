@@ -214,6 +214,7 @@ class Layout(Stored, ABC, Generic[ChoiceT]):
 
     @property
     def described_format(self) -> str:
+        """The name of the format, with the header if there is one."""
         return self.format + (" with a header" if self.header else "")
 
     @property

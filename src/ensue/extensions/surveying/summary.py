@@ -3,7 +3,6 @@
 Data are read at most twice. Memory grows only with the numbers of distinct words, characters, labels and lengths.
 """
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from ensue.extensions.surveying.pairs import PairReport, survey_pairs
 from ensue.extensions.surveying.plain import MAX_SMALL_TEXT_CHARACTERS, PlainReport, PlainSummary, survey_plain
 from ensue.extensions.surveying.report import Report
 from ensue.extensions.surveying.sentences import SentenceReport, SentenceSurvey
+from ensue.recipe import parse_setting
 
 REPORTS: dict[str, type[Report[Any]]] = {
     "sentences": SentenceReport, "texts": DocumentReport, "pairs": PairReport, "text": PlainReport
@@ -90,12 +90,10 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
 
     Raises EnsueError for data that cannot be read, or for which there is no recipe.
     """
-    values = dict(text.removeprefix("data.").split("=", 1) for text in settings if re.match(r"data\..*=", text))
-    keys = ("format", "words", "labels", "encoding")
-    options: dict[str, Any] = {key: values[key].strip("\"'") for key in keys if key in values}
-    columns = [""]
-    if options.get("labels", "").startswith("["):  # several columns, of which the first is described
-        options["labels"], *_ = columns = [part.strip(" \"'") for part in options["labels"].strip("[]").split(",")]
+    values = {key.removeprefix("data."): x for key, x in map(parse_setting, settings) if key.startswith("data.")}
+    columns = labels if isinstance(labels := values.get("labels"), list) else []
+    options: Any = {key: str(values[key]) for key in ("format", "words", "labels", "encoding") if key in values}
+    options |= {"labels": str(columns[0])} if columns else {}  # the first of several columns is described
     detected, encoding = detect(location, **options), options.get("encoding", "utf-8")
     size = sum(file.stat().st_size for file in all_files(location)) if detected.kind == "text" else 0
     is_large_text = size > 4 * MAX_SMALL_TEXT_CHARACTERS  # a character has at most four bytes
@@ -109,8 +107,8 @@ def propose(location: str, settings: Sequence[str] = ()) -> tuple[str, list[str]
     recipe, _, reason = report.recipe()
     if columns[1:] and detected.kind == "sentences":
         recipe, reason = "tag-columns", "there are several columns of labels"
-    taken = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
-    taken |= {"train.tokens"} if taken & {"train.steps", "train.epochs", "train.seconds"} else set()
-    needed = [text for text in report.settings() if taken.isdisjoint({text.partition("=")[0], text.partition(".")[0]})]
+    chosen = {setting.partition("=")[0] for setting in settings} | ({"data.texts"} if "words" in values else set())
+    chosen |= {"train.tokens"} if chosen & {"train.steps", "train.epochs", "train.seconds"} else set()
+    needed = [text for text in report.settings() if chosen.isdisjoint({text.partition("=")[0], text.partition(".")[0]})]
     with_settings = f" with {shlex.join(needed)}" if needed else ""
     return recipe, needed, f"{description}; recipe: {recipe}{with_settings}, since {reason}"
