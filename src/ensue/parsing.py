@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ensue.errors import quote
+from ensue.errors import RecipeError, quote
 
 MAX_DEPTH = 64
 """The maximum number of nested tables and lists; documents usually have fewer than ten."""
@@ -60,6 +60,17 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     value: dict[str, Any] = _parse(tomllib.loads, text, "TOML")
     _check_depth(value, "TOML")
     return value
+
+
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """Return the key and the value of "key=value". A value that is not in TOML is a string."""
+    key, equals, value = setting.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f'--set takes key=value, for example train.steps=500; found "{setting}"')
+    try:
+        return key.strip(), parse_toml(f"value = {value}")["value"]
+    except ParseError:
+        return key.strip(), value
 
 
 def check_access(path: Path) -> Path:

@@ -22,13 +22,13 @@ from ensue.errors import DataError, EnsueError, RecipeError, nearest, quote
 from ensue.extension import all_requirements, entries, find_entry, loadable_entries
 from ensue.models.specification import ENCODER_KINDS, GuestEncoder, Table
 from ensue.notices import warn_once
-from ensue.parsing import MAX_TOML_CHARACTERS, ParseError, parse_toml, read_bounded
+from ensue.parsing import MAX_TOML_CHARACTERS, ParseError, parse_setting, parse_toml, read_bounded
 from ensue.recipe.tables import BUDGETS, DataRecipe, Recipe, TrainRecipe, drop_none
 from ensue.tasks import DEFAULT_TASK, TASKS, has_task, task_entry
 from ensue.version import package_file, package_text
 
 __all__ = [
-    "BUDGETS", "DataRecipe", "Recipe", "Table", "TrainRecipe", "parse_setting", "propose", "read_recipe",
+    "BUDGETS", "DataRecipe", "Recipe", "Table", "TrainRecipe", "propose", "read_recipe",
     "recipe_names", "resumed_recipe", "translate_former_values", "validate_recipe",
 ]  # fmt: skip
 
@@ -193,17 +193,6 @@ def _read_document(name: str) -> dict[str, Any]:
         return parse_toml(text)
     except ParseError as error:
         raise RecipeError(f"{name}: {error}") from None
-
-
-def parse_setting(setting: str) -> tuple[str, Any]:
-    """Return the key and the value of "key=value". A value that is not in TOML is a string."""
-    key, equals, value = setting.partition("=")
-    if not equals or not key.strip():
-        raise RecipeError(f'--set takes key=value, for example train.steps=500; found "{setting}"')
-    try:
-        return key.strip(), parse_toml(f"value = {value}")["value"]
-    except ParseError:
-        return key.strip(), value
 
 
 def _distinct_keys(keys: Iterable[str], *, has_tables: bool) -> set[str]:

@@ -18,7 +18,7 @@ from ensue.extensions.surveying.pairs import PairReport, survey_pairs
 from ensue.extensions.surveying.plain import MAX_SMALL_TEXT_CHARACTERS, PlainReport, PlainSummary, survey_plain
 from ensue.extensions.surveying.report import Report
 from ensue.extensions.surveying.sentences import SentenceReport, SentenceSurvey
-from ensue.recipe import parse_setting
+from ensue.parsing import parse_setting
 
 REPORTS: dict[str, type[Report[Any]]] = {
     "sentences": SentenceReport, "texts": DocumentReport, "pairs": PairReport, "text": PlainReport
