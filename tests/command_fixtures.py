@@ -148,19 +148,15 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
     """Remove the machine profile and return the list of machines measured afterwards; each gets a plain profile."""
     machine_profile().machine.path.unlink()
-    measured_machines: list[Machine] = []
+    measured: list[Machine] = []
 
-    def measure(machine_to_measure: Machine, workloads: Sequence[Workload]) -> Profile:
-        measured_machines.append(machine_to_measure)
-        changes = {
-            "machine": machine_to_measure,
-            "date": f"measurement {len(measured_machines)}",
-            "load": 0.5 * len(measured_machines),
-        }
+    def measure(computer: Machine, workloads: Sequence[Workload]) -> Profile:
+        measured.append(computer)
+        changes = {"machine": computer, "date": f"measurement {len(measured)}", "load": 0.5 * len(measured)}
         return plain_profile().model_copy(update=changes)
 
     monkeypatch.setattr(machine, "measure", measure)
-    return measured_machines
+    return measured
 
 
 @pytest.fixture

@@ -143,9 +143,7 @@ def caches(request: pytest.FixtureRequest) -> Iterator[Caches]:
         if not is_thorough(request.config):
             patch.setenv("ENSUE_CFLAGS", f"{' '.join(QUICKLY_COMPILED)} {os.environ.get('ENSUE_CFLAGS', '')}")
         patch.setenv("ENSUE_CELLS", str(cells))
-        patch.setattr(
-            tempfile, "tempdir", str(factory.mktemp("temporary"))
-        )  # workers of pytest-xdist remove no temporary files
+        patch.setattr(tempfile, "tempdir", str(factory.mktemp("temporary")))  # workers of xdist do not remove it
         patch.setattr(os, "fsync", lambda descriptor: None)  # no test simulates a power failure
         spare_torch(patch)
         without_pictures(patch)
@@ -266,7 +264,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
     It leaves little garbage, so the collector is off. Where each worker collects all files, each imports its own files
     first, so that every file is compiled once. Hypothesis does not search all source for constants, which takes
-    seconds, unless there are many examples, and is told the characters of UTF-8, which it would try one by one.
+    seconds, unless there are many examples, and need not find the characters of UTF-8 by trial.
     """
     gc.disable()
     in_utf8 = IntervalSet(((0, 0xD7FF), (0xE000, sys.maxunicode))), IntervalSet(())

@@ -14,11 +14,8 @@ HEAD = {"sampled", "sampled_power"}
 def layer_tables(keys: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return `[encoder]`, and each of `[tokens]`, `[directions]` and `[head]` that has keys."""
     tables: dict[str, dict[str, Any]] = {"encoder": {}}
-    tables_of_keys = {
-        key: name
-        for name, table_keys in (("tokens", TOKENS), ("directions", DIRECTIONS), ("head", HEAD))
-        for key in table_keys
-    }
+    keys_of_tables = {"tokens": TOKENS, "directions": DIRECTIONS, "head": HEAD}
+    tables_of_keys = {key: name for name, table_keys in keys_of_tables.items() for key in table_keys}
     for key, value in keys.items():
         tables.setdefault(tables_of_keys.get(key, "encoder"), {})[key] = value
     return tables

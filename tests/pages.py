@@ -56,14 +56,9 @@ def name_of(page: Path) -> str:
 
 def pages(*languages: str, quick: Collection[str] | None = None) -> Any:
     """Parametrize a test with the pages that have a block in these languages. All but those in `quick` are slow."""
-    pages_with_blocks = [
-        page for page in PAGES if name_of(page) not in TESTED_ELSEWHERE and any(blocks(page, *languages))
-    ]
-    slow = [page for page in pages_with_blocks if quick is not None and name_of(page) not in quick]
-    cases = [
-        pytest.param(page, marks=[pytest.mark.slow] if page in slow else [], id=name_of(page))
-        for page in pages_with_blocks
-    ]
+    chosen = [page for page in PAGES if name_of(page) not in TESTED_ELSEWHERE and any(blocks(page, *languages))]
+    slow = [page for page in chosen if quick is not None and name_of(page) not in quick]
+    cases = [pytest.param(page, marks=[pytest.mark.slow] if page in slow else [], id=name_of(page)) for page in chosen]
     return pytest.mark.parametrize("page", cases)
 
 

@@ -75,9 +75,7 @@ def import_cycles(source: Path, *, annotations: bool = False) -> list[set[str]]:
     for edge in imports(source):
         if (edge.at_runtime or annotations) and edge.imported in graph and edge.imported != edge.importer:
             graph[edge.importer].add(edge.imported)
-    while ends := {
-        name for name, imported in graph.items() if not imported
-    }:  # a module that imports nothing is in no cycle
+    while ends := {name for name, imported in graph.items() if not imported}:  # these are in no cycle
         graph = {name: imported - ends for name, imported in graph.items() if name not in ends}
     reached = {name: reach(name, graph) for name in graph}
     groups = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}

@@ -49,9 +49,7 @@ def assert_refused(call: Call, value: Any, pattern: str) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [5, None, b"run", ["run"], 3.5])
-def test_values_that_are_no_path_or_name_are_refused(
-    value: Any, labeler: LabelingPipeline, language: LanguagePipeline
-) -> None:
+def test_wrong_paths_and_names_are_refused(value: Any, labeler: LabelingPipeline, language: LanguagePipeline) -> None:
     data = [value] if isinstance(value, list) else value  # a list of paths would be several files
     assert_refused(ensue.load, value, "^the run is .*expected a path$")
     assert_refused(lambda v: ensue.load("run", device=v), value, "^the device is .*expected its name$")

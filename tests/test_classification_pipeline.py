@@ -91,11 +91,9 @@ def test_probabilities_sum_to_one_unless_several_labels_are_possible(pipeline: C
 def test_labels_below_at_least_are_left_out(pipeline: ClassificationPipeline) -> None:
     texts = mixed(50, seed=2)
     answers = pipeline.predict(texts)
-    threshold = sorted(answer.probability for answer in answers)[25]
-    answers_at_least = pipeline.predict(texts, at_least=threshold)
-    expected = [
-        tuple(label for label in answer.labels if answer.probabilities[label] >= threshold) for answer in answers
-    ]
+    minimum = sorted(answer.probability for answer in answers)[25]
+    answers_at_least = pipeline.predict(texts, at_least=minimum)
+    expected = [tuple(label for label in answer.labels if answer.probabilities[label] >= minimum) for answer in answers]
     assert [answer.labels for answer in answers_at_least] == expected
     assert () in expected
     assert any(expected)
@@ -203,10 +201,8 @@ def test_predictions_change_nothing_in_a_file_but_its_labels(runs: Path, tmp_pat
         ("g.txt", lambda texts: tiny_texts.fasttext(texts).replace("\n", "\n\n").removesuffix("\n")),
     ):  # fmt: skip
         path = write_file(tmp_path / name, write(wrong), newline="")
-        # a label that is the first word is not detected
-        assert predicted_file(pipeline, path, "first-word" if write is tiny_texts.first_word else "") == write(
-            expected
-        ), name
+        format = "first-word" if write is tiny_texts.first_word else ""  # which is not detected
+        assert predicted_file(pipeline, path, format) == write(expected), name
 
 
 def test_quoted_line_breaks_survive(runs: Path, tmp_path: Path) -> None:

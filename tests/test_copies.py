@@ -1,6 +1,6 @@
 """A pipeline of each task can be pickled, copied and sent to a process, and the copy answers the same.
 
-The pipelines and the expected answers are those of the kept runs.
+The pipelines and the expected answers are those of the stored runs.
 """
 
 import copy
@@ -47,7 +47,7 @@ def task_of(name: str) -> str:
 
 
 FIRST = {task_of(name): name for name in reversed(RUNS)}
-"""A kept run of each task."""
+"""A stored run of each task."""
 ASK = {"predict", "evaluate", "score", "generate", "embed", "neighbors"}
 WITHOUT_RUNS = {"sentence-vectors", "frame-classification-minirocket"}
 """Tasks with the pipelines of masked language models and of frame classifiers."""
@@ -75,10 +75,9 @@ def test_a_pipeline_of_each_task_is_copied(task: str, folder: Path) -> None:
     "name", [pytest.param(name, marks=pytest.mark.sampled(4)) for name in RUNS if name != "stopped"]
 )
 def test_a_copy_answers_as_the_model(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test all commands of the kept run in ASK."""
-    records = [
-        record for record in unpacked(name, folder) if record["command"].split()[:2] in [[word, name] for word in ASK]
-    ]
+    """Test all commands of the stored run in ASK."""
+    commands = [[word, name] for word in ASK]
+    records = [record for record in unpacked(name, folder) if record["command"].split()[:2] in commands]
     load = ensue.library.load
     monkeypatch.setattr("ensue.library.load", lambda *args, **options: pickled(load(*args, **options)))
     assert [record["command"] for record in records if not are_alike(answer(record["command"]), record["answer"])] == []

@@ -99,7 +99,7 @@ def message_literals(path: Path) -> Iterator[str]:
 
 
 def test_no_message_names_an_option_in_python() -> None:
-    """The exception are commands for the shell."""
+    """Commands for the shell may name options."""
     option = re.compile(r"(?<![\w-])--[a-z]")
     messages = [text for path in SOURCE.rglob("*.py") for text in messages_in(path) if option.search(text)]
     assert len(messages) > 200
@@ -116,7 +116,7 @@ AT_LEAST_TWO = {
 
 
 def test_a_count_that_may_be_one_agrees_with_its_verb() -> None:
-    """Messages with a count use `pluralize`."""
+    """Messages with a count that may be one use `pluralize`."""
     plural = re.compile(r"(?<!of )(?<!first )\bX [a-z]+s (?:have|are|were|do)\b.*")
     messages = [text for path in SOURCE.rglob("*.py") for text in messages_in(path)]
     plurals = [match[0] for text in messages for match in plural.finditer(text)]

@@ -157,19 +157,19 @@ def test_import_cycles_do_not_increase() -> None:
 
 
 @pytest.mark.slow
-def test_a_step_opens_no_more_files(tmp_path: Path) -> None:
+def test_a_step_calls_no_more_files(tmp_path: Path) -> None:
     passed = files_of_a_step(tmp_path)
     check("files of a step of `train char-lstm`", len(passed))
     assert listed("A tensor in one training step") == names(passed)
 
 
-def test_a_prediction_opens_no_more_files(tmp_path: Path) -> None:
+def test_a_prediction_calls_no_more_files(tmp_path: Path) -> None:
     passed = files_of_a_prediction(tmp_path)
     check("files of a warm `predict` of a tagger", len(passed))
     assert listed("A text in one prediction") == names(passed)
 
 
-def test_a_completion_opens_no_more_files(
+def test_a_completion_calls_no_more_files(
     watched_threads: CalledFiles, serve: Callable[..., tuple[Client, Service]]
 ) -> None:
     client, _ = serve({"lstm": language_pipeline()})

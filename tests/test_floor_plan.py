@@ -200,7 +200,5 @@ def test_no_test_imports_a_test_module() -> None:
     """Helpers have files of their own, or conftest.py."""
     tests = Path(__file__).parent
     imports = re.compile(r"^ *(?:from|import) +[\w.]*\btest_\w+", re.MULTILINE)
-    lines_by_file = {
-        str(path.relative_to(tests)): imports.findall(path.read_text("utf-8")) for path in tests.rglob("*.py")
-    }
-    assert {name: lines for name, lines in lines_by_file.items() if lines} == {}
+    lines = {str(path.relative_to(tests)): imports.findall(path.read_text("utf-8")) for path in tests.rglob("*.py")}
+    assert {name: lines[name] for name in lines if lines[name]} == {}

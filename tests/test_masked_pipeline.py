@@ -106,9 +106,7 @@ def test_minimal_pairs_count_ties_as_one_half(pipeline: MaskedLanguagePipeline, 
     assert pipeline.minimal_pairs(path).total.num_correct == 1.5
 
 
-def test_vectors_and_scores_do_not_depend_on_the_batch(
-    pipeline: MaskedLanguagePipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_do_not_depend_on_the_batch(pipeline: MaskedLanguagePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["the cat", LONG, "", "a dog runs .", LONG[7:90], "\x00"]
     together = pipeline.embed(texts), pipeline.embed_words([text.split() for text in texts])
     scores = [[token.nats for token in pipeline.score(text)] for text in texts]
@@ -156,7 +154,7 @@ def test_windows_keep_each_token_once_and_far_from_edges(size: int, max_tokens: 
             assert window.end == size or window.end - window.last >= max_tokens // 4
 
 
-def test_gradient_accumulation_gives_the_weights_of_whole_batches(text: Path, tmp_path: Path) -> None:
+def test_gradient_accumulation_gives_the_weights_of_full_batches(text: Path, tmp_path: Path) -> None:
     """The loss of sentence pairs is the sum of two means, over masked tokens and over pairs."""
     for parts in (1, 4):
         recipe = masked_recipe(text, train={"steps": 2, "accumulate": parts, "validations": 1}, **PAIRS)

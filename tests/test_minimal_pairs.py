@@ -73,9 +73,7 @@ def test_ties_count_half(model: LanguageModel, tmp_path: Path) -> None:
     assert (total.accuracy, total.ties) == (0.5, 3)
 
 
-def test_the_table_has_a_column_of_ties_if_there_are_any(
-    model: LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ties_have_a_column(model: LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     decided = sorted([("a", "b")], key=lambda pair: nats_of(model, f"{pair[0]}\n"))
     scores = scores_of(model, write(tmp_path / "x.jsonl", [("az", "ay"), *decided]))
     show_pairs(scores)

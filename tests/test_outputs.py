@@ -155,11 +155,8 @@ WRITERS: dict[str, tuple[Callable[[str, str], object], bool]] = {
 def test_writers_has_each_public_function_that_writes() -> None:
     known = {(named(path), path.rpartition(".")[2]): members for path, members in public().items()}
     functions = {name: value for value, name in known}
-    functions |= {
-        f"{name}.{member}": getattr(value, member)
-        for (value, name), members_of_class in known.items()
-        for member in members_of_class
-    }
+    members = [(value, name, member) for (value, name), of_class in known.items() for member in of_class]
+    functions |= {f"{name}.{member}": getattr(value, member) for value, name, member in members}
     arguments = {name: {*inspect.signature(value).parameters} for name, value in functions.items() if callable(value)}
     writers = {name for name, names in arguments.items() if names & {"out", "overwrite"}}
     assert writers == {"Inspection.save", *WRITERS}

@@ -80,9 +80,8 @@ def test_planted_arguments_of_lowered_alignment_are_detected(bug: str) -> None:
     "name", [name for name in C_FILES if name.endswith(".c") and not name.startswith("extensions/exporting/")]
 )
 def test_functions_that_python_calls_are_exported_on_windows(name: str) -> None:
-    assert not re.findall(
-        r"(?m)^(?!PUBLIC|static|INLINE|UNUSED)[a-z]\w* [^;={]*\(", without_comments(package_text(name))
-    )
+    local = r"(?m)^(?!PUBLIC|static|INLINE|UNUSED)[a-z]\w* [^;={]*\("
+    assert not re.findall(local, without_comments(package_text(name)))
 
 
 def test_no_module_reads_files_relative_to_its_own_path() -> None:

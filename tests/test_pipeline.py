@@ -99,9 +99,8 @@ def test_a_streamed_text_has_the_scores_of_the_full_text(kind: str, size: int) -
     streamed = list(pipeline.score_stream(TEXT[start : start + size] for start in range(0, len(TEXT), size)))
     assert [token.symbol for token in streamed] == [token.symbol for token in expected]
     assert np.allclose([token.nats for token in streamed], [token.nats for token in expected], rtol=1e-4)
-    assert [token.symbol for token in expected] == [
-        pipeline.tokenizer.symbol(i) for i in pipeline.tokenizer.encode(TEXT)
-    ]
+    tokenizer = pipeline.tokenizer
+    assert [token.symbol for token in expected] == [tokenizer.symbol(id) for id in tokenizer.encode(TEXT)]
 
 
 def test_scores_are_surprisals() -> None:
@@ -189,13 +188,10 @@ def test_a_lower_precision_changes_scores_only_a_little(
     unpacked(name, tmp_path)
     monkeypatch.setattr("ensue.library.has_bfloat16", lambda: True)
     location = ",".join(str(tmp_path / path) for path in LEARNED[name].split(","))
-    exact, lower = (
-        load(tmp_path / name, device="cpu", precision=loaded_precision) for loaded_precision in ("float32", precision)
-    )
+    exact, lower = (load(tmp_path / name, device="cpu", precision=kind) for kind in ("float32", precision))
     expected, scores = (pipeline.evaluate(location).as_json() for pipeline in (exact, lower))
-    if name in CHANGED or (
-        name == "char-lstm" and (precision == "int8" or has_bfloat16())
-    ):  # elsewhere recurrent layers stay in float32
+    # without bfloat16, recurrent layers stay in float32
+    if name in CHANGED or (name == "char-lstm" and (precision == "int8" or has_bfloat16())):
         assert expected != scores
     for score in {"nats_per_token", "masked_nats", "accuracy", "f1"} & set(expected):
         assert scores[score] == pytest.approx(expected[score], rel=0.01, abs=0.02)
@@ -206,9 +202,7 @@ def test_a_lower_precision_changes_scores_only_a_little(
         assert lower.with_search(width=2).predict(["The sea is calm."])
 
 
-def test_precisions_are_refused_if_model_or_processor_lacks_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_precisions_that_model_or_processor_lacks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked("classify-bag", tmp_path)
     run = tmp_path / "classify-bag"
     for precision in ("half", None):

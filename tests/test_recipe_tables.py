@@ -51,7 +51,7 @@ class Place(NamedTuple):
         return [key for key in self.keys if key not in others] or self.keys[:1]
 
     @property
-    def name_in_messages(self) -> str:
+    def name_of_table(self) -> str:
         """The name of the table in messages."""
         return f"encoder ({self.encoder})" if self.table == "encoder" else self.table
 
@@ -102,11 +102,9 @@ def test_a_key_with_a_typing_error_names_the_key_that_was_meant(place: Place) ->
     for key in place.tested_keys:
         wrong = f"{key}x"
         message = mistake(document(place.task, place.encoder, **{place.table: {wrong: 1}}))
-        assert (
-            message == f'mine: unknown key "{place.table}.{wrong}" in {place.name_in_messages}; did you mean "{key}"?'
-        )
+        assert message == f'mine: unknown key "{place.table}.{wrong}" in {place.name_of_table}; did you mean "{key}"?'
     message = mistake(document(place.task, place.encoder, **{place.table: {"QQQ": 1}}))
-    assert message == f'mine: unknown key "{place.table}.QQQ" in {place.name_in_messages}'
+    assert message == f'mine: unknown key "{place.table}.QQQ" in {place.name_of_table}'
 
 
 @pytest.mark.parametrize("task", SCHEMAS)
@@ -128,7 +126,7 @@ def test_keys_of_another_task_are_refused(task: str) -> None:
             assert message.startswith(f'mine: unknown key "{place.table}" in the recipe')
         for key in sorted(set(place.keys) - known)[::3] if known is not None else ():
             message = mistake(document(task, place.encoder, **{place.table: {key: 1}}))
-            assert message.startswith(f'mine: unknown key "{place.table}.{key}" in {place.name_in_messages}')
+            assert message.startswith(f'mine: unknown key "{place.table}.{key}" in {place.name_of_table}')
             refused += 1
     assert refused > 5
 

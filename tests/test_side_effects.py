@@ -1,6 +1,6 @@
 """No public function or method changes the settings of the process, whether it returns or raises.
 
-The names are those of `docs/api.md`. Methods are called on a kept run of each task with arguments of a list.
+The names are those of `docs/api.md`. Methods are called on a stored run of each task with arguments of a list.
 """
 
 import gc
@@ -34,7 +34,7 @@ from pages import named, public
 from training.resuming import At, Killed, die, interrupt
 
 FIRST = {read_recipe(RUNS[name].recipe).task: name for name in reversed(RUNS)}
-"""A kept run of each task."""
+"""A stored run of each task."""
 
 
 def process() -> dict[str, Any]:
@@ -160,7 +160,7 @@ def of_layer(*arguments: Any) -> Any:
 
 
 def of_task(task: str, name: str, *values: Any, **options: Any) -> Any:
-    """Call a function of a pipeline with the kept run of a task."""
+    """Call a function of a pipeline with the stored run of a task."""
     unpacked(FIRST[task], Path())
     return named(f"ensue.extensions.bidirectional.{name}")(ensue.load(FIRST[task]), *values, **options)
 

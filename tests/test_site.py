@@ -45,9 +45,8 @@ class PageParser(HTMLParser):
         attributes = dict(attrs)
         self.anchors |= {attributes.get("id") or ""}
         self.links += [attributes.get("href" if tag == "a" else "src") or ""]
-        self.undescribed += (
-            [str(attributes)] if tag == "img" and not re.search(r"\w+ \w+", attributes.get("alt") or "") else []
-        )
+        if tag == "img" and not re.search(r"\w+ \w+", attributes.get("alt") or ""):
+            self.undescribed.append(str(attributes))
 
 
 @pytest.fixture(scope="module")

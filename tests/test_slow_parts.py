@@ -1,4 +1,4 @@
-"""Each slow test is in exactly one part of the slow tests, unless its group is small."""
+"""Each slow test is in a part of the slow tests, and each part has a case of every test."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -73,9 +73,7 @@ def classifier(folder: Path, encoder: str) -> ClassificationPipeline:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "encoder"), [(tagger, "lstm"), (tagger, "transformer"), (classifier, "transformer")])
-def test_threads_of_taggers_and_classifiers_give_the_results_of_one(
-    make: Callable[[Path, str], Any], encoder: str, tmp_path: Path
-) -> None:
+def test_threads_share_taggers_and_classifiers(make: Callable[[Path, str], Any], encoder: str, tmp_path: Path) -> None:
     """The threads predict, inspect and evaluate at the same time."""
     data = columns(sentences(20)) if make is tagger else tsv(labeled_texts(20))
     (tmp_path / "data.tsv").write_text(data)

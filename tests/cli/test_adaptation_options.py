@@ -11,9 +11,7 @@ from command_fixtures import Ensue
 
 
 @pytest.mark.slow
-def test_neural_caches_and_dynamic_evaluation_have_options(
-    ensue: Ensue, refused: Callable[..., str], trained: Path, text: Path
-) -> None:
+def test_adaptation_has_options(ensue: Ensue, refused: Callable[..., str], trained: Path, text: Path) -> None:
     plain = json.loads(ensue("evaluate", trained / "lstm", text, "--json").out)
     scores = json.loads(ensue("evaluate", trained / "lstm", text, "--cache", 200, "--dynamic", 0.5, "--json").out)
     assert scores["tokens"] == plain["tokens"]

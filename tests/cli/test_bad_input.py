@@ -67,9 +67,8 @@ def test_missing_recipes_and_wrong_toml_are_refused(refused: Refused, text: Path
     assert 'no recipe named "char-lst"; did you mean "char-lstm"?' in refused(
         "train", "char-lst", "--train", text, "--out", "out"
     )
-    assert refused("train", text.with_name("txet.txt"), "--out", "o").endswith(
-        f'file or folder; did you mean "{text.name}"?'
-    )
+    message = refused("train", text.with_name("txet.txt"), "--out", "o")
+    assert message.endswith(f'file or folder; did you mean "{text.name}"?')
     Path("empty.csv").touch()
     assert refused("train", "empty.csv", "--out", "out") == "empty.csv: the text is empty"
     os.remove("empty.csv")

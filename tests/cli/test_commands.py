@@ -78,9 +78,7 @@ def test_train_shows_its_progress_and_the_next_commands(ensue: Ensue, text: Path
     assert "Traceback" not in result.err
 
 
-def test_recipes_take_a_budget_in_minutes(
-    ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_recipes_take_a_budget_in_minutes(ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that a solver trains in one step needs no budget."""
     recipes: list[Recipe] = []
 
@@ -94,9 +92,9 @@ def test_recipes_take_a_budget_in_minutes(
         assert "not trained" in result.err, result.err
         has_effect = "--minutes has no effect" not in result.err
         assert (recipes[-1].train.seconds, recipes[-1].train.steps) == ((30, None) if has_effect else (None, 1))
-    (tmp_path / "own.toml").write_text('task = "language-modeling"\nencoder.kind = "lstm"\ntrain.learning_rate = 0.1')
-    assert "not trained" in ensue("train", "own.toml", "--train", str(text), "--minutes", "0.5", "--out", "run").err
-    assert "exactly one of steps" in ensue("train", "own.toml", "--train", str(text), "--out", "run").err
+    Path("new.toml").write_text('task = "language-modeling"\nencoder.kind = "lstm"\ntrain.learning_rate = 0.1')
+    assert "not trained" in ensue("train", "new.toml", "--train", str(text), "--minutes", "0.5", "--out", "run").err
+    assert "exactly one of steps" in ensue("train", "new.toml", "--train", str(text), "--out", "run").err
 
 
 def test_evaluate_json_is_one_object(ensue: Ensue, trained: Path, text: Path) -> None:

@@ -446,7 +446,7 @@ def test_targets_are_the_mean_of_the_teachers_and_the_tag() -> None:
 
 @pytest.mark.slow
 def test_a_student_of_runs_continues_without_them(ensue: Ensue, refused: Refused, runs: Path) -> None:
-    """It predicts labels in the scheme of the training data, learns from plain text, too, and is equal from Python."""
+    """It predicts labels in the scheme of the training data, also learns from plain text, and is equal in Python."""
     shutil.copytree(runs / "names", "teacher")
     for name, seed in (("train", 1), ("valid", 2), ("test", 3)):
         Path(name).write_text(columns(sentences(20, seed=seed), "iob1"))

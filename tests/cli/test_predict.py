@@ -150,9 +150,7 @@ def test_classified_files_have_labels_and_probabilities(writer: object, ensue: E
         assert [row["label"] for row in rows] == [entry["labels"][0] for entry in asked]
         assert [f"{row['probability']:.4f}" for row in rows] == probabilities
     else:
-        assert (
-            re.findall(r"[\t,](0\.\d{4}|1\.0000)\r?$", plain.replace("\r\n", "\n"), flags=re.MULTILINE) == probabilities
-        )
+        assert re.findall(r"(?m)[\t,](0\.\d{4}|1\.0000)\r?$", plain.replace("\r\n", "\n")) == probabilities
 
 
 def test_a_table_has_as_many_columns_in_every_row_where_some_texts_have_no_label(
@@ -271,6 +269,4 @@ def test_a_run_behind_another_has_the_same_precision(tmp_path: Path, monkeypatch
     first = SimpleNamespace(before=lambda pipeline: pipeline)
     for precision, expected in (("float32", False), ("bfloat16", True)):
         pipeline = with_tagger("predict", first, tmp_path / "tag-lstm", "cpu", None, precision)  # type: ignore[arg-type]
-        assert {module.in_bfloat16 for module in pipeline.model.modules() if isinstance(module, Recurrent)} == {
-            expected
-        }
+        assert {layer.in_bfloat16 for layer in pipeline.model.modules() if isinstance(layer, Recurrent)} == {expected}

@@ -187,9 +187,7 @@ def test_doubt_reads_data_with_the_settings(option: list[str], tmp_path: Path, e
         "embed RUN FILE",
     ],
 )  # fmt: skip
-def test_an_unknown_encoding_gives_one_line(
-    command: str, run: Path, tmp_path: Path, refused: Callable[..., str]
-) -> None:
+def test_an_unknown_encoding_is_refused(command: str, run: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
     names = {"RUN": run, "FILE": table(tmp_path / "t.csv", "cp1252"), "OUT": tmp_path / "out"}
     arguments = [names.get(each, each) for each in command.split()]
     if command.startswith("embed"):

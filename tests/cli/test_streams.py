@@ -18,9 +18,8 @@ ENTRY = [sys.executable, "-c", "import ensue.cli; ensue.cli.main()"]
 
 def run(arguments: list[str], script: str) -> tuple[int, str]:
     """Return the status and stderr of a command whose streams a shell redirects."""
-    result = subprocess.run(
-        ["sh", "-c", f'"$@" {script}', "sh", *ENTRY, *arguments], stderr=subprocess.PIPE, check=False
-    )
+    command = ["sh", "-c", f'"$@" {script}', "sh", *ENTRY, *arguments]
+    result = subprocess.run(command, stderr=subprocess.PIPE, check=False)
     return result.returncode, result.stderr.decode()
 
 

@@ -10,18 +10,14 @@ from command_fixtures import Ensue
 
 @pytest.mark.slow
 def test_several_runs_predict_together(ensue: Ensue, translators: Path) -> None:
-    first_run, second_run = (translators / name for name in ("one", "two"))
+    first, second = (translators / name for name in ("one", "two"))
     source = b"the cat sees a door\n"
-    alone = json.loads(ensue("predict", first_run, "--json", stdin=source).out)
-    twice = json.loads(ensue("predict", first_run, "--with", first_run, "--json", stdin=source).out)
+    alone = json.loads(ensue("predict", first, "--json", stdin=source).out)
+    twice = json.loads(ensue("predict", first, "--with", first, "--json", stdin=source).out)
     assert twice["text"] == alone["text"]
     assert twice["score"] == pytest.approx(alone["score"], abs=1e-5)
-    together = ensue(
-        "predict", first_run, "--with", second_run, "--with", second_run, "--json", "--max-tokens", 3, stdin=source
-    )
-    exchanged = ensue(
-        "predict", second_run, "--with", first_run, "--with", second_run, "--json", "--max-tokens", 3, stdin=source
-    )
+    together = ensue("predict", first, "--with", second, "--with", second, "--json", "--max-tokens", 3, stdin=source)
+    exchanged = ensue("predict", second, "--with", first, "--with", second, "--json", "--max-tokens", 3, stdin=source)
     assert json.loads(together.out)["score"] == pytest.approx(json.loads(exchanged.out)["score"], abs=1e-5)
 
 

@@ -63,8 +63,7 @@ def test_an_empty_cell_is_false_only_if_no_cell_says_so(form: tuple[str, str], s
     path = tmp_path / f"a.{suffix}"
     objects = (json.dumps({key: cell or None for key, cell in zip(keys, row, strict=True)}) for row in rows)
     path.write_text("\n".join(objects if suffix == "jsonl" else map(",".join, [keys, *rows])) + "\n")
-    kept = DocumentSource(str(path), NAMED, incomplete="count")
-    labels = [document.labels for document in kept]
+    labels = [document.labels for document in DocumentSource(str(path), NAMED, incomplete="count")]
     if form[0] == "":
         assert labels == [*LABELS, (), ("news",)]
         return
@@ -73,5 +72,5 @@ def test_an_empty_cell_is_false_only_if_no_cell_says_so(form: tuple[str, str], s
         list(DocumentSource(str(path), NAMED))
     unlabeled = DocumentSource(str(path), DocumentChoice(labels=NAMED.labels, is_labeled=False))
     path.with_name(f"b.{suffix}").write_text("".join(unlabeled.write(row, ["sport"]) for row in unlabeled))
-    again = list(DocumentSource(str(path.with_name(f"b.{suffix}")), NAMED))
-    assert {document.labels for document in again} == {("sport",)}
+    relabeled = DocumentSource(str(path.with_name(f"b.{suffix}")), NAMED)
+    assert {document.labels for document in relabeled} == {("sport",)}

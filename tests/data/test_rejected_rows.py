@@ -92,11 +92,8 @@ def test_answers_may_be_labels(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(FORMS["lines"]([VIEWS["binary"](n) | {"answer": answer} for n, answer in enumerate(ANSWERS)]))
     with pytest.warns(Notice, match=r'rows left out: 1 with "answer": "ignore"$'):
-        result = [
-            document.labels[0]
-            for document in DocumentSource(str(path), DocumentChoice(labels="answer", is_labeled=True))
-        ]
-    assert result == [answer for answer in ANSWERS if answer != "ignore"]
+        result = list(DocumentSource(str(path), DocumentChoice(labels="answer", is_labeled=True)))
+    assert [document.labels[0] for document in result] == [answer for answer in ANSWERS if answer != "ignore"]
     path.write_text(FORMS["lines"]([{"question": f"word {n}?", "answer": answer} for n, answer in enumerate(ANSWERS)]))
     pairs = PairSource(path, sources=["question"], targets=["answer"])
     assert [pair.targets[0] for pair in pairs] == ANSWERS
@@ -107,9 +104,7 @@ def test_canceled_tasks_are_left_out_and_counted(form: str, tmp_path: Path) -> N
     def task(number: int, *canceled: bool) -> Row:
         value = {"choices": ["A"]}
         result = [{"type": "choices", "from_name": "kind", "value": value}]
-        annotations = [
-            {"result": result, ("was_cancelled", "skipped")[number % 2]: is_canceled} for is_canceled in canceled
-        ]
+        annotations = [{"result": result, ("was_cancelled", "skipped")[number % 2]: flag} for flag in canceled]
         return {"data": {"text": f"text {number}"}, "annotations": annotations}
 
     path = tmp_path / "tasks.json"

@@ -45,9 +45,7 @@ def hypothesis(
 
 def ranked(hypotheses: list[Hypothesis], n: int) -> list[Hypothesis]:
     """Return the best `n` hypotheses. Sorting is stable: the first of equal ones is the better one."""
-    return sorted(
-        hypotheses, key=lambda candidate: (not candidate.is_complete, len(candidate.lacks), -candidate.score)
-    )[:n]
+    return sorted(hypotheses, key=lambda item: (not item.is_complete, len(item.lacks), -item.score))[:n]
 
 
 def naive_beam_search(
@@ -97,9 +95,8 @@ def select_by_bank(
     banks: dict[int, list] = {}
     for total, parent, token in best:
         ids = live[parent][1] if token == end_id else (*live[parent][1], token)
-        banks.setdefault(sum(progress(phrase, ids) for phrase in constraints.required), []).append(
-            (total, parent, token)
-        )
+        bank = sum(progress(phrase, ids) for phrase in constraints.required)
+        banks.setdefault(bank, []).append((total, parent, token))
     selected = []
     while any(banks.values()):
         selected += [banks[bank].pop(0) for bank in sorted(banks, reverse=True) if banks[bank]]
@@ -119,14 +116,9 @@ def exact_best(
     """Return the best of all sequences."""
     hypotheses = []
     for ids in every_sequence(size, end_id, constraints):
-        full_ids = ids if end_id is None else (*ids, end_id)
-        if all(
-            is_allowed(full_ids[:position], token, constraints, search, end_id)
-            for position, token in enumerate(full_ids)
-        ):
-            total = sum(log_p(full_ids[:position])[token] for position, token in enumerate(full_ids))
-            hypotheses.append(hypothesis(ids, total, len(full_ids), constraints, search, is_ended=True))
-    return ranked(
-        [candidate for candidate in hypotheses if candidate.is_complete and candidate.log_probability > -math.inf],
-        search.n_best,
-    )
+        path = ids if end_id is None else (*ids, end_id)
+        if all(is_allowed(path[:n], token, constraints, search, end_id) for n, token in enumerate(path)):
+            total = sum(log_p(path[:n])[token] for n, token in enumerate(path))
+            hypotheses.append(hypothesis(ids, total, len(path), constraints, search, is_ended=True))
+    possible = [item for item in hypotheses if item.is_complete and item.log_probability > -math.inf]
+    return ranked(possible, search.n_best)

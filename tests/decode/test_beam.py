@@ -95,9 +95,8 @@ def assert_same(results: list[Hypothesis], expected: list[Hypothesis], about: ob
 def check_against_the_naive_search(seed: int) -> None:
     case = drawn(seed)
     for results, constraints, input in zip(case.results(), case.searches, case.inputs, strict=True):
-        assert_same(
-            results, naive_beam_search(case.model.log_p(START, input), constraints, case.search, case.end_id), seed
-        )
+        expected = naive_beam_search(case.model.log_p(START, input), constraints, case.search, case.end_id)
+        assert_same(results, expected, seed)
 
 
 def check_all(seeds: range) -> None:
@@ -139,9 +138,7 @@ def test_a_search_of_full_width_is_exact(first: int) -> None:
 def test_a_leaf_that_is_not_reordered_is_detected(leaf: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def with_a_bug(state: State, rows: Tensor) -> State:
         read, attention = state
-        selected = [
-            leaf_value[rows.sort().values if position == leaf else rows] for position, leaf_value in enumerate(read)
-        ]
+        selected = [value[rows.sort().values if position == leaf else rows] for position, value in enumerate(read)]
         return Read(*selected), attention
 
     monkeypatch.setattr(beam, "select_rows", with_a_bug)
@@ -240,9 +237,8 @@ def test_a_beam_wider_than_the_vocabulary_gives_sorted_distinct_results() -> Non
     search = BeamSearch(200, 50, max_tokens=5)
     (results,) = beam_search(model, model.init_state([5]), torch.tensor([0]), end_id=3, search=search)
     assert len({hypothesis.ids for hypothesis in results}) == 50
-    assert [hypothesis.score for hypothesis in results] == sorted(
-        (hypothesis.score for hypothesis in results), reverse=True
-    )
+    scores = [hypothesis.score for hypothesis in results]
+    assert scores == sorted(scores, reverse=True)
 
 
 class Fixed:
@@ -274,12 +270,8 @@ def test_the_early_stop_counts_the_end_symbol() -> None:
 
 def test_ties_go_to_the_smaller_parent_then_id_then_the_first_to_end() -> None:
     model = Fixed(0.0, 0.0, 0.0)
-    assert [hypothesis.ids for hypothesis in model.results(None, width=4, n_best=4, max_tokens=2)] == [
-        (0, 0),
-        (0, 1),
-        (0, 2),
-        (1, 0),
-    ]
+    results = model.results(None, width=4, n_best=4, max_tokens=2)
+    assert [hypothesis.ids for hypothesis in results] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     results = model.results(2, width=9, n_best=9, max_tokens=1, length_penalty=0)
     assert [hypothesis.ids for hypothesis in results] == [(), (0,), (1,)]
     assert [hypothesis.ids for hypothesis in model.results(2, width=3, n_best=3, max_tokens=9)] == [(), (0,), (0, 0)]

@@ -89,10 +89,8 @@ def initial_state(model: nn.Module, memory: Memory) -> State:
 
 
 def assert_same(results: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    assert [hypothesis.ids for hypothesis in results] == [hypothesis.ids for hypothesis in expected]
-    assert [hypothesis.score for hypothesis in results] == pytest.approx(
-        [hypothesis.score for hypothesis in expected], abs=1e-4
-    )
+    assert [result.ids for result in results] == [result.ids for result in expected]
+    assert [result.score for result in results] == pytest.approx([result.score for result in expected], abs=1e-4)
 
 
 @pytest.mark.sampled(1)
@@ -100,9 +98,7 @@ def assert_same(results: list[Hypothesis], expected: list[Hypothesis]) -> None:
 def test_batch_order_and_padding_change_no_result(name: str) -> None:
     model = MODELS[name](1)
     together = search_model(model, [0, 1, 2, 3, 4])
-    assert len({len(hypothesis.ids) for results in together for hypothesis in results}) > 2, (
-        "expected outputs of several lengths"
-    )
+    assert len({len(result.ids) for results in together for result in results}) > 2, "outputs have few lengths"
     for position, number in enumerate(order := [3, 1, 4, 0, 2]):
         assert_same(search_model(model, order)[position], together[number])
         assert_same(search_model(model, [number])[0], together[number])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from conftest import REPOSITORY
-from engine.twins import TOLERANCE, arguments, built, close, engine, everything, naive
+from engine.twins import TOLERANCE, arguments, built, close, engine, naive, outcome
 from ensue.engine import c_library, c_passes, execution
 from ensue.engine.program import Program
 from ensue.engine.runner import Runner, Values
@@ -182,16 +182,14 @@ def test_cells_on_arm_equal_their_fold(
     monkeypatch.setattr(Runner, "infer", infer)
     layer = built(name, 19, d, dtype)
     args = arguments(layer, 29, 6, is_ragged=True)
-    close(everything(engine, layer, args), everything(naive, layer, args), TOLERANCE[dtype])
+    close(outcome(engine, layer, args), outcome(naive, layer, args), TOLERANCE[dtype])
     with torch.no_grad():
         close(list(engine(layer, *args)[:1]), list(engine(layer, *args)[:1]))
 
 
 @pytest.mark.parametrize("compiler", ARM_COMPILERS)
 @pytest.mark.parametrize("name", FILES)
-def test_all_files_compile_for_arm(
-    name: str, compiler: str, tmp_path: Path, kept_folder: Callable[[str], Path]
-) -> None:
+def test_files_compile_for_arm(name: str, compiler: str, tmp_path: Path, kept_folder: Callable[[str], Path]) -> None:
     caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(kept_folder("zig")))
     options = [option for option in c_library.FLAGS if option not in ("-march=native", "-shared")]
     text = "\n".join(package_text(file) for file in (*(f"engine/{header}" for header in c_library.HEADERS), name))

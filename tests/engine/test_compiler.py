@@ -155,7 +155,7 @@ def test_a_compiler_that_fails_gives_one_notice(
 
 @pytest.mark.usefixtures("fresh_library")
 def test_a_failing_compiler_selects_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layers with a parallel scan use it as without a compiler."""
+    """Layers with a parallel scan use it if the compiler fails, as they do without one."""
     with_compiler(monkeypatch, (script(tmp_path / "cc", "exit 1"),))
     layer, x = MinGRU(3, 5), torch.randn(4, 6, 3)
     with patch.object(MinGRU, "by_scan", autospec=True, side_effect=MinGRU.by_scan) as by_scan:

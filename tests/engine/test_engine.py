@@ -1,7 +1,7 @@
 """The engine equals `fold` in values and gradients, for every cell, compiled and in torch operations.
 
 Tolerances are 1e-9 in float64 and 1e-5 in float32, relative to 1 + |value|. Compiling a cell takes a second for each
-type, and again if a size is 1. So by default few cells are compiled, in float64; the slow tests compile all.
+type, and again if a size is 1. So by default a sample of cells is compiled, in float64; the slow tests compile all.
 """
 
 import pytest
@@ -9,19 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from engine.twins import (
-    CELLS,
-    Unrolled,
-    arguments,
-    built,
-    built_once,
-    close,
-    engine,
-    everything,
-    naive,
-    needs_compiler,
-    run,
-)
+from engine.twins import CELLS, Unrolled, arguments, built, close, engine, naive, needs_compiler, outcome, run, shared
 from ensue.engine import CachedWeights, Execution, executing, explain
 from ensue.nn import LSTM
 from ensue.nn.recurrent.zoneout import ZoneoutWithMasks
@@ -35,14 +23,14 @@ OF_ONE_UNIT = [(1, 1, 1, 1), (3, 5, 7, 1)]
 
 def check(name: str, execution: Execution, dtype: torch.dtype, shapes: list[tuple[int, int, int, int]]) -> None:
     for batch, positions, d_in, d in shapes:
-        layer = built_once(name, d_in, d, dtype)
+        layer = shared(name, d_in, d, dtype)
         # Layer norm of one feature multiplies a rounding error of 0 by 1 / sqrt(1e-5), about 300.
         tolerance = 1e-3 if (name, d, dtype) == ("layer norm", 1, torch.float32) else None
         for is_ragged in (False, True):
             args = arguments(layer, batch, positions, is_ragged=is_ragged)
-            expected = everything(naive, layer, args)
+            expected = outcome(naive, layer, args)
             with executing(execution):
-                close(everything(engine, layer, args), expected, tolerance)
+                close(outcome(engine, layer, args), expected, tolerance)
                 with torch.no_grad():
                     results = run(engine, layer, args)
                 close(results, expected[: len(results)], tolerance)
@@ -59,7 +47,7 @@ def test_every_cell_in_torch_operations_equals_the_fold(name: str, dtype: torch.
 @needs_compiler
 @pytest.mark.parametrize("name", CELLS)
 def test_every_compiled_cell_equals_the_fold(name: str) -> None:
-    assert explain(built_once(name, 3, 5)) == "compiled"
+    assert explain(shared(name, 3, 5)) == "compiled"
     check(name, "compiled", torch.float64, SHAPES)
 
 
@@ -90,7 +78,7 @@ def test_a_cell_compiled_with_the_options_of_users_equals_the_fold(monkeypatch: 
     layer = built("lstm", 5, 33, torch.float32)
     for batch in (1, 13):
         args = arguments(layer, batch, 4, is_ragged=batch == 13)
-        close(everything(engine, layer, args), everything(naive, layer, args))
+        close(outcome(engine, layer, args), outcome(naive, layer, args))
 
 
 @pytest.mark.slow
@@ -104,17 +92,17 @@ def test_cells_compiled_with_one_unit_in_single_precision_equal_the_fold(name: s
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_batches_of_any_size_equal_the_fold(dtype: torch.dtype) -> None:
-    layer = built_once("lstm", 3, 5, dtype)
+    layer = shared("lstm", 3, 5, dtype)
     for batch in range(1, 27):
         args = arguments(layer, batch, 2, is_ragged=batch % 2 == 0)
-        close(everything(engine, layer, args), everything(naive, layer, args))
+        close(outcome(engine, layer, args), outcome(naive, layer, args))
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_ragged", some_slow([False, True], True))
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_equal_finite_differences(name: str, is_ragged: bool) -> None:
-    layer = built_once(name, 3, 5)
+    layer = shared(name, 3, 5)
     args = arguments(layer, 3, 4, is_ragged=is_ragged)
     names = [f"layer.{name}" for name, _ in layer.named_parameters()]
     states = len(list(leaves(args.state)))

@@ -214,9 +214,8 @@ def test_products_of_any_number_of_rows_agree_with_float64(multiplier: Kernels, 
     random = np.random.default_rng(0)
     for m in (*range(1, 27), 250):
         A = random_matrix(random, m, 37, multiplier, layout)
-        check_product(
-            multiplier, "packed_gemm", A, random_matrix(random, 37, 41, multiplier, "rows"), accumulate=accumulate
-        )
+        B = random_matrix(random, 37, 41, multiplier, "rows")
+        check_product(multiplier, "packed_gemm", A, B, accumulate=accumulate)
 
 
 @pytest.mark.sampled(1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from engine.twins import arguments, built, close, engine, everything, naive, needs_compiler, run
+from engine.twins import arguments, built, close, engine, naive, needs_compiler, outcome, run
 from ensue.engine import c_passes, storage
 from ensue.engine.program import Array, build
 from ensue.engine.runner import Runner
@@ -34,8 +34,8 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 def test_values_and_gradients_equal_those_of_the_fold(name: str, is_ragged: bool, block: int) -> None:
     layer = built(name, 3, 4)
     args = arguments(layer, B, T, is_ragged=is_ragged)
-    expected = everything(naive, layer, args)
-    close(everything(engine, layer, args), expected)
+    expected = outcome(naive, layer, args)
+    close(outcome(engine, layer, args), expected)
     with torch.no_grad():
         close(outputs := run(engine, layer, args), expected[: len(outputs)])
 
@@ -50,7 +50,7 @@ def test_matrices_whose_rows_are_multiples_of_a_vector_register_equal_the_fold(n
     assert "+ 16; j += LANES" in source.text
     assert not re.search(r"\bn\[", source.text)
     args = arguments(layer, B, T, is_ragged=True)
-    close(everything(engine, layer, args), everything(naive, layer, args))
+    close(outcome(engine, layer, args), outcome(naive, layer, args))
 
 
 @pytest.mark.sampled(2)
@@ -59,7 +59,7 @@ def test_matrices_whose_rows_are_multiples_of_a_vector_register_equal_the_fold(n
 def test_lengths_that_are_no_multiple_of_a_chunk_equal_the_fold(positions: int, block: int) -> None:
     layer = built("mlstm", 3, 4)
     args = arguments(layer, B, positions)
-    close(everything(engine, layer, args), everything(naive, layer, args))
+    close(outcome(engine, layer, args), outcome(naive, layer, args))
 
 
 @pytest.mark.sampled(1)
@@ -102,9 +102,8 @@ def test_training_stores_few_states(block: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Runner, "forward", spy)
     layer = built("mlstm", 3, 4)
     engine(layer, *arguments(layer, B, T))
-    (states,) = (
-        storage for array, storage in recorded[0].items() if array.name == "state" and array.width == 2 * 4 * 4
-    )
+    width = 2 * 4 * 4
+    (states,) = (storage for array, storage in recorded[0].items() if (array.name, array.width) == ("state", width))
     assert len(states.tensor) == T // EVERY * B
     assert states.buffer is not None
     assert len(states.buffer) == torch.get_num_threads() * EVERY * block
@@ -162,4 +161,4 @@ class Spreading(Recurrent):
 def test_states_of_expanded_numbers_equal_the_fold() -> None:
     layer = Spreading()
     args = arguments(layer, B, T, is_ragged=True)
-    close(everything(engine, layer, args), everything(naive, layer, args))
+    close(outcome(engine, layer, args), outcome(naive, layer, args))

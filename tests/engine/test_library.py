@@ -226,9 +226,7 @@ class TestLibrary:
         assert loaded == [inode]
 
     @pytest.mark.skipif(not HAS_OWNERS, reason="looks at owners")
-    def test_without_proc_each_folder_of_paths_is_checked(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_proc_folders_of_paths_are_checked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A folder above that others may write to could be replaced."""
         monkeypatch.setattr(os.path, "isdir", lambda path: False)
         with private_folder(tmp_path / "group" / "cells") as folder:
@@ -259,9 +257,7 @@ class TestLibrary:
         assert "No space left on device" in line[0]
 
     @pytest.mark.usefixtures("cache_folder")
-    def test_without_a_home_directory_there_is_a_notice_and_a_library(
-        self, fresh_library: Library, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_libraries_need_no_home_directory(self, fresh_library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("ENSUE_CACHE", "XDG_CACHE_HOME", "HOME"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(Path, "home", raise_no_home)

@@ -74,10 +74,8 @@ class TestMemory:
     def numbers(self, arrays: dict[Array, Storage]) -> int:
         """Return how many numbers a position takes in arrays of all positions. An array inside another takes none."""
         tensors = [storage.tensor for array, storage in arrays.items() if len(storage.tensor) == self.N]
-        bytes_of_memory = {
-            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() // 4 for tensor in tensors
-        }
-        return sum(bytes_of_memory.values()) // self.N
+        num_bytes = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() // 4 for tensor in tensors}
+        return sum(num_bytes.values()) // self.N
 
     def test_training_saves_gates_h_and_c_and_backward_adds_errors(self, monkeypatch: pytest.MonkeyPatch) -> None:
         arrays = self.arrays(monkeypatch, trains=True)

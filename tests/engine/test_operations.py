@@ -13,9 +13,7 @@ from ensue.engine.graph import OPERATIONS, Graph, Node
 RANGES = dict.fromkeys(("log", "log1p", "sqrt", "rsqrt"), (0.1, 3.0))
 COMPARISONS = {name for name, row in OPERATIONS.items() if row.is_condition}
 LOGICAL = {"and", "or", "not"}
-ARGUMENT_COUNTS = {
-    name: len({place for place in (0, 1, 2) if f"{{{place}}}" in row.c}) for name, row in OPERATIONS.items()
-}
+ARITIES = {name: len({place for place in (0, 1, 2) if f"{{{place}}}" in row.c}) for name, row in OPERATIONS.items()}
 
 
 def points(name: str) -> list[Tensor]:
@@ -29,7 +27,7 @@ def points(name: str) -> list[Tensor]:
         arguments = [(argument > 0).to(argument.dtype) for argument in arguments]
     if name == "where":
         arguments[0] = (arguments[0] > 0).to(torch.float64)
-    return arguments[: ARGUMENT_COUNTS[name]]
+    return arguments[: ARITIES[name]]
 
 
 @needs_compiler
@@ -90,7 +88,7 @@ def test_no_error_goes_through_a_stop_or_to_a_condition() -> None:
     assert OPERATIONS["where"].derivative(graph.pointwise("where", a, b, g), g)[0] is None
     for name, row in OPERATIONS.items():
         if row.is_condition:
-            arguments = [a] * ARGUMENT_COUNTS[name]
+            arguments = [a] * ARITIES[name]
             assert row.derivative(graph.pointwise(name, *arguments), g) == (None,) * len(arguments)
 
 

@@ -68,10 +68,8 @@ def environment_of(name: str) -> dict[str, str]:
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     paths = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
-    child_environment = os.environ | environment | {"PYTHONPATH": os.pathsep.join(paths)}
-    return subprocess.run(
-        [sys.executable, *command], env=child_environment, capture_output=True, text=True, check=False
-    )
+    variables = os.environ | environment | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run([sys.executable, *command], env=variables, capture_output=True, text=True, check=False)
 
 
 def assert_tests_pass(*names: str, **environment: str) -> None:
@@ -121,8 +119,5 @@ def test_a_run_in_bfloat16_continues_without_the_feature(tmp_path: Path) -> None
     line = "note: this processor lacks a feature that the run used: the run continues with float32 in place of bfloat16"
     assert resumed.stderr.count(line) == 1
     resumed_here = run(*resume, "train.steps=8")
-    assert (resumed_here.returncode, "lacks" in resumed_here.stderr, "bfloat16" in resumed_here.stderr) == (
-        0,
-        False,
-        True,
-    )
+    assert resumed_here.returncode == 0
+    assert ["lacks" in resumed_here.stderr, "bfloat16" in resumed_here.stderr] == [False, True]

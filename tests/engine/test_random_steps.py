@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.twins import needs_compiler
-from engine.written_steps import MASK, D, Step, Written, everything
+from engine.written_steps import MASK, D, Step, Written, outcome
 from ensue.engine import Execution, executing
 
 Leaf = Callable[[Written, Tensor, Tensor, Tensor], Tensor]
@@ -86,9 +86,9 @@ def test_compiled_random_steps_equal_fold(y: object, a: object, b: object) -> No
 def assert_equals_fold(write: Step, execution: Execution) -> None:
     """Compare, with a tolerance relative to the largest number, since large numbers in a step may nearly cancel."""
     layer = Written(write)
-    expected = everything(layer, engine=False, mask=MASK)
+    expected = outcome(layer, engine=False, mask=MASK)
     with executing(execution):
-        results = everything(layer, engine=True, mask=MASK)
+        results = outcome(layer, engine=True, mask=MASK)
     scale = max(1.0, *(part.abs().max().item() for part in expected))
     for a, b in zip(results, expected, strict=True):
         assert (a - b).abs().max().item() <= 1e-9 * scale

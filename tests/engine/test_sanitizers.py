@@ -43,9 +43,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     command = compiler()
     if command is None or shutil.which(command[0]) is None or len(command) > 1:
         pytest.skip("no C compiler of the system")
-    compiler_script = (
-        tmp_path_factory.mktemp("compiler") / "cc"
-    )  # under the sanitizer, too, it would take twice as long
+    compiler_script = tmp_path_factory.mktemp("compiler") / "cc"  # the sanitizer would double its time
     compiler_script.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {command[0]} "$@"\n')
     compiler_script.chmod(0o700)
     libraries = [library_of(command, name) for name in ("libasan.so", "libstdc++.so")]  # the second for torch's errors

@@ -13,14 +13,14 @@ from engine.twins import (
     Arguments,
     arguments,
     built,
-    built_once,
     close,
     engine,
-    everything,
     naive,
     needs_compiler,
+    outcome,
     random_like,
     run,
+    shared,
     total_of,
     without_padding,
 )
@@ -46,7 +46,7 @@ class TestUses:
 
     def test_backward_twice_through_one_graph_gives_equal_gradients(self, name: str, is_ragged: bool) -> None:
         """The values that the first backward pass overwrote are computed again."""
-        layer = built_once(name, 3, 5)
+        layer = shared(name, 3, 5)
         args = arguments(layer, 4, 6, is_ragged=is_ragged)
         total, sources = total_of(run(engine, layer, args)), [args.x, *leaves(args.state), *layer.parameters()]
         first = torch.autograd.grad(total, sources, retain_graph=True)
@@ -55,9 +55,9 @@ class TestUses:
         close(list(torch.autograd.grad(total, sources)), list(first))
 
     def test_two_forwards_before_their_backwards_equal_fold(self, name: str, is_ragged: bool) -> None:
-        layer = built_once(name, 3, 5)
+        layer = shared(name, 3, 5)
         one, two = arguments(layer, 4, 6, is_ragged=is_ragged), arguments(layer, 2, 3)
-        expected = [everything(naive, layer, args) for args in (one, two)]
+        expected = [outcome(naive, layer, args) for args in (one, two)]
         totals = [total_of(run(engine, layer, args)) for args in (one, two)]
         for total, args, expected_tensors in zip(totals, (one, two), expected, strict=True):
             sources = [args.x, *leaves(args.state), *layer.parameters()]
@@ -65,7 +65,7 @@ class TestUses:
 
     @pytest.mark.sampled(2)
     def test_gradients_by_single_tensors_equal_fold(self, name: str, is_ragged: bool) -> None:
-        layer = built_once(name, 3, 5)
+        layer = shared(name, 3, 5)
         args = arguments(layer, 4, 6, is_ragged=is_ragged)
         for source in (args.x, *leaves(args.state), *layer.parameters()):
             (expected,) = torch.autograd.grad(total_of(run(naive, layer, args)), source)
@@ -75,7 +75,7 @@ class TestUses:
     @pytest.mark.sampled(2)
     def test_gradients_of_some_results_equal_fold(self, name: str, is_ragged: bool) -> None:
         """The final state alone, or some outputs: the errors of the other results are None or zero."""
-        layer = built_once(name, 3, 5)
+        layer = shared(name, 3, 5)
         args = arguments(layer, 4, 6, is_ragged=is_ragged)
         for choose in (lambda results: results[1:], lambda results: results[:1], lambda results: [results[0][:, 1]]):
             expected = torch.autograd.grad(total_of(choose(run(naive, layer, args))), args.x)
@@ -95,7 +95,7 @@ class TestUses:
 
     @pytest.mark.sampled(2)
     def test_strided_states_and_inputs_equal_fold(self, name: str, is_ragged: bool) -> None:
-        layer = built_once(name, 3, 5)
+        layer = shared(name, 3, 5)
         args = arguments(layer, 4, 6, is_ragged=is_ragged)
         strided = map_state(lambda leaf: leaf.detach().t().contiguous().t().requires_grad_(), args.state)
         every_second = torch.stack([args.x, args.x], dim=2).flatten(1, 2)[:, ::2].detach().requires_grad_()
@@ -104,10 +104,10 @@ class TestUses:
         for x in (every_second, features_first, of_a_vector):
             assert not x.is_contiguous()
             changed = Arguments(x, strided, args.mask)
-            close(everything(engine, layer, changed), everything(naive, layer, changed))
+            close(outcome(engine, layer, changed), outcome(naive, layer, changed))
 
     def test_results_share_no_memory_and_states_stay_unchanged(self, name: str, is_ragged: bool) -> None:
-        layer = built_once(name, 3, 5)
+        layer = shared(name, 3, 5)
         args = arguments(layer, 4, 6, is_ragged=is_ragged)
         before = [leaf.detach().clone() for leaf in (args.x, *leaves(args.state))]
         with torch.no_grad():
@@ -120,7 +120,7 @@ class TestUses:
 
     def test_final_states_may_be_written_over(self, name: str, is_ragged: bool) -> None:
         """They are copies: the gradient of the outputs does not read them."""
-        layer = built_once(name, 3, 5)
+        layer = shared(name, 3, 5)
         args = arguments(layer, 4, 6, is_ragged=is_ragged)
         expected = torch.autograd.grad(total_of(run(naive, layer, args)[:1]), args.x)
         y, final = engine(layer, *args)
@@ -135,27 +135,27 @@ class TestUses:
         for dtype in (torch.float64, torch.float32):
             layer = layer.to(dtype)
             args = arguments(layer, 4, 6, is_ragged=is_ragged)
-            close(everything(engine, layer, args), everything(naive, layer, args))
+            close(outcome(engine, layer, args), outcome(naive, layer, args))
 
     @pytest.mark.sampled(2)
     def test_copies_of_a_layer_that_has_run_equal_it(self, name: str, is_ragged: bool) -> None:
         layer = built(name, 3, 5)
         args = arguments(layer, 4, 6, is_ragged=is_ragged)
-        expected = everything(engine, layer, args)
+        expected = outcome(engine, layer, args)
         file = io.BytesIO()
         torch.save(layer, file)
         file.seek(0)
         for other in (copy.deepcopy(layer), torch.load(file, weights_only=False)):
-            close(everything(engine, other, args), expected)
+            close(outcome(engine, other, args), expected)
 
     @pytest.mark.sampled(2)
     def test_several_threads_equal_one(self, name: str, is_ragged: bool) -> None:
-        layer = built_once(name, 3, 5)
+        layer = shared(name, 3, 5)
         args = arguments(layer, 5, 6, is_ragged=is_ragged)
-        expected, before = everything(engine, layer, args), torch.get_num_threads()
+        expected, before = outcome(engine, layer, args), torch.get_num_threads()
         torch.set_num_threads(2)
         try:
-            results = everything(engine, layer, args)
+            results = outcome(engine, layer, args)
         finally:
             torch.set_num_threads(before)
         close(results, expected, 1e-13)
@@ -190,7 +190,7 @@ def test_each_mode_has_a_program() -> None:
         assert explain(layer).startswith("step by step")
         layer.eval()
         args = arguments(layer, 4, 6)
-        close(everything(engine, layer, args), everything(naive, layer, args))
+        close(outcome(engine, layer, args), outcome(naive, layer, args))
 
 
 @pytest.mark.usefixtures("execution")
@@ -201,7 +201,7 @@ def test_a_layer_that_first_runs_in_inference_mode_trains_as_any_other() -> None
     with torch.inference_mode():
         assert not explain(layer).startswith("step by step")
         layer(args.x)
-    close(everything(engine, layer, args), everything(naive, layer, args))
+    close(outcome(engine, layer, args), outcome(naive, layer, args))
 
 
 def test_a_layer_in_half_precision_is_close() -> None:

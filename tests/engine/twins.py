@@ -67,8 +67,8 @@ def built(name: str, d_in: int, d: int, dtype: torch.dtype = torch.float64) -> l
     return layer
 
 
-built_once = cache(built)
-"""The same layer at every call, for tests that leave it unchanged: it is traced once."""
+shared = cache(built)
+"""`built` with a cache: equal calls return the same layer, which is traced once and must not be changed."""
 
 
 def random_like(tensor: Tensor, seed: int) -> Tensor:
@@ -108,7 +108,7 @@ def engine(layer: layers.Recurrent, x: Tensor, state: State, mask: Tensor | None
 
 
 def total_of(results: list[Tensor]) -> Tensor:
-    """Return a number that every entry of `results` changes with a weight of its own."""
+    """Return the sum of all entries with random weights."""
     total = sum((result * random_like(result, seed)).sum() for seed, result in enumerate(results))
     assert isinstance(total, Tensor)
     return total
@@ -119,9 +119,7 @@ def run(run_layer: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent,
     return [without_padding(y, args.mask), *leaves(final)]
 
 
-def everything(
-    run_layer: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent, args: Arguments
-) -> list[Tensor]:
+def outcome(run_layer: Callable[..., tuple[Tensor, State]], layer: layers.Recurrent, args: Arguments) -> list[Tensor]:
     """Return outputs, final state, and the gradients of both by x, the state and the parameters."""
     results = run(run_layer, layer, args)
     sources = [args.x, *leaves(args.state), *layer.parameters()]

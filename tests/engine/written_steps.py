@@ -45,7 +45,7 @@ class Written(Recurrent):
         return y, Pair(a, b)
 
 
-def everything(
+def outcome(
     layer: Written, *, engine: bool, mask: Tensor | None, of_zeros: bool = False, batch: int = B
 ) -> list[Tensor]:
     """Return outputs, final state, and the gradients by x, state and parameters."""
@@ -72,6 +72,6 @@ def assert_equals_fold(
     tolerance = 1e-9 if dtype == torch.float64 else 1e-4
     with executing(execution):
         for mask in (None, MASK):
-            expected = everything(layer, engine=False, mask=mask, of_zeros=of_zeros)
-            results = everything(layer, engine=True, mask=mask, of_zeros=of_zeros)
+            expected = outcome(layer, engine=False, mask=mask, of_zeros=of_zeros)
+            results = outcome(layer, engine=True, mask=mask, of_zeros=of_zeros)
             torch.testing.assert_close(results, expected, rtol=tolerance, atol=tolerance)

@@ -123,8 +123,8 @@ def _path(choose: Random, case: Case) -> str:
     if choose.random() < 0.5:
         return placed(choose, case, sample(choose))[0]
     if choose.random() < 0.2:
-        put_special_path(choose, case.folder / "thing", without=("fifo", "device"))
-        return "thing"
+        put_special_path(choose, case.folder / "special", without=("fifo", "device"))
+        return "special"
     return choose.choice(["-", odd.string(choose)])
 
 

@@ -19,7 +19,7 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
 
 def _directory(choose: Random, case: Case, material: Material) -> None:
     """Arrange an import of a directory of transformers with damaged files, or with files of another program."""
-    directory = Path(shutil.copytree(material.folder / "published", case.folder / "given"))
+    directory = Path(shutil.copytree(material.folder / "published", case.folder / "input"))
     if choose.random() < 0.3:
         name = choose.choice(["modules.json", "tokenizer_config.json", "model.safetensors.index.json", "vocab.txt"])
         (directory / name).write_bytes(damaged(choose, choose.choice([b"[]", b"{}", b"[PAD]\n[UNK]\n", b"null"])))
@@ -27,7 +27,7 @@ def _directory(choose: Random, case: Case, material: Material) -> None:
         (directory / "model.safetensors").rename(directory / choose.choice(["pytorch_model.bin", "x.safetensors"]))
     for _ in range(choose.choice([0, 1, 1, 2])):
         spoil(choose, choose.choice([path for path in sorted(directory.iterdir()) if path.is_file()]), material)
-    _import(choose, case, "given")
+    _import(choose, case, "input")
 
 
 def _vectors(choose: Random, case: Case, material: Material) -> None:
@@ -37,7 +37,7 @@ def _vectors(choose: Random, case: Case, material: Material) -> None:
     else:
         drawn_sample = sample(choose, "vectors")
         name, content = (
-            f"given{drawn_sample.suffix}",
+            f"input{drawn_sample.suffix}",
             drawn_sample.content.encode("latin-1" if drawn_sample.suffix == ".bin" else "utf-8"),
         )
     (case.folder / name).write_bytes(damaged(choose, content, max_changes=2))

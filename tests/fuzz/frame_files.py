@@ -24,7 +24,7 @@ SIZES = [0, 1, 2, 255, 256, 65_535, 1 << 16, 10**9, (1 << 31) - 1, 1 << 31, (1 <
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
-    """Arrange one or three files of a format, or the data of a task, for a reader, for training or for a model."""
+    """Arrange up to three files of a format, or the data of a task, for a reader, for training or for a model."""
     task, (suffix, make) = choose.choice(list(frame_runs.TABLES)), choose.choice(KINDS)
     if of_task := choose.random() < 0.5:
         suffix = ".npz"

@@ -77,10 +77,8 @@ def _in_folder(choose: Random, case: Case, path: Path, content: bytes) -> str:
     put(folder / path.name, content)
     for number in range(choose.randint(0, 2)):
         other_sample = sample(choose) if choose.random() < 0.3 else Sample(path.suffix, content.decode("latin-1"), "")
-        put(
-            folder / f"{number}{other_sample.suffix}",
-            damaged(choose, other_sample.content.encode("latin-1", "replace"), max_changes=1),
-        )
+        other_content = damaged(choose, other_sample.content.encode("latin-1", "replace"), max_changes=1)
+        put(folder / f"{number}{other_sample.suffix}", other_content)
     _put_others_beside(choose, folder)
     return choose.choice(["folder", "folder/", "folder/*", "folder/**", "**", f"folder/*{path.suffix}", "fold?r/**/*"])
 
@@ -99,13 +97,13 @@ def _put_others_beside(choose: Random, folder: Path) -> None:
     """Put other kinds of paths into a folder."""
     folder.mkdir(exist_ok=True)
     if choose.random() < 0.3:
-        names = choose.sample(["thing", "thing.txt", ".thing", "0.tsv"], choose.randint(1, 3))
+        names = choose.sample(["special", "special.txt", ".special", "0.tsv"], choose.randint(1, 3))
         put_special_path(choose, *[folder / name for name in names])
 
 
 def _special_path(choose: Random, case: Case, path: Path, content: bytes) -> str:
-    put_special_path(choose, case.folder / "thing", without=("fifo", "device"))
-    return choose.choice(["thing", "thing/", "thing/*", "thing*"])
+    put_special_path(choose, case.folder / "special", without=("fifo", "device"))
+    return choose.choice(["special", "special/", "special/*", "special*"])
 
 
 def _linked(choose: Random, case: Case, path: Path, content: bytes) -> str:
@@ -120,7 +118,7 @@ def _nowhere(choose: Random, case: Case, path: Path, content: bytes) -> str:
 
 
 PLACES = {
-    "file": _file, "pipe": _piped, "folder": _in_folder, "classes": _in_class_folders, "thing": _special_path,
+    "file": _file, "pipe": _piped, "folder": _in_folder, "classes": _in_class_folders, "special": _special_path,
     "link": _linked, "nowhere": _nowhere,
 }  # fmt: skip
 

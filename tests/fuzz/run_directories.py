@@ -88,8 +88,8 @@ def sign(run: Path) -> None:
             content = json.loads(path.read_text())
             for name, entry in content["files"].items():
                 if (path.parent / name).is_file():
-                    content = (path.parent / name).read_bytes()
-                    entry |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                    data = (path.parent / name).read_bytes()
+                    entry |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             path.write_text(json.dumps(content))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # the manifest is damaged

@@ -81,7 +81,7 @@ def _talk(master: int, typed: bytes) -> None:
 
 
 OPENERS: dict[str, Callable[[Case, int], None]] = {
-    "file": _file, "closed": _closed, "full": _full, "null": _null, "other way": _opposite_direction, "gone": _gone,
+    "file": _file, "closed": _closed, "full": _full, "null": _null, "opposite": _opposite_direction, "gone": _gone,
     "leaving": _leaving, "terminal": _terminal,
 }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """The fuzzer reports planted bugs and no others, and none in the package."""
 
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -18,6 +20,7 @@ from fuzz import bombs, data_files, process, recipes
 from fuzz.case import Case
 from fuzz.command_lines import promises_json
 from fuzz.material import Material
+from fuzz.run_directories import sign
 from fuzz.supervisor import outcomes
 from fuzz.verdict import Finding, judge
 
@@ -120,6 +123,14 @@ def test_a_case_is_a_function_of_its_seed(tmp_path: Path) -> None:
         data_files.arrange_data_command(Random("7/data:3"), case, Material(tmp_path, []))
         drawn_cases.append((case.arguments, case.stdin, sorted(path.name for path in case.folder.rglob("*"))))
     assert drawn_cases[0] == drawn_cases[1]
+
+
+def test_a_signed_manifest_has_the_digests_of_the_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"xy")
+    (tmp_path / "manifest.json").write_text('{"files": {"a": {"bytes": 1, "sha256": "0"}}, "id": "b"}')
+    sign(tmp_path)
+    entry = {"bytes": 2, "sha256": hashlib.sha256(b"xy").hexdigest()}
+    assert json.loads((tmp_path / "manifest.json").read_text()) == {"files": {"a": entry}, "id": "b"}
 
 
 @pytest.mark.parametrize("first", [["--version"], ["-h"], ["predict", "--help"]])

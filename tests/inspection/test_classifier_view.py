@@ -135,12 +135,10 @@ def test_integrated_gradients_of_words_add_up(pair: bool) -> None:
     pipeline = classifier(pair=pair, ngrams=0 if pair else 2)
     inspection = pipeline.inspect(("the Sea was", "calm") if pair else "the Sea was calm .")
     for side, view in enumerate(inspection.view):
-        attribution = view.integrated
+        result = view.integrated
         p = view.probabilities[view.label]
-        assert attribution.value == pytest.approx(np.log(p / (1 - p)), abs=1e-3)
-        assert len(attribution.shares) == len(view.words)
-        assert float(attribution.shares.sum()) == pytest.approx(
-            attribution.value - attribution.baseline, abs=attribution.error + 1e-4
-        )
-        assert attribution.is_exact, side
+        assert result.value == pytest.approx(np.log(p / (1 - p)), abs=1e-3)
+        assert len(result.shares) == len(view.words)
+        assert float(result.shares.sum()) == pytest.approx(result.value - result.baseline, abs=result.error + 1e-4)
+        assert result.is_exact, side
     assert "Integrated gradients" in inspection.page

@@ -54,9 +54,8 @@ def test_two_models_are_shown_side_by_side(tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     write_inspection([tagger(), tagger(head="softmax", model=TRANSFORMER)], ["Ann saw London"], out)
     sides = list(parsed(out.read_text()).all("article"))
-    rows = [
-        {next(section.all("h2")).text: section.attributes["style"] for section in side.all("section")} for side in sides
-    ]
+    headings = [{next(node.all("h2")).text: node for node in side.all("section")} for side in sides]
+    rows = [{text: node.attributes["style"] for text, node in side.items()} for side in headings]
     assert len(rows) == 2
     assert rows[0].keys() - rows[1].keys() == {"Transition scores", "The best paths"}
     assert all(rows[0][heading] == row for heading, row in rows[1].items())

@@ -122,9 +122,7 @@ def test_properties_of_tokens_are_correct() -> None:
         "blank": [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1] + [0] * 10,
         "punctuation": [0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1] + [0] * 9,
     }
-    assert {
-        name: values.tolist() for name, values in properties.items()
-    } == by_hand  # other properties are nearly constant
+    assert {name: values.tolist() for name, values in properties.items()} == by_hand  # others are nearly constant
     assert find_properties(["ab", " c"] * 5)["place in line"].tolist() == list(range(2, 22, 2))
     assert find_properties([]) == {}
     tokenizer = pipeline_of("bytes").tokenizer

@@ -80,10 +80,8 @@ def test_a_table_has_the_values() -> None:
 def test_scores_are_shown_as_tables() -> None:
     page = LanguageScores(total_nats=20.0, tokens=10, characters=20)._repr_html_()
     assert "nats per token" in page
-    section = scores_section(
-        {"f1": 0.5, "per_label": {"A": {"f1": 0.9}, "B": {"f1": 0.1}}, "confusion": {"A": {"B": 1}}}
-    )
-    page = shown(section)
+    per_label = {"A": {"f1": 0.9}, "B": {"f1": 0.1}}
+    page = shown(scores_section({"f1": 0.5, "per_label": per_label, "confusion": {"A": {"B": 1}}}))
     assert page.index(">B<") < page.index(">A<"), "the lowest first"
     assert "confusion" not in page
 

@@ -84,11 +84,11 @@ def test_transitions_are_on_the_page(head: str) -> None:
     view, page = tagged(tagger(head=head))
     assert view.tables is not None
     titles = [title.split("\n") for title in page.section("Transition").titles()]
-    scores_of_pairs = {tuple(pair.split(" → ")): value for pair, value in titles}
-    assert len(scores_of_pairs) == 9 * 9 + 9 + 9
+    scores = {tuple(pair.split(" → ")): value for pair, value in titles}
+    assert len(scores) == 9 * 9 + 9 + 9
     ids = {tag: id for id, tag in enumerate(view.tags)}
     start, pairs, end = view.tables
-    for (before, after), value in scores_of_pairs.items():
+    for (before, after), value in scores.items():
         if before == "start":
             expected = start[ids[after]]
         else:
@@ -97,7 +97,7 @@ def test_transitions_are_on_the_page(head: str) -> None:
             assert value == "illegal"
         else:
             assert number(value) == pytest.approx(expected, abs=5.1e-5)
-    assert sum(value == "illegal" for value in scores_of_pairs.values()) == int(
+    assert sum(value == "illegal" for value in scores.values()) == int(
         sum(np.isinf(table).sum() for table in view.tables)
     )
 
@@ -146,9 +146,7 @@ def test_letters_gates_and_attention_are_on_the_page() -> None:
     for t, (word, *told_lines) in enumerate(lines[: len(view.words)]):
         assert word == view.words[t]
         means = {name: float(value) for name, value in (line.rsplit(" ", 1) for line in told_lines)}
-        assert means == pytest.approx(
-            {name: characters[t] for name, characters in view.traces[0].means.items()}, abs=5.1e-5
-        )
+        assert means == pytest.approx({name: values[t] for name, values in view.traces[0].means.items()}, abs=5.1e-5)
     view, page = tagged(tagger(model=TRANSFORMER))
     squares = list(page.section("Inside").all("svg"))[1::2]
     assert len(squares) == 4

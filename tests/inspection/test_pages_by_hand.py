@@ -114,12 +114,10 @@ def test_two_models_show_their_differences(browser: Browser, tmp_path: Path) -> 
 
 
 def test_two_models_share_an_axis_on_a_page_from_the_disk(browser: Browser, tmp_path: Path) -> None:
-    first_inspection, second_inspection = (model_of(kind).inspect(TEXT) for kind in ("lstm", "transformer"))
-    browser.open(first_inspection.beside(second_inspection).save(tmp_path / "page.html"))
+    first, second = (model_of(kind).inspect(TEXT) for kind in ("lstm", "transformer"))
+    browser.open(first.beside(second).save(tmp_path / "page.html"))
     ranges = browser.run("return [...plots.keys()].map(plot => [plot.scales.y.min, plot.scales.y.max])")
-    surprisals = np.concatenate(
-        [inspection.view.predictions.surprisals[:-1] for inspection in (first_inspection, second_inspection)]
-    )
+    surprisals = np.concatenate([item.view.predictions.surprisals[:-1] for item in (first, second)])
     assert len(ranges) == 2
     assert ranges[0] == ranges[1]
     assert ranges[0][0] <= surprisals.min() < surprisals.max() <= ranges[0][1]

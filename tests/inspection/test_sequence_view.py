@@ -30,10 +30,8 @@ def test_numbers_equal_those_of_the_search_and_of_score(name: str) -> None:
     assert (view.output[-1] == "<end>") == best.is_complete
     heads = {"transformer": 2, "heads": 2, "plain": 0}.get(name, 1)
     assert [alignment.weights.shape for alignment in view.alignments] == [(heads, len(view.output), 6)] * bool(heads)
-    for weights in [alignment.weights for alignment in view.alignments] + (
-        [view.copying.weights] if view.copying else []
-    ):
-        assert weights.sum(-1) == pytest.approx(1, abs=1e-5)
+    for shown in [*view.alignments, *([view.copying] if view.copying else [])]:
+        assert shown.weights.sum(-1) == pytest.approx(1, abs=1e-5)
     assert (view.alignment is None) == (name == "plain")
     for position, (symbol, options) in enumerate(zip(view.output, view.options, strict=True)):
         p = float(np.exp(view.log_probabilities[position]))

@@ -60,8 +60,8 @@ def _without_newer_keys(line: str, expected: str) -> str:
 
 def _shared(value: Any, expected: Any) -> Any:
     if isinstance(value, dict) and isinstance(expected, dict):
-        old_keys = {key: value for key, value in value.items() if key in expected or key not in NEWER_KEYS}
-        return {key: _shared(value, expected.get(key)) for key, value in old_keys.items()}
+        old_keys = {key: item for key, item in value.items() if key in expected or key not in NEWER_KEYS}
+        return {key: _shared(item, expected.get(key)) for key, item in old_keys.items()}
     if isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected):
         return list(map(_shared, value, expected))
     return value
@@ -71,6 +71,5 @@ def _are_close(number: str, expected: str) -> bool:
     digits = len(expected.partition("e")[0].partition(".")[2])
     exact = "e" in expected or digits == 0
     last = 0.0 if exact else 1.01 * 10.0**-digits
-    return math.isclose(
-        float(number), float(expected), rel_tol=TOLERANCE, abs_tol=max(TOLERANCE, last) if digits else 0
-    )
+    allowed = max(TOLERANCE, last) if digits else 0
+    return math.isclose(float(number), float(expected), rel_tol=TOLERANCE, abs_tol=allowed)

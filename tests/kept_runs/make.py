@@ -173,11 +173,9 @@ def small(stored_run: StoredRun) -> Recipe:
     recipe = read_recipe(stored_run.recipe, {"data.train": stored_run.data, **stored_run.settings})
     document = recipe.model_dump(exclude_none=True)
     for name, table in SIZES.items():
-        table_keys = {key for key in table if f"{name}.{key}" in stored_run.settings}
+        taken = {key for key in table if f"{name}.{key}" in stored_run.settings}
         if isinstance(document.get(name), dict):
-            document[name] |= {
-                key: size for key, size in table.items() if key in document[name] and key not in table_keys
-            }
+            document[name] |= {key: size for key, size in table.items() if key in document[name] and key not in taken}
     train = TRAIN | ({"sample_tokens": 8} if "sample_tokens" in document["train"] else {"steps": 40})
     document["train"] = {key: value for key, value in document["train"].items() if key not in BUDGETS} | train
     return validate_recipe(document, where=stored_run.recipe)

@@ -62,9 +62,7 @@ FIRST = {(made.recipe, made.data): name for name, made in reversed(RUNS.items())
 def test_training_reads_several_locations_and_reports_common_texts(name: str, in_tmp_path: None) -> None:
     write_training_data()
     data = RUNS[name].data
-    for key in (
-        ["train"] if name.startswith("vectors") else ["train", "valid"]
-    ):  # the validation data of vectors are word pairs
+    for key in ["train"] if name.startswith("vectors") else ["train", "valid"]:  # vectors are scored on word pairs
         document = small(RUNS[name]).model_dump(exclude_none=True)
         document["data"][key] = [data, copied(data, f"copy/{key}")]
         job = begin_job(validate_recipe(document, where=name), None)

@@ -41,9 +41,8 @@ def gradients(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Return the sources and the gradients by them."""
     y, final = layer(x, start(layer), mask=MASK)
-    total = sum(
-        (function(result) * random(*result.shape, seed=7)).sum() for result in (mask_outputs(y), *float_leaves(final))
-    )
+    results = mask_outputs(y), *float_leaves(final)
+    total = sum((function(result) * random(*result.shape, seed=7)).sum() for result in results)
     sources = [x, *layer.parameters()]
     return sources, list(torch.autograd.grad(total, sources, create_graph=history, materialize_grads=True))
 
@@ -51,11 +50,7 @@ def gradients(
 def product(layer: SequenceLayer, function: Callable[[Tensor], Tensor]) -> list[Tensor]:
     """Return the product of the Hessian with a random direction."""
     sources, gradients_by_sources = gradients(layer, inputs(layer), function)
-    directional = sum(
-        (gradient * random(*gradient.shape, seed=9)).sum()
-        for gradient in gradients_by_sources
-        if gradient.requires_grad
-    )
+    directional = sum((g * random(*g.shape, seed=9)).sum() for g in gradients_by_sources if g.requires_grad)
     if not isinstance(directional, Tensor):
         return []
     return list(torch.autograd.grad(directional, sources, allow_unused=True, materialize_grads=True))

@@ -46,13 +46,9 @@ def share(layer: SequenceLayer, calls: int = CALLS) -> None:
     after = dict(layer.named_parameters())
     assert after.keys() == before.keys()
     assert all(after[name] is parameter for name, parameter in before.items())
-    deterministic = [
-        index
-        for index, (first, second) in enumerate(zip(expected, repeated, strict=True))
-        if torch.equal(first, second)
-    ]
+    deterministic = [n for n, (a, b) in enumerate(zip(expected, repeated, strict=True)) if torch.equal(a, b)]
     for results in results_of_threads:
-        assert all(torch.equal(results[index], expected[index]) for index in deterministic)
+        assert all(torch.equal(results[n], expected[n]) for n in deterministic)
 
 
 def sampled_case(case: Any) -> Any:

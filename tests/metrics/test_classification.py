@@ -105,11 +105,7 @@ def test_the_matrix_of_very_many_labels_has_the_most_frequent_ones() -> None:
         assert len(scores.labels) == len(scores.confusion) == (101 if count == 100 else 100)
         assert scores.labels[-2:] == [labels[-1], "new"]
         right, last = scores.labels.index("l7"), scores.labels.index(labels[-1])
-        assert (scores.confusion[right][right], scores.confusion[last][right], scores.confusion[last][last]) == (
-            1,
-            1,
-            1,
-        )
+        assert scores.confusion[right][right] == scores.confusion[last][right] == scores.confusion[last][last] == 1
         assert scores.per_label.keys() == {"l7", labels[-1], labels[-2], "new"}
         assert len(json.dumps(scores.as_json())) < 50_000
         first = np.eye(1, count)[0]
@@ -201,16 +197,14 @@ def test_calibration_equals_that_of_scikit_learn() -> None:
     random = np.random.default_rng(1)
     probabilities = random.dirichlet(np.ones(K) / 2, size=500)
     gold = [LABELS[random.choice(K, p=row)] for row in probabilities]
-    single_tally, several_tally = ClassificationTally(LABELS), ClassificationTally(LABELS, multiple=True)
+    single, several = ClassificationTally(LABELS), ClassificationTally(LABELS, multiple=True)
     for label, row in zip(gold, probabilities, strict=True):
-        single_tally.add([label], row, [LABELS[row.argmax()]])
-        several_tally.add([label], row, [])
+        single.add([label], row, [LABELS[row.argmax()]])
+        several.add([label], row, [])
     right = np.array(gold) == np.array(LABELS)[probabilities.argmax(1)]
-    assert single_tally.scores().calibration_error == pytest.approx(
-        expected_calibration_error(probabilities.max(1), right)
-    )
+    assert single.scores().calibration_error == pytest.approx(expected_calibration_error(probabilities.max(1), right))
     each = np.array(gold)[:, None] == np.array(LABELS)
-    assert several_tally.scores().calibration_error == pytest.approx(
+    assert several.scores().calibration_error == pytest.approx(
         expected_calibration_error(probabilities.ravel(), each.ravel())
     )
 

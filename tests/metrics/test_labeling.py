@@ -108,9 +108,7 @@ def test_scores_equal_those_of_conlleval() -> None:
 )
 def test_correct_spans_of_small_cases_are_counted(gold: str, predicted: str, correct: int) -> None:
     result = scores([gold.split()], [predicted.split()])
-    assert (
-        sum(round(label_scores.recall * label_scores.support) for label_scores in result.per_label.values()) == correct
-    )
+    assert sum(round(scores.recall * scores.support) for scores in result.per_label.values()) == correct
 
 
 def test_a_span_does_not_reach_into_the_next_sentence() -> None:

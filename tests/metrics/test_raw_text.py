@@ -31,8 +31,8 @@ def sentence(text: str) -> list[AnalyzedToken]:
 def test_words_are_aligned_by_their_characters(gold: str, predicted: str, words: int) -> None:
     for first, second in ((gold, predicted), (predicted, gold)):
         scores = raw_text_scores([sentence(first)], [sentence(second)]).scores
-        right, predicted = (sum(len(token.words) for token in sentence(text)) for text in (first, second))
-        assert scores["words"] == LabelScore.of(words, right, predicted)
+        counts = (sum(len(token.words) for token in sentence(text)) for text in (first, second))
+        assert scores["words"] == LabelScore.of(words, *counts)
 
 
 def test_tokens_and_sentences_are_correct_if_both_ends_are() -> None:

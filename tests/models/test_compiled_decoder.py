@@ -161,12 +161,10 @@ def test_searches_equal_those_of_the_model(positions):
     else:
         plain, fast = (models[0], states[0]), compiled[0]
     expected, hypotheses = (beam_search(*decoder, starts, end_id=END, search=search) for decoder in (plain, fast))
-    for hypotheses_of_text, expected_of_text in zip(hypotheses, expected, strict=True):
-        assert [hypothesis.ids for hypothesis in hypotheses_of_text] == [
-            hypothesis.ids for hypothesis in expected_of_text
-        ]
-        assert [hypothesis.score for hypothesis in hypotheses_of_text] == pytest.approx(
-            [hypothesis.score for hypothesis in expected_of_text], abs=1e-10
+    for results, expected_results in zip(hypotheses, expected, strict=True):
+        assert [hypothesis.ids for hypothesis in results] == [hypothesis.ids for hypothesis in expected_results]
+        assert [hypothesis.score for hypothesis in results] == pytest.approx(
+            [hypothesis.score for hypothesis in expected_results], abs=1e-10
         )
 
 

@@ -138,9 +138,9 @@ def test_probabilities_of_overlapping_spans_equal_sums_over_paths_of_all_heads()
         for chosen in itertools.product(*(of_head.items() for of_head in of_heads))
     ]
     best = sorted(combined, key=lambda item: -item[1])[:7]
-    for (path, share), (found_path, found_share) in zip(best, one.posterior.best(7), strict=True):
-        assert found_path.tolist() == path
-        assert found_share == pytest.approx(share, abs=1e-5)
+    for (expected_path, share), (path, probability) in zip(best, one.posterior.best(7), strict=True):
+        assert path.tolist() == expected_path
+        assert probability == pytest.approx(share, abs=1e-5)
     expected: dict[object, float] = {}
     for path, share in combined:
         for span in labels.spans(labels.decode(path)):

@@ -281,11 +281,9 @@ def test_combined_heads_equal_single_heads() -> None:
     emissions = heads.emissions(h)
     assert emissions.shape == (4, 4, heads.num_tags)
     alone = [head.emissions(h) for head in parts]
-    best = torch.stack(
-        [head.best(emissions_alone, MASK) for head, emissions_alone in zip(parts, alone, strict=True)], -1
-    )
+    best = torch.stack([head.best(scores, MASK) for head, scores in zip(parts, alone, strict=True)], -1)
     same(heads.best(emissions, MASK), best)
-    shares = [head.marginals(emissions_alone, MASK) for head, emissions_alone in zip(parts, alone, strict=True)]
+    shares = [head.marginals(scores, MASK) for head, scores in zip(parts, alone, strict=True)]
     same(heads.marginals(emissions, MASK), torch.cat(shares, -1))
     path = heads.decode_sentence(emissions[0].detach().numpy(), with_posterior=True)
     assert path.tags.tolist() == best[0].tolist()

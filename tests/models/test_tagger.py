@@ -94,9 +94,7 @@ WITH_HEADS = [pytest.param(*case.values, {}, marks=case.marks) for case in ENCOD
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("encoder", "bidirectional", "head"), WITH_HEADS)
-def test_scores_and_gradients_do_not_depend_on_the_batch(
-    encoder: str, bidirectional: bool, head: dict[str, Any]
-) -> None:
+def test_results_do_not_depend_on_the_batch(encoder: str, bidirectional: bool, head: dict[str, Any]) -> None:
     """One text has no words, and some have unknown words."""
     tagger = build(encoder, bidirectional, **head)
     together = words_of(LEXICON, TEXTS, INITIALS)

@@ -91,13 +91,10 @@ def near(tests: Path, path: str, group: str) -> list[str]:
 
 def missing(package: Path, tests: Path) -> list[str]:
     """Return the names in these tables that do not exist."""
-    names = {
-        name for table in (TESTS_OF_GROUPS, TESTS_OF_FILES) for tests_of_it in table.values() for name in tests_of_it
-    }
+    names = {name for table in (TESTS_OF_GROUPS, TESTS_OF_FILES) for files in table.values() for name in files}
     stems = {path.stem for folders in GROUPS.values() for name in folders for path in (package / name).rglob("*.py")}
-    return sorted(name for name in names if not list(tests.rglob(f"{_file(name)}.py"))) + sorted(
-        TESTS_OF_FILES.keys() - stems
-    )
+    missing_tests = sorted(name for name in names if not list(tests.rglob(f"{_file(name)}.py")))
+    return missing_tests + sorted(TESTS_OF_FILES.keys() - stems)
 
 
 def _file(name: str) -> str:

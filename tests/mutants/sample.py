@@ -83,16 +83,14 @@ def sample(root: Path, groups: dict[str, list[str]], count: int, seed: int) -> l
     return chosen
 
 
-def relocated(
-    root: Path, groups: dict[str, list[str]], old_mutants: list[tuple[str, Mutant]]
-) -> list[tuple[str, Mutant]]:
+def relocated(root: Path, groups: dict[str, list[str]], sample: list[tuple[str, Mutant]]) -> list[tuple[str, Mutant]]:
     """Return the same changes at their current lines, preferably in a file of the same name. Some may be missing."""
     mutants_by_change = defaultdict(list)
     for group, all_of_it in grouped(root, groups).items():
         for mutant in all_of_it:
             mutants_by_change[mutant.change].append((group, mutant))
     mutants = []
-    for _, mutant in old_mutants:
+    for _, mutant in sample:
         candidates = mutants_by_change[mutant.change]
         candidates.sort(key=lambda item: Path(item[1].path).stem != Path(mutant.path).stem)
         mutants += candidates[:1]
@@ -101,15 +99,15 @@ def relocated(
 
 def grouped(root: Path, groups: dict[str, list[str]]) -> dict[str, list[Mutant]]:
     """Return all mutants by group."""
-    seen_names: set[str] = set()
+    seen: set[str] = set()
     mutants: dict[str, list[Mutant]] = {}
     for group, folders in groups.items():
         paths = {path: None for folder in folders for path in sorted((root / folder).rglob("*.py"))}
         names = [str(path.relative_to(root)) for path in paths]
         mutants[group] = [
-            m for name in names if name not in seen_names for m in _of_file((root / name).read_text("utf-8"), name)
+            m for name in names if name not in seen for m in _of_file((root / name).read_text("utf-8"), name)
         ]
-        seen_names.update(names)
+        seen.update(names)
     return mutants
 
 
@@ -125,8 +123,6 @@ def _of_file(source: str, path: str) -> Iterator[Mutant]:
         positions = ((node, start) for node in nodes for start, _ in operator.mutation_positions(node))
         for occurrence, (node, (line, _)) in enumerate(positions):
             about = ASTQuery(node).get_definition_name() or "", lines[line - 1].strip()
-            if (
-                "TYPE_CHECKING" not in about[1] and node.parent.type != "parameters"
-            ):  # a star of parameters is not a product
+            if "TYPE_CHECKING" not in about[1] and node.parent.type != "parameters":  # whose star is no product
                 yield Mutant(name, *about, same[about], path, occurrence, line)
             same[about] += 1

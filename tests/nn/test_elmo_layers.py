@@ -100,10 +100,7 @@ def test_the_vector_of_a_word_does_not_depend_on_batch_and_padding() -> None:
 
 def test_words_become_ids_of_bytes_and_boundaries() -> None:
     assert word_characters(["ab", "é"], max_length=50).tolist() == [[258, 97, 98, 259], [258, 0xC3, 0xA9, 259]]
-    assert word_characters(["abcd", ""], max_length=5).tolist() == [
-        [258, 97, 98, 99, 259],
-        [258, 259, 260, 260, 260],
-    ]
+    assert word_characters(["abcd", ""], max_length=5).tolist() == [[258, 97, 98, 99, 259], [258, 259, 260, 260, 260]]
     assert word_characters([], max_length=5).shape == (0, 2)
     assert BOUNDARIES[0].tolist() == [WORD_BEGIN, SENTENCE_BEGIN, WORD_END]
 

@@ -51,11 +51,7 @@ def test_draws_of_a_row_do_not_depend_on_the_slice_of_the_batch() -> None:
 
 def test_parameters_in_bfloat16_are_converted_to_float32() -> None:
     parameters = torch.tensor([[1.0, -3.0]], dtype=torch.bfloat16)
-    gaussian_of_parameters = Gaussian.of(parameters, least=0.5)
-    assert gaussian_of_parameters.mean.dtype == gaussian_of_parameters.log_deviation.dtype == torch.float32
-    torch.testing.assert_close(
-        gaussian_of_parameters.log_deviation.exp(), 0.5 + torch.log1p(torch.tensor([[-3.0]]).exp())
-    )
-    torch.testing.assert_close(
-        gaussian_of_parameters.reparameterize(torch.ones(1, 1)), 1 + gaussian_of_parameters.log_deviation.exp()
-    )
+    gaussian = Gaussian.of(parameters, least=0.5)
+    assert gaussian.mean.dtype == gaussian.log_deviation.dtype == torch.float32
+    torch.testing.assert_close(gaussian.log_deviation.exp(), 0.5 + torch.log1p(torch.tensor([[-3.0]]).exp()))
+    torch.testing.assert_close(gaussian.reparameterize(torch.ones(1, 1)), 1 + gaussian.log_deviation.exp())

@@ -54,9 +54,8 @@ def assert_has_texts(words: Words, lists: list[list[str]]) -> None:
         assert words.forms.lengths[numbers].tolist() == expected.lengths.tolist()
         width = expected.characters.shape[1]
         assert words.forms.characters[numbers, :width].tolist() == expected.characters.tolist()
-        expected_columns = [
-            LEXICON.encode_column(name, [value(text, n, name) for n in range(len(text))]) for name in ("pos", "2")
-        ]
+        values = {name: [value(text, n, name) for n in range(len(text))] for name in ("pos", "2")}
+        expected_columns = [LEXICON.encode_column(*column) for column in values.items()]
         assert words.columns[row, : len(text)].tolist() == np.stack(expected_columns, 1).tolist()
 
 

@@ -63,9 +63,7 @@ def test_a_damaged_map_is_an_error_of_one_line(charsmap: Any, capfd: pytest.Capt
     assert capfd.readouterr().err == ""
 
 
-def test_a_panic_of_the_library_gives_one_line(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_panic_of_the_library_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(pieces, "check_character_maps", lambda normalizer: None)
     with pytest.raises(ValueError, match="Cannot parse precompiled_charsmap") as caught:
         library_tokenizer(tokenizer("AAAA"))

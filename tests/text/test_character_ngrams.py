@@ -23,14 +23,12 @@ def hashes_of_loop(word: str, min_length: int, max_length: int) -> Iterator[int]
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), max_size=4), st.integers(1, 3), st.integers(0, 4))
-def test_hashes_equal_those_of_a_plain_loop(words: list[str], min_length: int, more: int) -> None:
+def test_hashes_equal_those_of_a_plain_loop(words: list[str], least: int, more: int) -> None:
     with mock.patch.object(character_ngrams, "_WORDS_PER_CHUNK", 2):  # several chunks of words
-        values, starts = ngram_hashes(words, min_length, min_length + more)
+        values, starts = ngram_hashes(words, least, least + more)
     assert len(starts) == len(words) + 1
     for n, word in enumerate(words):
-        assert sorted(values[starts[n] : starts[n + 1]].tolist()) == sorted(
-            hashes_of_loop(word, min_length, min_length + more)
-        )
+        assert sorted(values[starts[n] : starts[n + 1]].tolist()) == sorted(hashes_of_loop(word, least, least + more))
 
 
 def test_hashes_equal_those_of_fasttext() -> None:

@@ -106,10 +106,8 @@ def test_the_confidence_of_a_label_is_the_sum_over_its_tags(scheme: Scheme, tag_
     marginals = np.random.default_rng(0).dirichlet(np.ones(len(labels)), len(labels.names))
     expected = []
     for label, row in zip(labels.names, marginals, strict=True):
-        alike = [
-            position_in_span(tag, scheme, tag_scheme) == position_in_span(label, scheme, tag_scheme)
-            for tag in labels.tags.symbols
-        ]
+        position = position_in_span(label, scheme, tag_scheme)
+        alike = [position_in_span(tag, scheme, tag_scheme) == position for tag in labels.tags.symbols]
         expected.append(row[alike].sum())
     assert labels.confidence(labels.names, marginals) == pytest.approx(expected)
     assert labels.confidence([], marginals[:0]) == []

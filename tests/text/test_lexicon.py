@@ -56,9 +56,7 @@ def test_a_word_has_the_number_of_its_folded_form(
 
 
 @given(train=forms, queried=forms, lowercase=st.booleans(), fold_digits=st.booleans())
-def test_equal_words_have_equal_keys_if_known_or_not(
-    train: list[str], queried: list[str], lowercase: bool, fold_digits: bool
-) -> None:
+def test_equal_words_have_equal_keys(train: list[str], queried: list[str], lowercase: bool, fold_digits: bool) -> None:
     lexicon = Lexicon.train(dict.fromkeys(train, 2), lowercase=lowercase, fold_digits=fold_digits)
     queried = [*queried, *train, *queried]
     encoded = lexicon.encode(queried)
@@ -198,9 +196,7 @@ def test_unused_features_are_zero() -> None:
 def test_selected_forms_equal_new_ones(queried: list[str], data: st.DataObject) -> None:
     lexicon = Lexicon.train(dict.fromkeys([*queried[::2], *COUNTS], 2), **EVERYTHING)
     rows = data.draw(st.lists(st.integers(0, len(queried) - 1), max_size=8))
-    assert_equal(
-        lexicon.encode(queried).select(np.array(rows, np.int64)), lexicon.encode([queried[row] for row in rows])
-    )
+    assert_equal(lexicon.encode(queried).select(np.array(rows, np.int64)), lexicon.encode([queried[n] for n in rows]))
 
 
 @given(train=forms, queried=forms, options=options)

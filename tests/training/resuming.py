@@ -36,13 +36,13 @@ def interrupt() -> None:
 
 def assert_resumes(recipe: Recipe, folder: Path) -> None:
     """Assert that a run of nine or more steps, interrupted, killed and resumed twice, equals an undisturbed one."""
-    expected = run_tiny(recipe, folder / "whole")
+    expected = run_tiny(recipe, folder / "full")
     assert run_tiny(recipe, folder / "parts", reporter=At(2, interrupt)).reason == "interrupted"
     with pytest.raises(Killed):
         run_tiny(None, folder / "parts", reporter=At(8, die), resume=True)
     parts = run_tiny(None, folder / "parts", resume=True)
-    assert reproducible_state(folder / "parts") == reproducible_state(folder / "whole")
+    assert reproducible_state(folder / "parts") == reproducible_state(folder / "full")
     assert parts.valid == expected.valid
     for name in ("tokenizer.json", "labels.json", "frames.json", "image.json"):
-        if (folder / "whole" / name).exists():  # a language model has no labels
-            assert (folder / "parts" / name).read_bytes() == (folder / "whole" / name).read_bytes()
+        if (folder / "full" / name).exists():  # a language model has no labels
+            assert (folder / "parts" / name).read_bytes() == (folder / "full" / name).read_bytes()

@@ -69,9 +69,7 @@ def test_the_gradient_is_the_sum_of_those_of_both_losses(topics: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe_of", [classifying, tagging])
-def test_adversarial_training_changes_classifiers_and_taggers(
-    recipe_of: Any, topics: Path, names: Path, tmp_path: Path
-) -> None:
+def test_classifiers_and_taggers_train_adversarially(recipe_of: Any, topics: Path, names: Path, tmp_path: Path) -> None:
     data = topics if recipe_of is classifying else names
     plain = losses_of(recipe_of(data, steps=3, features={"characters": "lstm"}), tmp_path / "plain")
     recipe = recipe_of(data, steps=3, features={"characters": "lstm"}, adversarial=SIZE)

@@ -89,8 +89,6 @@ def test_a_run_without_contextual_vectors_is_refused(names: Path, tmp_path: Path
 
 
 def test_last_pooling_refuses_features_after_the_first_layer(origin: Path, topics: Path, tmp_path: Path) -> None:
+    recipe = classifying(topics, features=features_of(origin, at="first-layer"), head={"pooling": ["last"]})
     with pytest.raises(RecipeError, match=r'head\.pooling = "last" with features'):
-        run_tiny(
-            classifying(topics, features=features_of(origin, at="first-layer"), head={"pooling": ["last"]}),
-            tmp_path / "r",
-        )
+        run_tiny(recipe, tmp_path / "r")

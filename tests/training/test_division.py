@@ -72,15 +72,13 @@ def test_texts_of_a_group_are_in_one_part(form: str, tmp_path: Path) -> None:
         path.write_text(
             "".join(json.dumps(dict(zip(("text", "label", "author"), row, strict=True))) + "\n" for row in rows)
         )
-    job_of_texts = job("classify-lstm", path, group="author")
+    division = job("classify-lstm", path, group="author")
     author = {row[0].split()[0]: row[2] for row in rows}
-    train, valid = (
-        {author[word] for word in words_of(part)} for part in (job_of_texts.split.train, job_of_texts.split.valid)
-    )
+    train, valid = ({author[word] for word in words_of(part)} for part in (division.split.train, division.split.valid))
     assert (len(train), len(valid), train & valid) == (7, 1, set())
-    assert job_of_texts.split.valid_from.endswith('drawn at random by class and "author"')
-    assert '80 texts come from 8 groups ("author")' in job_of_texts.notes[0]
-    assert "group" not in job_of_texts.config()["layout"]
+    assert division.split.valid_from.endswith('drawn at random by class and "author"')
+    assert '80 texts come from 8 groups ("author")' in division.notes[0]
+    assert "group" not in division.config()["layout"]
 
 
 def test_equal_texts_are_in_one_part(tmp_path: Path) -> None:
@@ -152,17 +150,14 @@ def test_resumed_runs_of_earlier_versions_keep_their_division(tmp_path: Path) ->
     path = tmp_path / "train.tsv"
     path.write_text(pairs(20) * 3)
     by_rows = pair_recipe(path, data={"division": "rows"})
-    run_tiny(by_rows, tmp_path / "whole")
+    run_tiny(by_rows, tmp_path / "full")
     run_tiny(by_rows, tmp_path / "run", reporter=At(2, interrupt))
     convert_to_division_by_rows(tmp_path / "run")
     shutil.copytree(tmp_path / "run", tmp_path / "by name")
     run_tiny(None, tmp_path / "run", resume=True)
     run_tiny(pair_recipe(path), tmp_path / "by name", resume=True)
-    assert (
-        reproducible_state(tmp_path / "run")
-        == reproducible_state(tmp_path / "by name")
-        == reproducible_state(tmp_path / "whole")
-    )
+    states = [reproducible_state(tmp_path / name) for name in ("run", "by name", "full")]
+    assert states[0] == states[1] == states[2]
     assert RunDirectory(tmp_path / "run").recipe.data.division == "rows"
     assert begin_job(pair_recipe(path), None).split.valid_from.endswith("by source")
 
@@ -247,16 +242,13 @@ def test_resumed_runs_keep_a_division_by_sources(tmp_path: Path) -> None:
     path = by_label({"a": 30, "b": 30, "c": 4}, tmp_path / "a.tsv")
     settings = {"data.train": str(path), "train.steps": 4, "train.validations": 2, "encoder.d_model": 4}
     recipe = read_recipe("classify-lstm", settings | {"data.division": "sources"})
-    run_tiny(recipe, tmp_path / "whole")
+    run_tiny(recipe, tmp_path / "full")
     run_tiny(recipe, tmp_path / "run", reporter=At(2, interrupt))
     shutil.copytree(tmp_path / "run", tmp_path / "by name")
     run_tiny(None, tmp_path / "run", resume=True)
     run_tiny(read_recipe("classify-lstm", settings), tmp_path / "by name", resume=True)
-    assert (
-        reproducible_state(tmp_path / "run")
-        == reproducible_state(tmp_path / "by name")
-        == reproducible_state(tmp_path / "whole")
-    )
+    states = [reproducible_state(tmp_path / name) for name in ("run", "by name", "full")]
+    assert states[0] == states[1] == states[2]
 
 
 def test_validation_examples_in_the_training_data_are_counted(tmp_path: Path) -> None:

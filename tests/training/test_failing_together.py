@@ -78,9 +78,7 @@ def test_missing_processes_are_an_error_of_one_line(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_an_error_in_a_process_ends_all(
-    failing: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_a_process_end_all(failing: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tiny_recipe(text)
 
     def train(rank: int) -> None:
@@ -128,9 +126,7 @@ def test_the_killed_one_of_four_processes_is_named(text: Path, tmp_path: Path, m
     assert messages_of(tmp_path / "log") == ["process 2 of 4 has ended"]
 
 
-def test_a_signal_stops_all_processes_after_the_same_step(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_stops_all_processes_at_one_step(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, reasons = tiny_recipe(text), tmp_path / "reasons"
     reasons.mkdir()
     step = Trainer.step

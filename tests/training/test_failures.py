@@ -52,14 +52,14 @@ def test_a_loss_that_is_not_finite_names_step_batch_and_parameter(
 
 def test_the_last_good_checkpoint_can_be_loaded(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tiny_recipe(text)
-    run_tiny(recipe, tmp_path / "whole")
+    run_tiny(recipe, tmp_path / "full")
     with monkeypatch.context() as patch:
         poison_after(9, patch)
         with pytest.raises(TrainingError, match=r"last good checkpoint is .*step-8"):
             run_tiny(recipe, tmp_path / "run")
     assert "".join(ensue.load(tmp_path / "run", device="cpu").generate("the", max_tokens=5))
     run_tiny(None, tmp_path / "run", resume=True)
-    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "full")
 
 
 def test_weights_that_overflow_are_not_saved(text: Path, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
 ) -> None:
     """Each validation writes three files of tensors."""
     recipe = tiny_recipe(text)
-    run_tiny(recipe, tmp_path / "whole")
+    run_tiny(recipe, tmp_path / "full")
     with monkeypatch.context() as patch:
         patch.setattr(weights, "serialize", FullAt(times))
         with pytest.raises(TrainingError) as caught:
@@ -138,20 +138,18 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
     assert not list((tmp_path / "run").rglob("*.partial"))
     assert read_tensors(tmp_path / "run" / "model.safetensors")
     run_tiny(None, tmp_path / "run", resume=True)
-    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "full")
 
 
 @pytest.mark.slow
-def test_a_run_after_an_early_full_disk_can_be_resumed(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_after_a_full_disk_can_be_resumed(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("ensue.runs.manifest.write_text", full_disk)
         with pytest.raises(TrainingError, match="the disk is full; free some space and try again"):
             run_tiny(tiny_recipe(text), tmp_path / "run")
     run_tiny(tiny_recipe(text), tmp_path / "run", resume=True)
-    run_tiny(tiny_recipe(text), tmp_path / "whole")
-    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "whole")
+    run_tiny(tiny_recipe(text), tmp_path / "full")
+    assert reproducible_state(tmp_path / "run") == reproducible_state(tmp_path / "full")
 
 
 def test_other_errors_of_the_file_system_are_not_reported_as_a_full_disk(

@@ -79,7 +79,7 @@ def numbers_of(scores: dict[str, Any]) -> dict[str, float]:
 @pytest.mark.parametrize("name", ["char-lstm", "translate-transformer"])
 def test_losses_after_resuming_equal_those_of_an_undisturbed_run(name: str, tmp_path: Path) -> None:
     recipe, recorder = without_randomness(cut_down_in(tmp_path, name)), Recorder()
-    losses = losses_of(recipe, tmp_path / "whole", DEVICE)
+    losses = losses_of(recipe, tmp_path / "full", DEVICE)
     run_tiny(recipe, tmp_path / "run", device=DEVICE, reporter=At(2, interrupt))
     run_tiny(None, tmp_path / "run", device=DEVICE, resume=True, reporter=recorder)
     assert [report.loss for report in recorder.steps] == pytest.approx(losses[2:], rel=1e-4)

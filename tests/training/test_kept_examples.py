@@ -169,13 +169,11 @@ def test_cached_validation_and_test_pairs_have_all_fields(tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(cached_columns, "MIN_CACHED_BYTES", 1 << 20)
         uncached: Any = begin_job(recipe, None)
-    pairs_by_source = {pair.sources: pair for pair in uncached.read(path)}
+    by_source = {pair.sources: pair for pair in uncached.read(path)}
     for job in (uncached, begin_job(recipe, None), begin_job(recipe, None)):
-        assert [pair._replace(group="") for pair in job.valid_pairs] == [
-            pairs_by_source[p.sources] for p in job.valid_pairs
-        ]
+        assert [pair._replace(group="") for pair in job.valid_pairs] == [by_source[p.sources] for p in job.valid_pairs]
         assert [pair.group for pair in job.valid_pairs[1:3]] == [p.sources[0][2:] for p in job.valid_pairs][1:3]
-        assert list(stored_pairs(job.split.test)) == list(pairs_by_source.values())
+        assert list(stored_pairs(job.split.test)) == list(by_source.values())
         assert list(job.valid_pairs) == list(uncached.valid_pairs)
 
 

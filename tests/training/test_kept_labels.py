@@ -27,13 +27,11 @@ def only(tagged: list[Tagged], label: str) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tagger of persons, and data in which only places are annotated."""
-    path = tmp_path_factory.mktemp("kept")
+    path = tmp_path_factory.mktemp("labels")
     (path / "persons.txt").write_text(only(sentences(60), "PER"))
     places = sentences(60, seed=1)
     places[0] = Tagged(["Unseen", "Lima"], ["X", "X"], [Span("LOC", 1, 2)])
-    places[1] = Tagged(
-        ["Anna", "Novak", "sees"], ["X", "X", "X"], [Span("LOC", 0, 2)]
-    )  # a person according to the tagger
+    places[1] = Tagged(["Anna", "Novak", "sees"], ["X", "X", "X"], [Span("LOC", 0, 2)])  # the tagger finds a person
     (path / "places.txt").write_text(only(places, "LOC"))
     run_tiny(tagging(path / "persons.txt", head={"kind": "crf"}, steps=30), path / "persons")
     return path

@@ -33,9 +33,8 @@ def test_cached_vectors_equal_computed_ones(origin: Path, monkeypatch: pytest.Mo
     np.testing.assert_allclose(cached.rows(np.array([0]))[0], layers[[2, 0]].transpose(1, 0, 2), atol=2e-3)
     assert isinstance(cached, word_pipelines.CachedVectors)
     assert len(cached.file) == 1 + 3 + 3 + 40  # a repeated text is cached once
-    part = origin_vectors.load_or_compute(
-        Ragged(texts.words.ids, texts.starts[2:]), texts.words.values, ignore_progress
-    )
+    words = Ragged(texts.words.ids, texts.starts[2:])
+    part = origin_vectors.load_or_compute(words, texts.words.values, ignore_progress)
     np.testing.assert_array_equal(part.rows(np.array([0, 2])), cached.rows(np.array([2, 4])))
 
 
@@ -65,9 +64,8 @@ def test_progress_is_reported(origin: Path, names: Path, tmp_path: Path, monkeyp
     (origin_vectors,), texts = features(tagging(names, features=features_of(origin))).origins, texts_of(WORDS)
     reports: list[tuple[str, float]] = []
     for _ in range(2):  # the second call reads the cache
-        origin_vectors.load_or_compute(
-            Ragged(texts.words.ids, texts.starts), texts.words.values, lambda *what: reports.append(what)
-        )
+        words = Ragged(texts.words.ids, texts.starts)
+        origin_vectors.load_or_compute(words, texts.words.values, lambda *report: reports.append(report))
     assert [what for what, _ in reports] == [f"layers of {origin}"] * 2
     assert [share for _, share in reports] == [6 / 46, 1.0]
 

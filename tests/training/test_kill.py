@@ -54,7 +54,7 @@ def kill_while_writing(running: Forked, run: Path) -> None:
 def test_a_run_after_kill_9_and_ctrl_c_is_resumed_bit_identically(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train_undisturbed(text, tmp_path / "whole", settings_of())
+    train_undisturbed(text, tmp_path / "full", settings_of())
     run = tmp_path / "my run"
     with forked(command(text, run, settings_of())) as running:
         wait_for(running, "1 thread, float32")
@@ -78,4 +78,4 @@ def test_a_run_after_kill_9_and_ctrl_c_is_resumed_bit_identically(
     with pytest.raises(SystemExit) as caught:
         main()
     assert not caught.value.code
-    assert reproducible_state(run) == reproducible_state(tmp_path / "whole")
+    assert reproducible_state(run) == reproducible_state(tmp_path / "full")

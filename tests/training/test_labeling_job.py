@@ -40,9 +40,7 @@ def test_heads_with_transitions_predict_no_illegal_paths(names: Path, tmp_path: 
     assert broken["viterbi"] == broken["crf"] == 0 < broken["softmax"]
 
 
-def test_a_run_has_all_files_and_scores_of_a_tagger(
-    names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_has_files_and_scores_of_a_tagger(names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
     test = write_file(tmp_path / "test.txt", tiny_texts.columns(tiny_texts.sentences(20, seed=7)))
     listener = tiny_texts.Listener()

@@ -14,15 +14,7 @@ from ensue.errors import RecipeError, RunError
 from ensue.recipe import read_recipe
 from ensue.training import device, machine, runtime
 from ensue.training.device import DEFAULT_MODE, ComputeMode, use_mode
-from ensue.training.machine import (
-    WORKLOADS,
-    Machine,
-    Profile,
-    Timing,
-    Workload,
-    machine_profile,
-    nearest_workload,
-)
+from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, Workload, machine_profile, nearest_workload
 from ensue.training.runtime import choose_runtime
 from training.tiny import plain_profile, reproducible_state, run_tiny, tiny_recipe, words
 

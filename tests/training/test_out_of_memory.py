@@ -155,7 +155,7 @@ def test_gradients_equal_those_of_a_full_batch(
 def test_training_continues_in_halves(name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, task = RECIPES[name]
     recipe = make(tmp_path, encoder="none")
-    expected = run_tiny(recipe, tmp_path / "whole")
+    expected = run_tiny(recipe, tmp_path / "full")
     num_rows = limited(monkeypatch, task, 8, MESSAGES[message])
     listener = Listener()
     outcome = run_tiny(recipe, tmp_path / "run", reporter=listener)

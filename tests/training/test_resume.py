@@ -87,12 +87,12 @@ def test_an_interrupted_run_ends_soon_with_its_learning_rate_at_zero(
 def test_killed_after_any_step_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:
     """The steps after the last checkpoint are repeated."""
     recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=3, validations=2)
-    run_tiny(recipe, tmp_path / "whole")
+    run_tiny(recipe, tmp_path / "full")
     for step in (1, 3, 5, 7, 11):
         with pytest.raises(Killed):
             run_tiny(recipe, tmp_path / "parts", reporter=At(step, die), resume=True)
     run_tiny(recipe, tmp_path / "parts", resume=True)
-    assert reproducible_state(tmp_path / "parts") == reproducible_state(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "parts") == reproducible_state(tmp_path / "full")
 
 
 PARTS = 16
@@ -136,7 +136,7 @@ def test_killed_between_any_two_writes_and_resumed_is_bit_identical(
 ) -> None:
     """The killed run can be loaded if it has weights."""
     recipe = tiny_recipe(text, steps=4, validations=2)
-    run_tiny(recipe, tmp_path / "whole")  # fills the cache
+    run_tiny(recipe, tmp_path / "full")  # fills the cache
     places = range(part, count_writes(recipe, tmp_path / "counted", monkeypatch), PARTS)
     assert len(places) > 5
     for place in places:
@@ -148,7 +148,7 @@ def test_killed_between_any_two_writes_and_resumed_is_bit_identical(
         if (run / "model.safetensors").exists():
             ensue.load(run, device="cpu")
         run_tiny(recipe, run, resume=True)
-        assert reproducible_state(run) == reproducible_state(tmp_path / "whole")
+        assert reproducible_state(run) == reproducible_state(tmp_path / "full")
 
 
 def test_a_resumed_run_restores_the_best_weights_of_its_checkpoint(
@@ -207,9 +207,8 @@ def test_a_longer_budget_continues_validations_and_reports(text: Path, tmp_path:
     recorder = Recorder()
     run_tiny(tiny_recipe(text, steps=24), tmp_path / "run", resume=True, reporter=recorder)
     assert [v.step for v in recorder.validations] == [16, 24]
-    assert [r["step"] for r in reproducible_state(tmp_path / "run")["records"] if r["kind"] == "train"] == list(
-        range(1, 25)
-    )
+    records = reproducible_state(tmp_path / "run")["records"]
+    assert [record["step"] for record in records if record["kind"] == "train"] == list(range(1, 25))
     # the recipe, with which Ctrl-C suggests to resume, has the new budget
     assert read_recipe(tmp_path / "run" / "recipe.toml").train.steps == 24
 
@@ -331,10 +330,10 @@ def test_runs_with_any_optimizer_resume(kind: Any, text: Path, tmp_path: Path, m
 
     monkeypatch.setattr("ensue.training.loop.build_optimizer", build)
     recipe = tiny_recipe(text, steps=4, validations=1)
-    run_tiny(recipe, tmp_path / "whole")
+    run_tiny(recipe, tmp_path / "full")
     run_tiny(recipe, tmp_path / "parts", reporter=At(2, interrupt))
     run_tiny(None, tmp_path / "parts", resume=True)
-    assert reproducible_state(tmp_path / "parts") == reproducible_state(tmp_path / "whole")
+    assert reproducible_state(tmp_path / "parts") == reproducible_state(tmp_path / "full")
 
 
 def test_moments_of_another_optimizer_are_refused(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,9 +146,7 @@ def known(tagger: LabelingPipeline) -> Predicted:
     return Predicted(rows, [{(w.start, w.end) for w in one} for one in sentences_of_tagger], spans)
 
 
-def test_predictions_for_files_equal_those_for_lists(
-    tagger: LabelingPipeline, known: Predicted, tmp_path: Path
-) -> None:
+def test_predictions_of_files_equal_those_of_lists(tagger: LabelingPipeline, known: Predicted, tmp_path: Path) -> None:
     (tmp_path / "bare.jsonl").write_text("".join(json.dumps({"text": one.text}) + "\n" for one in known.rows))
     assert places(rows_of("".join(tagger.prediction_lines(str(tmp_path / "bare.jsonl"))))) == known.bare
 
@@ -279,16 +277,14 @@ def test_overlapping_gold_spans_or_several_columns_change_no_prediction(data: di
     (tmp_path / "bare.jsonl").write_text("".join(json.dumps({"text": line["text"]}) + "\n" for line in lines))
     run_tiny(tagging(tmp_path / "a.jsonl", head={"kind": "crf"}, data=data, steps=60), tmp_path / "run")
     tagger = load(tmp_path / "run", device="cpu")
-    with_gold, bare = (
+    labeled, bare = (
         rows_of("".join(tagger.prediction_lines(str(tmp_path / f"{name}.jsonl")))) for name in ("a", "bare")
     )
     scores = tagger.evaluate(tmp_path / "a.jsonl")
     for key in KEYS if "labels" in data else ["spans"]:
         predicted, gold_spans = ([spans_of(row[key]) for row in rows] for rows in (bare, lines))
-        assert [spans_of(row[key]) for row in with_gold] == predicted
-        correct, total = (
-            sum(len(a & b) for a, b in zip(gold_spans, predicted, strict=True)),
-            sum(map(len, (*gold_spans, *predicted))),
-        )
+        assert [spans_of(row[key]) for row in labeled] == predicted
+        correct = sum(len(a & b) for a, b in zip(gold_spans, predicted, strict=True))
+        total = sum(map(len, (*gold_spans, *predicted)))
         f1 = scores.per_label[key].f1 if "labels" in data else scores.f1
         assert 0.1 < f1 == pytest.approx(2 * correct / total)

@@ -61,12 +61,12 @@ def test_deterministic_runs_are_bit_identical_with_any_number_of_processes(
 @pytest.mark.slow
 def test_deterministic_runs_are_resumed_with_another_number_of_processes(text: Path, tmp_path: Path) -> None:
     recipe = deterministic_recipe("char-zoneout", text, reset_state=0.3, average=0.9)
-    losses_of(recipe, tmp_path / "whole")
+    losses_of(recipe, tmp_path / "full")
     out = tmp_path / "parts"
     for step, processes in ((3, 2), (6, 4), (9, 1)):
         losses_of(recipe, out, processes=processes, resume=True, stop_after=step)
     losses_of(recipe, out, processes=2, resume=True)
-    assert reproducible_state(out) == reproducible_state(tmp_path / "whole")
+    assert reproducible_state(out) == reproducible_state(tmp_path / "full")
 
 
 @pytest.mark.slow

@@ -56,9 +56,9 @@ def wait_for_step(run: Path, min_step: int, process: subprocess.Popen[bytes]) ->
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 def test_runs_with_killed_ranks_are_bit_identical(text: Path, tmp_path: Path) -> None:
     settings, choose = settings_of(steps=250), random.Random(0)
-    undisturbed, killed = tmp_path / "whole", tmp_path / "killed"
+    undisturbed, killed = tmp_path / "full", tmp_path / "killed"
     with start_process(
-        [*RESTARTS, *command(text, undisturbed, settings), "--resume"], tmp_path / "whole.log"
+        [*RESTARTS, *command(text, undisturbed, settings), "--resume"], tmp_path / "full.log"
     ) as process:
         assert process.wait(240) == 0
     with start_process([*RESTARTS, *command(text, killed, settings), "--resume"], tmp_path / "killed.log") as process:

@@ -64,10 +64,7 @@ def test_blocks_are_independent_and_each_epoch_has_another_order() -> None:
         steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
         assert all(batches.batch(step).first for step in steps)
         orders.append([start // 10 for step in steps for start in batches.batch(step).inputs[:, 0].tolist()])
-    matches = [
-        sum(a == b for a, b in zip(orders[0], other_order, strict=True))
-        for other_order in (orders[1], sorted(orders[0]))
-    ]
+    matches = [sum(a == b for a, b in zip(orders[0], order, strict=True)) for order in (orders[1], sorted(orders[0]))]
     assert max(matches) < 20
 
 

@@ -50,9 +50,7 @@ def test_pairs_with_quotes_round_trip(rows: list[tuple[str, str]], delimiter: st
 
 @given(st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=8), st.booleans(), st.booleans())
 def test_pairs_of_json_round_trip(rows: list[tuple[str, str, str]], is_array: bool, is_ascii: bool) -> None:
-    objects = [
-        {"article": source, "summary2": second_target, "summary1": target} for source, target, second_target in rows
-    ]
+    objects = [{"article": source, "summary2": second, "summary1": target} for source, target, second in rows]
     lines = "\n".join(json.dumps(content, ensure_ascii=is_ascii) for content in objects)
     text = json.dumps(objects, ensure_ascii=is_ascii) if is_array else lines
     assert list(sides(text, "a")) == rows

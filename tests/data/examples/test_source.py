@@ -64,9 +64,7 @@ def test_each_table_has_its_own_columns(texts: tuple[str, ...], expected: str, t
         (('[{"label":"a","text":"y"}]', '{"label":"a","text":"y"}'), ".json", None),
     ],
 )  # fmt: skip
-def test_several_files_are_written_back_one_after_another(
-    texts: tuple[str, ...], suffix: str, expected: str | None, tmp_path: Path
-) -> None:
+def test_several_files_are_joined(texts: tuple[str, ...], suffix: str, expected: str | None, tmp_path: Path) -> None:
     source = DocumentSource(folder(tmp_path, *texts, suffix=suffix), UNLABELED, like=RUN)
 
     def records() -> Iterator[str]:

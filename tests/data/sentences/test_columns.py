@@ -83,9 +83,8 @@ def test_runs_of_blanks_round_trip() -> None:
     sentences = read(text)
     assert [sentence.words for sentence in sentences] == [("Ann", "left"), ("#",)]
     assert write_labels(sentences, [["B-PER", "O"], ["X"]]) == "Ann  NNP   B-PER \r\nleft VBD \tO\r\n\r\n\r\n#  # X"
-    assert (
-        write_labels(sentences, [["B", "O"], ["X"]], "4") == "Ann  NNP   O   B \r\nleft VBD \tO \tO\r\n\r\n\r\n#  # O X"
-    )
+    labels = [["B", "O"], ["X"]]
+    assert write_labels(sentences, labels, "4") == "Ann  NNP   O   B \r\nleft VBD \tO \tO\r\n\r\n\r\n#  # O X"
 
 
 def test_words_alone_are_written_with_a_second_column() -> None:

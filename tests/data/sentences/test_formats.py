@@ -20,8 +20,8 @@ LABELED = CONLLU.replace("a\t_\t_", "a\t_\tX")
 @given(st.lists(st.text(st.sampled_from("a\r\n\u2028\x85\x0b"), max_size=6), max_size=6), st.integers(0, 5))
 def test_lines_are_cut_at_line_ends_in_any_chunks(chunks: list[str], count: int) -> None:
     text = "".join(chunks)
-    *lines, rest = [f"{line}\n" for line in text.split("\n")]
-    expected = [*lines, rest[:-1]] if rest != "\n" else lines
+    *complete, rest = [f"{line}\n" for line in text.split("\n")]
+    expected = [*complete, rest[:-1]] if rest != "\n" else complete
     lines = Lines(iter(chunks), "x")
     assert lines.head(count) == expected[:count]
     assert lines.head(count) == expected[:count]

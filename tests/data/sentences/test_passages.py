@@ -13,19 +13,15 @@ from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.sentence import Sentence, SourceText, passages
 from ensue.data.sentences.source import PlainText
 
-drawn_sentences = st.lists(
-    st.tuples(st.integers(0, 5), st.sampled_from([None, 0, 1, 2]), st.sampled_from("ab")), max_size=12
-)
+rows = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, 0, 1, 2]), st.sampled_from("ab")), max_size=12)
 
 
 def sentence(length: int, document: int | None, file: str) -> Sentence:
     return Sentence(("w",) * length, source=SourceText(file), document=document)
 
 
-@given(drawn=drawn_sentences, max_length=st.integers(0, 8))
-def test_passages_have_complete_sentences_and_are_as_long_as_allowed(
-    drawn: list[tuple[int, int | None, str]], max_length: int
-) -> None:
+@given(drawn=rows, max_length=st.integers(0, 8))
+def test_passages_are_full_sentences_up_to_the_bound(drawn: list[tuple[int, int | None, str]], max_length: int) -> None:
     sentences = [sentence(*each) for each in drawn]
     result = list(passages(sentences, max_length))
     assert [each for passage in result for each in passage] == sentences

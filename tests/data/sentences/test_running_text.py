@@ -101,13 +101,11 @@ def test_any_labels_keep_every_character() -> None:
     for _ in range(200):
         text = " ".join("".join(choose.choices("ab .é", k=30)).split())
         labels = choose.choices(["inside", "blank", "word", "token", "sentence", "nonsense"], k=len(text))
-        result = cut_text(text, labels)
-        assert all(token.form == text[token.start : token.end] for sentence in result for token in sentence)
-        assert "".join(token.form for sentence in result for token in sentence).replace(" ", "") == text.replace(
-            " ", ""
-        )
-        assert not any(token.form[:1].isspace() or not token.form for sentence in result for token in sentence)
-        assert all("".join(token.words) == token.form for sentence in result for token in sentence)
+        tokens = [token for sentence in cut_text(text, labels) for token in sentence]
+        assert all(token.form == text[token.start : token.end] for token in tokens)
+        assert "".join(token.form for token in tokens).replace(" ", "") == text.replace(" ", "")
+        assert not any(token.form[:1].isspace() or not token.form for token in tokens)
+        assert all("".join(token.words) == token.form for token in tokens)
 
 
 def test_words_of_a_cut_sentence_equal_those_of_its_text_in_conllu() -> None:

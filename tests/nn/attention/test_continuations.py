@@ -36,9 +36,9 @@ CHANGES: dict[str, Callable[[State], State]] = {
 }
 """Changes of a state before it is continued."""
 READINGS = ("step", "forward", "ragged", "inference", "gradients")
-"""The ways in which a layer continues a state."""
+"""The calls by which a layer continues a state."""
 Tree = list[tuple[int, str, str]]
-"""For each state: the index of the earlier state that it continues, the change of the earlier state, and the way."""
+"""For each state: the index of the earlier state that it continues, the change of that state, and the reading."""
 
 
 def read(layer: SequenceLayer, state: State, reading: str, seed: int) -> tuple[Tensor, State]:
@@ -101,11 +101,8 @@ EACH: Tree = [
 )
 def test_continuations_of_every_growing_state_equal_those_of_copies(names: set[str] | None, min_layers: int) -> None:
     subjects = [case.values[0] for case in CASES]
-    layers = [
-        subject.layer
-        for subject in subjects
-        if isinstance(subject, Subject) and (names is None or subject.name in names)
-    ]
+    chosen = [subject for subject in subjects if names is None or subject.name in names]
+    layers = [subject.layer for subject in chosen if isinstance(subject, Subject)]
     growing = [layer for layer in layers if layer.is_causal and grows(layer.init_state(1, None))]
     for layer in growing:
         assert_continuations_equal_those_of_copies(layer, EACH)
@@ -183,10 +180,8 @@ def test_the_bytes_that_steps_copy_are_linear_in_the_positions(monkeypatch: pyte
         for old, new in zip(before[:3], state[:3], strict=True):
             copies += old.nbytes * (old.untyped_storage().data_ptr() != new.untyped_storage().data_ptr())
             assert new.untyped_storage().nbytes() <= 2 * new.nbytes
-    state_bytes = sum(leaf.nbytes for leaf in leaves(state))
-    assert copies <= 3 * state_bytes + 3 * small * small // (ROWS * 32 * 4), (
-        f"{copies / state_bytes:.1f} times the final state"
-    )
+    size = sum(leaf.nbytes for leaf in leaves(state))
+    assert copies <= 3 * size + 3 * small * small // (ROWS * 32 * 4), f"{copies / size:.1f} times the final state"
 
 
 @pytest.mark.usefixtures("small_buffers")

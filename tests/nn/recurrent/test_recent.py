@@ -167,15 +167,13 @@ def rwkv7(layer: SequenceLayer, w: Weights, x: Numbers) -> Numbers:
             gate = sigmoid(x_g @ A_g) @ w["0.weight_gate"].T
             written = key * ((1 - alpha) + rate * alpha)
             for head in range(2):
-                features = slice(head * d, (head + 1) * d)
-                removal = unit((key * xi)[features])
-                transition = np.diag(decay[features]) - np.outer(removal, rate[features] * removal)
-                wkv[head] = wkv[head] @ transition + np.outer(value[features], written[features])
-                p = receptance[features] @ wkv[head].T
-                p = (p - p.mean()) / np.sqrt(p.var() + 64e-5) * w["1.gain"][features] + w["1.bias"][features]
-                y[row, t, features] = gate[features] * (
-                    p + (receptance[features] @ (rho * written)[features]) * value[features]
-                )
+                block = slice(head * d, (head + 1) * d)
+                removal = unit((key * xi)[block])
+                transition = np.diag(decay[block]) - np.outer(removal, rate[block] * removal)
+                wkv[head] = wkv[head] @ transition + np.outer(value[block], written[block])
+                p = receptance[block] @ wkv[head].T
+                p = (p - p.mean()) / np.sqrt(p.var() + 64e-5) * w["1.gain"][block] + w["1.bias"][block]
+                y[row, t, block] = gate[block] * (p + (receptance[block] @ (rho * written)[block]) * value[block])
             y[row, t] = y[row, t] @ w["2.module.weight"].T
     return y
 
