@@ -52,7 +52,7 @@ def write_sentences(path: Path, form: str) -> None:
 
 
 def check_repaired(doubts: Doubts, path: Path) -> None:
-    """Without accepted doubts the file stays; with all doubts accepted, only the doubted labels change."""
+    """Without accepted doubts the file is unchanged; with all doubts accepted, only the doubted labels change."""
     before = path.read_bytes().decode()
     assert doubts.repaired([False] * len(doubts.ranked)).replace('": ', '":').replace('", "', '","') == before
     after = doubts.repaired([True] * len(doubts.ranked))

@@ -345,7 +345,7 @@ def test_a_value_of_a_wrong_type_is_read_or_refused_in_one_line(tmp_path: Path, 
     assert [*failures(tmp_path / "a.json", every)] == []
 
 
-def test_the_law_notices_a_layout_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_detects_a_layout_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ensue.data.json_layouts.INCOMPLETE", (KeyError,))
     assert any(failures(tmp_path / "a.json", EVERY))
 

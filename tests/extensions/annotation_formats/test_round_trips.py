@@ -132,7 +132,7 @@ def test_labels_are_read_back(to: str, taggers: dict[str, Path]) -> None:
     assert wrong == {}
 
 
-def test_the_law_notices_a_writer_of_offsets_in_other_units(
+def test_the_law_detects_a_writer_of_offsets_in_other_units(
     taggers: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted bug: the ends of spans are one character too far."""

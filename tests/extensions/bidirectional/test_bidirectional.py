@@ -385,11 +385,11 @@ def test_a_slice_of_a_batch_has_its_rows_of_both_directions() -> None:
     batch = BidirectionalBatch(
         *(Direction(*rows) for rows in torch.arange(12).view(2, 2, 3, 1)), torch.arange(9), first=False
     )
-    part = batch.slice_rows(slice(1, 3))
-    assert (batch.rows, part.rows, part.count, part.first) == (3, 2, 4, False)
-    assert part.leftward.targets.tolist() == [[10], [11]]
-    assert part.words is batch.words
-    assert part.noise is None
+    sliced = batch.slice_rows(slice(1, 3))
+    assert (batch.rows, sliced.rows, sliced.count, sliced.first) == (3, 2, 4, False)
+    assert sliced.leftward.targets.tolist() == [[10], [11]]
+    assert sliced.words is batch.words
+    assert sliced.noise is None
 
 
 def test_senses_and_words_in_context_are_scored(elmo: BidirectionalPipeline, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_senses_with_ngrams_are_refused() -> None:
         recipe(Path(), senses="somewhere", longest_ngram=4)
 
 
-def test_only_chosen_words_are_relabeled() -> None:
+def test_only_chosen_words_are_new_ids() -> None:
     ids = np.array([2, 5, 3, LINE_END, 4, 5, 2, LINE_END] * 30)
     vectors = np.zeros((6, 2), np.float32)
     vectors[2:5] = [[1, 0], [1, 0.1], [-1, 0.2]]
@@ -83,12 +83,9 @@ def test_only_chosen_words_are_relabeled() -> None:
     counts = np.bincount(ids)
     senses = cluster_senses(TokenFile(ids), contexts, np.array([5]), counts, SensesTable(most=2), seed=0)
     assert senses.counts.tolist() == [2]
-    relabeled = senses.replace_words(ids)
-    np.testing.assert_array_equal(relabeled[ids != 5], ids[ids != 5])
-    assert {frozenset(relabeled[1::8].tolist()), frozenset(relabeled[5::8].tolist())} == {
-        frozenset({5}),
-        frozenset({6}),
-    }
+    new_ids = senses.replace_words(ids)
+    np.testing.assert_array_equal(new_ids[ids != 5], ids[ids != 5])
+    assert {frozenset(new_ids[1::8].tolist()), frozenset(new_ids[5::8].tolist())} == {frozenset({5}), frozenset({6})}
 
 
 def test_the_centers_are_the_means_of_groups_that_lie_apart() -> None:

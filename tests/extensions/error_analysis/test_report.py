@@ -137,7 +137,7 @@ def test_each_kind_of_error_has_its_row(ensue: Ensue, folder: Path) -> None:
     assert json.loads(Path("c.jsonl").read_text().splitlines()[0])["recall"] == pytest.approx(2 / 6)
 
 
-def test_the_words_with_a_wrong_label_are_written_as_a_table(
+def test_words_with_a_wrong_label_are_written_as_a_table(
     ensue: Ensue, refused: Callable[..., str], folder: Path
 ) -> None:
     tagged = sentences(6, seed=8)

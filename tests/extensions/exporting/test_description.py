@@ -106,7 +106,7 @@ def test_an_unknown_option_of_a_search_is_refused_if_it_has_an_effect(tmp_path: 
     assert print_c(run, description, "model")[2] == ["C has no option diversity."]
     pipeline.search = PlantedSearch(**settings, diversity=0.5)
     description = pipeline.describe()
-    for write in (print_c, lambda *given: page_files(*given, lambda *_: b"")):
+    for write in (print_c, lambda *arguments: page_files(*arguments, lambda *_: b"")):
         with pytest.raises(EnsueError, match=r"C has no option diversity, which is 0\.5;"):
             write(run, description, "model")
     pipeline.search = replace(BeamSearch(**settings), coverage_penalty=0.2)

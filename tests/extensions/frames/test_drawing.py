@@ -181,9 +181,7 @@ def test_invalid_images_are_refused_in_one_line(arrays: dict[str, Any], message:
         run_tiny(recipe(tmp_path / "*.npy"), tmp_path / "run")
 
 
-def test_invalid_paths_and_options_are_refused_in_one_line(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_paths_and_options_are_refused(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = ensue.load(run)
     np.save(tmp_path / "wide.npy", np.zeros((6, 7)))
     with pytest.raises(DataError, match="an image of 6 × 7; expected 6 × 5, as in the training data"):

@@ -122,9 +122,9 @@ def test_a_row_of_a_batch_has_the_scores_of_the_row_alone(kind: str) -> None:
     together = model(frames, noise)
     for row, length in enumerate((T, 2, 4)):
         alone = model(Frames(frames.values[row : row + 1, :length], None), noise[row : row + 1, :length])
-        for whole, part in zip(together, alone, strict=True):
-            torch.testing.assert_close(whole[row, :length], part[0])
-            assert not whole[row, length:].any()
+        for of_batch, of_row in zip(together, alone, strict=True):
+            torch.testing.assert_close(of_batch[row, :length], of_row[0])
+            assert not of_batch[row, length:].any()
 
 
 @pytest.mark.parametrize("kind", KINDS)

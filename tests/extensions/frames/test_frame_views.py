@@ -27,7 +27,7 @@ TRANSFORMER = {"kind": "transformer", "d_model": 8, "num_heads": 2, "num_layers"
 
 def tooltips(section: Node, pattern: str) -> list[tuple[str, ...]]:
     """Return the groups of the tooltips that match a pattern."""
-    return [found.groups() for title in section.titles() if (found := re.fullmatch(pattern, title))]
+    return [match.groups() for title in section.titles() if (match := re.fullmatch(pattern, title))]
 
 
 def log_odds(pipeline: Any, x: np.ndarray[Any, Any], label: int) -> float:

@@ -21,11 +21,8 @@ def reader(**keys: object) -> GlimpseReader:
     table = {"size": 4, "convolutions": [3], "view_convolutions": [2], "view": 2, "deviation": DEVIATION, **keys}
     torch.manual_seed(1)
     recipe = recipe_of("glimpses", glimpses=table, encoder={"kind": "gru", "d_model": 5})
-    model = (
-        GlimpseParts(without_normalization(COLUMNS), Classes([str(n) for n in range(SYMBOLS)]), ROWS)
-        .build(recipe)
-        .double()
-    )
+    parts = GlimpseParts(without_normalization(COLUMNS), Classes([str(n) for n in range(SYMBOLS)]), ROWS)
+    model = parts.build(recipe).double()
     with torch.no_grad():  # places that depend on the image, and baselines that are not constants
         model.place.weight.normal_(std=20)
         model.baseline.weight.normal_()
@@ -55,9 +52,8 @@ def test_the_gradient_is_that_of_the_expected_bound(samples: int, targets: list[
     result = model(image, [len(targets)] * len(steps), noise)
     distance = ((result.places - result.means)[..., 1] / DEVIATION).flatten(1)
     share = torch.exp(-distance.square().sum(1) / 2) / (2 * math.pi) * (axis[1] - axis[0]) ** 2
-    logp = (
-        result.logits.log_softmax(-1).gather(-1, right[:, None, :, None].expand(-1, samples, -1, 1)).sum((2, 3)).mean(1)
-    )
+    symbols = right[:, None, :, None].expand(-1, samples, -1, 1)
+    logp = result.logits.log_softmax(-1).gather(-1, symbols).sum((2, 3)).mean(1)
     assert float(share.detach().sum()) == pytest.approx(1)
     exact = gradients(model, -(share * logp).sum(), retain=True)
     estimate = gradients(model, (share.detach() * compute_bound(result, right, DEVIATION)).sum())
@@ -67,7 +63,7 @@ def test_the_gradient_is_that_of_the_expected_bound(samples: int, targets: list[
 
 
 def test_baselines_reduce_the_gradient() -> None:
-    """With the expected log probabilities as baselines, nothing is left of it."""
+    """With the expected log probabilities as baselines, the gradient is 0."""
     result = ReadSymbols(
         torch.zeros(1, 1, 2, 4), torch.ones(1, 1, 2, 1, 2), torch.zeros(1, 1, 2, 1, 2), torch.zeros(1, 1, 2, 1)
     )

@@ -167,9 +167,7 @@ def test_a_glimpse_reader_learns_to_read_and_to_stop(tmp_path: Path) -> None:
     ({"task": "frame-prediction"}, r"damaged: config\.json has the task frame-prediction, recipe\.toml glimpses"),
     ({"rows": 2**31}, r"damaged: rows: .* found 2147483648"),
 ])  # fmt: skip
-def test_a_damaged_config_is_refused_in_one_line(
-    files: Path, tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_a_damaged_config_is_refused(files: Path, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     run = Path(shutil.copytree(files / "run", tmp_path / "run"))
     config = json.loads((run / "config.json").read_text()) | changes
     if "task" in changes:

@@ -94,7 +94,7 @@ def with_paths(path: Path, folder: Path) -> None:
     run.write({"recipe.toml": recipe, "config.json": json.dumps(config)})
     card = (path / "README.md").read_text()
     card = card.replace("names.txt", f"{folder}/names.txt").replace("`origin`", f"`{folder}/origin`")
-    card = re.sub(rf"^(.*ensue \w+ ){TAGGER}", lambda found: found[1] + shlex.quote(str(path)), card, flags=re.M)
+    card = re.sub(rf"^(.*ensue \w+ ){TAGGER}", lambda match: match[1] + shlex.quote(str(path)), card, flags=re.M)
     card = card.replace(f"'{TAGGER}'", f"'{path}'")
     (path / "README.md").write_text(card + "\n## Sample\n\n    A line of the data.\n")
 
@@ -167,24 +167,24 @@ def test_the_card_has_the_front_matter_that_the_hub_reads(hub: Hub, run: Path, p
 
 
 def test_keys_of_an_existing_card_stay_and_a_license_is_required(hub: Hub, run: Path, tmp_path: Path) -> None:
-    own_run = shutil.copytree(run, tmp_path / "own")
+    run_copy = shutil.copytree(run, tmp_path / "own")
     with pytest.raises(RunError, match=r"own: no license in the model card; expected license, such as mit$"):
-        push(own_run, "me/own")
+        push(run_copy, "me/own")
     assert "me/own" not in hub.commits
-    card = (own_run / "README.md").read_text()
-    (own_run / "README.md").write_text(f"---\nlicense: cc0-1.0\nlanguage: nl\nwidget: [text: Ann]\n---\n{card}")
-    push(own_run, "me/own", license="mit", private=True)
+    card = (run_copy / "README.md").read_text()
+    (run_copy / "README.md").write_text(f"---\nlicense: cc0-1.0\nlanguage: nl\nwidget: [text: Ann]\n---\n{card}")
+    push(run_copy, "me/own", license="mit", private=True)
     data = huggingface_hub.ModelCard(hub.commits["me/own"][-1][1]["README.md"].decode()).data
     assert (data.license, data.language, data.widget, data.library_name) == (
         "cc0-1.0", "nl", [{"text": "Ann"}], "ensue"
     )  # fmt: skip
     assert hub.private["me/own"]
-    (own_run / "README.md").write_text("---\n[\n---\n")
+    (run_copy / "README.md").write_text("---\n[\n---\n")
     with pytest.raises(RunError, match=r"README\.md: invalid metadata of the card \(while parsing"):
-        push(own_run, "me/own", license="mit")
+        push(run_copy, "me/own", license="mit")
 
 
-def test_a_revision_stays_the_same_after_newer_commits(
+def test_a_revision_stays_after_newer_commits(
     hub: Hub, run: Path, pushed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = sentences(load("hf:me/tagger"))

@@ -64,7 +64,7 @@ def test_the_module_reports_errors_as_the_command_does(
 
 
 @pytest.fixture
-def in_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with the runs "tag-lstm-crf", "cut-lstm" and "tag-columns"."""
     monkeypatch.chdir(tmp_path)
     for name in ("tag-lstm-crf", "cut-lstm", "tag-columns"):
@@ -86,16 +86,16 @@ def install(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return installed
 
 
-def test_a_wheel_has_the_files_of_the_run_and_their_checksums(in_folder_of_runs: Path) -> None:
-    (in_folder_of_runs / "LICENSE.txt").write_text("Thanks to all.\n")
+def test_a_wheel_has_the_files_of_the_run_and_their_checksums(folder: Path) -> None:
+    (folder / "LICENSE.txt").write_text("Thanks to all.\n")
     options: dict[str, Any] = {"license": "CC-BY-SA-4.0", "license_file": "LICENSE.txt", "version": "1.2"}
     wheel = pack("tag-lstm-crf", "en-names", **options)
     assert wheel == Path("ensue_en_names-1.2-py3-none-any.whl")
-    (in_folder_of_runs / "again").mkdir()
-    assert pack(in_folder_of_runs / "tag-lstm-crf", "en-names", "again", **options).read_bytes() == wheel.read_bytes()
+    (folder / "again").mkdir()
+    assert pack(folder / "tag-lstm-crf", "en-names", "again", **options).read_bytes() == wheel.read_bytes()
     with zipfile.ZipFile(wheel) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-        archive.extractall(in_folder_of_runs / "site")
+        archive.extractall(folder / "site")
     facts = "ensue_en_names-1.2.dist-info/"
     digests = {
         name: "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
@@ -108,7 +108,7 @@ def test_a_wheel_has_the_files_of_the_run_and_their_checksums(in_folder_of_runs:
     }
     assert not [name for name in files if name.endswith(".py")]
     assert files[f"{facts}licenses/LICENSE.txt"] == b"Thanks to all.\n"
-    distribution = PathDistribution(in_folder_of_runs / "site" / facts)
+    distribution = PathDistribution(folder / "site" / facts)
     assert (distribution.name, distribution.version, distribution.metadata["License-Expression"]) == (
         "ensue-en-names",
         "1.2",
@@ -119,11 +119,11 @@ def test_a_wheel_has_the_files_of_the_run_and_their_checksums(in_folder_of_runs:
     log = [json.loads(line) for line in files["ensue_en_names/en-names/metrics.jsonl"].splitlines()]
     assert [record["kind"] for record in log] == ["valid", "test"][: len(log)]
     assert all(not record.get("sample") for record in log)
-    assert not [name for name, content in files.items() if str(in_folder_of_runs).encode() in content]
+    assert not [name for name, content in files.items() if str(folder).encode() in content]
 
 
 def test_an_installed_model_is_used_by_its_name(
-    in_folder_of_runs: Path, install: Callable[[Path], Path], ensue: Ensue, refused: Callable[..., str]
+    folder: Path, install: Callable[[Path], Path], ensue: Ensue, refused: Callable[..., str]
 ) -> None:
     assert "no models are installed" in ensue("models").err
     place = install(pack("tag-lstm-crf", "en-names", license="MIT", precision="int8"))
@@ -143,24 +143,24 @@ def test_an_installed_model_is_used_by_its_name(
     assert ensue(*train, "--from", "en-names", "--out", "next").status == 0
     assert RunDirectory("next").config["origins"][0]["path"] == "en-names"
     assert ensue(*train, "--out", "en-names").status == 0, "the name of a model is a new directory for --out"
-    assert (in_folder_of_runs / "en-names" / "model.safetensors").is_file()
+    assert (folder / "en-names" / "model.safetensors").is_file()
     assert local_run("en-names") == Path("en-names"), "a path wins"
     (folder / "config.json").write_text("{")
     assert "en-names/config.json: damaged" in refused("models")
 
 
 def test_a_second_wheel_needs_no_license_and_does_not_replace_the_first(
-    in_folder_of_runs: Path, install: Callable[[Path], Path], refused: Callable[..., str], ensue: Ensue
+    folder: Path, install: Callable[[Path], Path], refused: Callable[..., str], ensue: Ensue
 ) -> None:
     packing = ["pack", "tag-lstm-crf", "--wheel", "one"]
     assert refused(*packing) == "tag-lstm-crf: no license in the model card; expected --license, such as MIT"
     assert ensue(*packing, "--license", "MIT").status == 0
-    (in_folder_of_runs / "ensue_one-1.0-py3-none-any.whl").write_bytes(b"mine")
+    (folder / "ensue_one-1.0-py3-none-any.whl").write_bytes(b"mine")
     assert "exists; --overwrite replaces it" in refused(*packing, "--license", "MIT")
     assert ensue(*packing, "--license", "MIT", "--overwrite").status == 0
-    install(in_folder_of_runs / "ensue_one-1.0-py3-none-any.whl")
+    install(folder / "ensue_one-1.0-py3-none-any.whl")
     assert ensue("pack", "one", "--wheel", "two").status == 0
-    install(in_folder_of_runs / "ensue_two-1.0-py3-none-any.whl")
+    install(folder / "ensue_two-1.0-py3-none-any.whl")
     assert {json.loads(line)["license"] for line in ensue("models", "--json").out.splitlines()} == {"MIT"}
 
 
@@ -177,17 +177,13 @@ def test_a_second_wheel_needs_no_license_and_does_not_replace_the_first(
         ({"tagger": "tag-lstm-crf"}, "expected a cutter and a tagger of words"),
     ],
 )
-def test_invalid_values_are_refused_and_nothing_is_written(
-    in_folder_of_runs: Path, options: dict[str, Any], problem: str
-) -> None:
+def test_invalid_values_are_refused_and_nothing_is_written(folder: Path, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(EnsueError, match=problem):
         pack(**{"run": "tag-lstm-crf", "wheel": "en", "license": "MIT", **options})
-    assert not [*in_folder_of_runs.rglob("*.whl")]
+    assert not [*folder.rglob("*.whl")]
 
 
-def test_a_cutter_and_a_tagger_are_one_model(
-    in_folder_of_runs: Path, install: Callable[[Path], Path], ensue: Ensue
-) -> None:
+def test_a_cutter_and_a_tagger_are_one_model(folder: Path, install: Callable[[Path], Path], ensue: Ensue) -> None:
     both = load("cut-lstm", device="cpu").before(load("tag-columns", device="cpu"))  # type: ignore[attr-defined]
     wheel = pack("cut-lstm", "raw", license="MIT", tagger="tag-columns", test="dev.conllu")
     install(wheel)
@@ -204,7 +200,7 @@ def test_a_cutter_and_a_tagger_are_one_model(
 
 
 @pytest.mark.parametrize("name", ["en", "en-vectors"])
-def test_the_folder_of_a_package_describes_its_wheel(in_folder_of_runs: Path, name: str) -> None:
+def test_the_folder_of_a_package_describes_its_wheel(folder: Path, name: str) -> None:
     """`pip install ./models/en` takes the files of the wheel, which `make models` extracts there."""
     project = tomllib.loads((REPOSITORY / "models" / name / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (license_file,) = project["license-files"]
@@ -250,10 +246,10 @@ def test_scales_of_other_shapes_are_refused_as_damaged(tmp_path: Path, scales: d
 
 
 @pytest.mark.slow
-def test_a_wheel_is_installed_with_pip_and_used_by_its_name(in_folder_of_runs: Path) -> None:
+def test_a_wheel_is_installed_with_pip_and_used_by_its_name(folder: Path) -> None:
     wheel = pack("tag-lstm-crf", "en-names", license="MIT")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "venv"], check=True)
-    python = in_folder_of_runs / "venv" / "bin" / "python"
+    python = folder / "venv" / "bin" / "python"
     installing = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*installing, wheel], check=True)
     code = "import sys; sys.path += sys.argv[1:]; import ensue; print(ensue.load('en-names').predict(['Anna Novak.']))"

@@ -78,7 +78,7 @@ def write(directory: Path, tokenizer: tokenizers.Tokenizer, names: dict[str, Any
 
 
 class Bert(NamedTuple):
-    """A BERT with random weights, named as in transformers, a masked head, and its equations (Devlin et al. 2019)."""
+    """The weights of a BERT, by their names in transformers. A call computes its equations (Devlin et al. 2019)."""
 
     tensors: dict[str, Tensor]
     d_model: int = 8

@@ -88,11 +88,11 @@ def test_a_classifier_over_a_causal_model_computes_the_same_in_transformers(
         data={"splitter": splitter},
     )  # fmt: skip
     theirs, reads = exported("AutoModelForSequenceClassification", tmp_path / "run", tmp_path / "out")
-    given = [*(text for text, _ in TEXTS[:8]), "salt...  oven ,,\tpiano", "é", "it isn't [a] 3,000-goal race!?"]
-    expected = np.array([list(answer.probabilities.values()) for answer in pipeline.predict(given)])
+    inputs = [*(text for text, _ in TEXTS[:8]), "salt...  oven ,,\tpiano", "é", "it isn't [a] 3,000-goal race!?"]
+    expected = np.array([list(answer.probabilities.values()) for answer in pipeline.predict(inputs)])
     with torch.inference_mode():
-        together = theirs(**reads(given, return_tensors="pt", padding=True)).logits.numpy()
-        alone = np.concatenate([theirs(**reads(text, return_tensors="pt")).logits.numpy() for text in given])
+        together = theirs(**reads(inputs, return_tensors="pt", padding=True)).logits.numpy()
+        alone = np.concatenate([theirs(**reads(text, return_tensors="pt")).logits.numpy() for text in inputs])
     for logits in (together, alone):
         centered = logits - logits.mean(1, keepdims=True)
         np.testing.assert_allclose(centered, [log_odds(shares) for shares in expected], atol=1e-4)
@@ -139,8 +139,8 @@ def test_a_classifier_over_a_masked_model_computes_the_same_in_transformers(
     )
     theirs, reads = exported("AutoModelForSequenceClassification", tmp_path / "run", tmp_path / "out")
     texts = [text for text, _ in TEXTS[:12]]
-    given: Any = texts if data == "topics.tsv" else [(a[:12].strip(), b[:12].strip()) for a, b in pairwise(texts)]
-    for one, answer in zip(given, pipeline.predict(given), strict=True):
+    inputs: Any = texts if data == "topics.tsv" else [(a[:12].strip(), b[:12].strip()) for a, b in pairwise(texts)]
+    for one, answer in zip(inputs, pipeline.predict(inputs), strict=True):
         batch = reads(*([one] if isinstance(one, str) else one), return_tensors="pt")
         with torch.inference_mode():
             logits = theirs(**batch).logits[0]

@@ -19,10 +19,8 @@ def side(kind: str) -> TokenizerWithSpecials:
     return TokenizerWithSpecials(train_tokenizer(kind, [TEXT], min_count=1))
 
 
-def demands(
-    glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **limits_of_input: int
-) -> Constraints:
-    limits = {"limit": 20, "max_tokens": 50} | limits_of_input
+def demands(glossary: Sequence[tuple[str, str]], source: str, kind: str = "words", **overrides: int) -> Constraints:
+    limits = {"limit": 20, "max_tokens": 50} | overrides
     return Glossary.of(list(glossary), side(kind)).constraints([source], BeamSearch(), **limits)
 
 
@@ -44,7 +42,7 @@ def test_a_term_applies_to_sources_with_its_word(term: str, source: str, is_foun
 
 
 @pytest.mark.parametrize(
-    ("pair", "limits_of_input", "expected"),
+    ("pair", "overrides", "expected"),
     [
         (("bank", "Fluss"), {}, 'pair 2 of the glossary: the model has no tokens for "Fluss"'),
         (("bank", "!Bank"), {}, 'pair 1 of the glossary: "Bank am Ufer" is required, and pair 2 of the glossary forb'),
@@ -58,10 +56,10 @@ def test_a_term_applies_to_sources_with_its_word(term: str, source: str, is_foun
     ],
 )
 def test_terms_that_cannot_be_met_are_refused_with_their_line(
-    pair: tuple[str, str], limits_of_input: dict[str, int], expected: str
+    pair: tuple[str, str], overrides: dict[str, int], expected: str
 ) -> None:
     with pytest.raises(EnsueError, match=expected):
-        demands([("bank", "Bank am Ufer"), pair], "the bank", **limits_of_input)
+        demands([("bank", "Bank am Ufer"), pair], "the bank", **overrides)
 
 
 def test_a_tab_separated_file_of_terms_is_read(tmp_path: Path) -> None:

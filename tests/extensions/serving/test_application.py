@@ -108,9 +108,8 @@ def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) 
     assert [len(output["frames"]) for output in scored] == [2, 1]
     assert refused(client.post("/v1/completions", {"model": "next", "prompt": ""}), 400)
     for name, what in (("motion", "integrated"), ("next", "mean")):
-        (inspected,) = client.post("/v1/inspect", {"model": name, "inputs": series[:1], "parts": ["view"]}).json[
-            "outputs"
-        ]
+        answer = client.post("/v1/inspect", {"model": name, "inputs": series[:1], "parts": ["view"]})
+        (inspected,) = answer.json["outputs"]
         assert inspected["view"]["frames"] == series[0]
         assert what in inspected["view"]
         refused(client.post("/v1/inspect", {"model": name, "inputs": [[]]}), 400, "invalid_value")

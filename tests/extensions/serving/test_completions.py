@@ -278,9 +278,7 @@ def test_a_client_that_leaves_frees_its_places(serve: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_leaves_before_the_first_token_has_no_live_rows(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_leaves_before_a_token_has_no_live_rows(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows are dropped, also if reading the first prompt takes long."""
     client, service = serve({"lstm": language_pipeline()})
     loop, have_left = service.models["lstm"].loop, threading.Event()
@@ -310,10 +308,8 @@ def test_a_request_of_many_rows_does_not_delay_others(serve: Any, model: str) ->
     """Its rows wait with their states while others are generated, and have the same bits as alone."""
     kind: dict[str, Any] = {"kind": "transformer", "d_model": 12, "num_heads": 2, "context": 24}
     client, service = serve({model: language_pipeline(**(kind if model == "transformer" else {}))}, rows=4)
-    many_rows, few_rows = (
-        fields_of(model, n=10, max_tokens=24, logprobs=1),
-        [fields_of(model, seed=seed, logprobs=1) for seed in (1, 2)],
-    )
+    many_rows = fields_of(model, n=10, max_tokens=24, logprobs=1)
+    few_rows = [fields_of(model, seed=seed, logprobs=1) for seed in (1, 2)]
     alone = [client.post(PATH, wishes).json["choices"] for wishes in (many_rows, *few_rows)]
 
     async def scenario() -> Any:

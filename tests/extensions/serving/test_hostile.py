@@ -217,10 +217,8 @@ def test_an_empty_key_is_refused(serve: Any, key: str) -> None:
     with pytest.raises(ValueError, match="empty"):
         serve({"shouter": Shouter()}, key=key)
     client, _ = serve({"shouter": Shouter()}, key="secret")
-    for authorization in ("Bearer", "Bearer ", f"Bearer {key}", ""):
-        assert (
-            client.post("/v1/predict", {"model": "shouter", "inputs": ["a"]}, authorization=authorization).status == 401
-        )
+    for header in ("Bearer", "Bearer ", f"Bearer {key}", ""):
+        assert client.post("/v1/predict", {"model": "shouter", "inputs": ["a"]}, authorization=header).status == 401
 
 
 def test_all_limits_are_documented() -> None:

@@ -86,9 +86,9 @@ def check_bound(server: Listening, phase: str, seconds: float = 10) -> None:
         assert time.monotonic() < deadline, f"{sent} bytes were taken"
         answer = rest(client)
     assert largest <= MAX_UNPARSED
-    statuses_found = {int(answer[9:12])} if answer else set()  # a reset may overtake an answer
-    assert statuses_found <= statuses, answer[:200]
-    assert statuses_found != {400} or json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+    received = {int(answer[9:12])} if answer else set()  # a reset may overtake an answer
+    assert received <= statuses, answer[:200]
+    assert received != {400} or json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
     until(lambda: not server.connections and server.service.admission.reserved == Resources())
 
 

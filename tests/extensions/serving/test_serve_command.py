@@ -11,7 +11,7 @@ from command_fixtures import Ensue
 
 
 @pytest.fixture
-def keys_of_servers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def server_keys(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The keys with which servers have been started."""
     keys: list[Any] = []
     monkeypatch.setattr("ensue.runs.schema.existing_run", lambda run: run)
@@ -24,22 +24,20 @@ def keys_of_servers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_an_empty_key_is_refused(
-    refused: Callable[..., str], keys_of_servers: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refused: Callable[..., str], server_keys: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in ("", " "):
         assert "--key" in refused("serve", tmp_path, "--port", 0, "--key", key)
     for key in ("", " "):
         monkeypatch.setenv("ENSUE_KEY", key)
         assert "ENSUE_KEY" in refused("serve", tmp_path, "--port", 0)
-    assert keys_of_servers == []
+    assert server_keys == []
 
 
 @pytest.mark.filterwarnings("default")
-def test_an_open_address_without_a_key_gives_a_warning(
-    ensue: Ensue, keys_of_servers: list[Any], tmp_path: Path
-) -> None:
+def test_an_open_address_without_a_key_gives_a_warning(ensue: Ensue, server_keys: list[Any], tmp_path: Path) -> None:
     message = ensue("serve", tmp_path, "--port", 0, "--host", "0.0.0.0")
     assert message.err == "ensue: 0.0.0.0 is reachable from other machines without a key; --key sets one\n"
     assert ensue("serve", tmp_path, "--port", 0, "--host", "0.0.0.0", "--key", "secret").err == ""
     assert ensue("serve", tmp_path, "--port", 0).err == ""
-    assert keys_of_servers == [None, "secret", None]
+    assert server_keys == [None, "secret", None]

@@ -212,6 +212,6 @@ def test_empty_files_and_unknown_columns_and_encodings_are_refused(tmp_path: Pat
         summarize(tmp_path / "plain.txt", encoding="utf-9")
 
 
-def test_words_are_split_like_in_the_recipes() -> None:
+def test_words_are_split_as_in_the_recipes() -> None:
     assert LabelingData().splitter == SENTENCE_SPLITTER
     assert ClassificationData().splitter == TEXT_SPLITTER

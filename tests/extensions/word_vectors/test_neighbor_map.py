@@ -27,10 +27,9 @@ def test_axes_are_principal_components_of_directions() -> None:
     assert neighbor_map.share == pytest.approx(variances[:2].sum() / variances.sum())
     assert neighbor_map.places == pytest.approx(map_vectors(9 * vectors).places)
     nearest = (units @ units.T - 2 * np.eye(20)).argmax(1)
-    assert {frozenset(pair) for pair in neighbor_map.links.tolist()} == {
-        frozenset((n, int(k))) for n, k in enumerate(nearest)
-    }
-    assert len(neighbor_map.links) == len({tuple(pair) for pair in neighbor_map.links.tolist()})
+    links = [frozenset(pair) for pair in neighbor_map.links.tolist()]
+    assert {*links} == {frozenset((n, int(k))) for n, k in enumerate(nearest)}
+    assert len(links) == len({*links})
 
 
 @pytest.mark.parametrize("vectors", [np.ones((1, 3)), np.zeros((3, 2)), np.ones((4, 1)), [[1.0, 0], [0, 1]]])

@@ -50,13 +50,8 @@ def test_counts_are_those_of_a_plain_loop(
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.pairs"
     write_pair_counts(path, TokenFile(IDS), size=12, window=2, first_word=2, line_end=1)
-    content_of_file = path.read_bytes()
-    for content in (
-        content_of_file[:-1],
-        content_of_file[:40] + b"\xff" + content_of_file[41:],
-        content_of_file[:10],
-        b"ensueids" + content_of_file[8:],
-    ):
+    valid = path.read_bytes()
+    for content in (valid[:-1], valid[:40] + b"\xff" + valid[41:], valid[:10], b"ensueids" + valid[8:]):
         path.write_bytes(content)
         with pytest.raises(DataError):
             open_pair_counts(path)

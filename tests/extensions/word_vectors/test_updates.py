@@ -55,12 +55,10 @@ def compiled(plan: NegativeSampling, rows: int, dtype: torch.dtype) -> updates.C
     return updates.CompiledSampling(plan, words=WORDS, rows=rows, dimension=D, dtype=dtype)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-13)])
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-6), (torch.float64, 1e-13)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("subwords", [False, True])
-def test_compiled_updates_equal_updates_in_numpy(
-    kind: Kind, subwords: bool, dtype: torch.dtype, tolerance: float
-) -> None:
+def test_compiled_updates_equal_updates_in_numpy(kind: Kind, subwords: bool, dtype: torch.dtype, atol: float) -> None:
     plan, rows = sampling(kind, subwords=subwords), WORDS + BUCKETS * subwords
     ours = tables(rows, dtype)
     plain = [table.clone() for table in ours]
@@ -71,7 +69,7 @@ def test_compiled_updates_equal_updates_in_numpy(
         expected = updates.update_by_sampling_in_numpy(plan, examples, plain[0].numpy(), plain[1].numpy(), 0.1)
         assert loss == pytest.approx(expected, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
-        assert float((table - other).abs().max()) < tolerance
+        assert float((table - other).abs().max()) < atol
 
 
 @pytest.mark.parametrize("kind", KINDS)

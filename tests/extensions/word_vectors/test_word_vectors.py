@@ -84,11 +84,8 @@ def test_words_of_a_topic_are_near_each_other(kind: str, runs: dict[str, Path]) 
     model = ensue.load(runs[kind])
     assert set(model.words) == {"."}.union(*TOPICS.values())
     right = [model.neighbors(word, 4) for words in TOPICS.values() for word in words]
-    topics_of_words = [words for words in TOPICS.values() for _ in words]
-    shares = [
-        len({neighbor.word for neighbor in near} & set(words)) / 4
-        for near, words in zip(right, topics_of_words, strict=True)
-    ]
+    topics = [words for words in TOPICS.values() for _ in words]
+    shares = [len({word.word for word in near} & set(topic)) / 4 for near, topic in zip(right, topics, strict=True)]
     assert np.mean(shares) > 0.85
 
 
@@ -179,11 +176,9 @@ def test_gensim_reads_exported_vectors(runs: dict[str, Path], tmp_path: Path) ->
     model = ensue.load(runs["cbow"])
     for format in ("word2vec", "word2vec-binary"):
         model.export(tmp_path / "out", format)
-        keyed_vectors = gensim.KeyedVectors.load_word2vec_format(
-            str(tmp_path / "out"), binary=format == "word2vec-binary"
-        )
-        assert keyed_vectors.index_to_key == list(model.words)
-        assert (keyed_vectors.vectors == model.table.vectors).all()
+        loaded = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "out"), binary=format == "word2vec-binary")
+        assert loaded.index_to_key == list(model.words)
+        assert (loaded.vectors == model.table.vectors).all()
 
 
 @pytest.mark.parametrize(

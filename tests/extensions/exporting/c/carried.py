@@ -66,10 +66,10 @@ def put(files: dict[str, bytes], folder: Path) -> Path:
     return folder
 
 
-def cut(whole: bytes, places: Sequence[int]) -> list[bytes]:
+def cut(content: bytes, places: Sequence[int]) -> list[bytes]:
     """Return a text divided at some places."""
-    ends = sorted(min(place, len(whole)) for place in places)
-    return [whole[begin:end] for begin, end in zip([0, *ends], [*ends, len(whole)], strict=True)]
+    ends = sorted(min(place, len(content)) for place in places)
+    return [content[begin:end] for begin, end in zip([0, *ends], [*ends, len(content)], strict=True)]
 
 
 def lines_fed(feed: Callable[..., Any], model: Any, session: Any, pieces: Sequence[bytes]) -> Iterator[int]:

@@ -23,20 +23,20 @@ SIGNS = [
 
 
 def classifier(
-    *, multiple: bool = False, pair: bool = False, features: dict[str, Any] | None = None, kept: bool = True,
+    *, multiple: bool = False, pair: bool = False, features: dict[str, Any] | None = None, prune: bool = True,
     data: dict[str, Any] | None = None, ngrams: int = 3, labels: int = 3, model: dict[str, Any] | None = None,
     head: dict[str, Any] | None = None,
 ) -> ClassificationPipeline:  # fmt: skip
     """Return an untrained model. Most rows of its bag are 0, and its few buckets are shared."""
-    given = {"d_words": 0, **(features or {})}
-    given_head = {"pooling": [], "ngrams": ngrams, "ngram_buckets": 97, **(head or {})}
-    table = document("classification", given, model or {"kind": "none"}, given_head)
+    features = {"d_words": 0, **(features or {})}
+    head = {"pooling": [], "ngrams": ngrams, "ngram_buckets": 97, **(head or {})}
+    table = document("classification", features, model or {"kind": "none"}, head)
     recipe = validate_recipe(table | {"data": {"train": "x", **(data or {})}}, where="small")
     assert isinstance(recipe, ClassificationRecipe)
-    how = {key: given[key] for key in ("lowercase", "fold_digits") if key in given}
+    folding = {key: features[key] for key in ("lowercase", "fold_digits") if key in features}
     lexicon = Lexicon.train(
-        dict.fromkeys(WORDS, 5), characters="characters" in given, longest_affix=given.get("affixes", 0),
-        shapes="d_shape" in given, character_ngrams=recipe.head.character_ngrams, **how,
+        dict.fromkeys(WORDS, 5), characters="characters" in features, longest_affix=features.get("affixes", 0),
+        shapes="d_shape" in features, character_ngrams=recipe.head.character_ngrams, **folding,
     )  # fmt: skip
     names = ["good", "b\u00e4d", *(f"label-{k}" for k in range(labels))][:labels]
     classes = Classes(names, multiple=multiple, threshold=0.4, temperature=1.7)
@@ -45,7 +45,7 @@ def classifier(
         recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=lexicon,
         num_labels=labels, pair=pair, multiple=multiple, segment=recipe.data.segment_tokens,
     )  # fmt: skip
-    if built.bag is not None and kept:
+    if built.bag is not None and prune:
         shares = torch.rand(2, built.bag.num_rows)
         shares[0, 0] = 0  # rows of unknown words and columns are 0
         built.bag.weigh(shares[0] * (shares[1] < 0.6))
@@ -60,12 +60,12 @@ def classifier(
 
 KINDS: dict[str, dict[str, Any]] = {
     "one": {},
-    "all_rows": {"kept": False, "features": {"lowercase": False, "fold_digits": False}, "ngrams": 1},
+    "all_rows": {"prune": False, "features": {"lowercase": False, "fold_digits": False}, "ngrams": 1},
     "several": {"multiple": True, "data": {"splitter": "treebank"}, "labels": 5},
     "pair": {"pair": True, "data": {"max_tokens": 5, "keep": "both"}},
     "characters": {"head": {"character_ngrams": 4}},
     "characters_of_pairs": {
-        "pair": True, "kept": False, "ngrams": 1, "head": {"character_ngrams": 3}, "features": {"fold_digits": False},
+        "pair": True, "prune": False, "ngrams": 1, "head": {"character_ngrams": 3}, "features": {"fold_digits": False},
     },
     "both_ways": {
         "model": {"kind": "lstm", "d_model": 6, "num_layers": 2},

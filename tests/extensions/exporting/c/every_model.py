@@ -8,29 +8,29 @@ from extensions.exporting.c import classifiers, framed, models, taggers, transdu
 from extensions.exporting.c.printing import files_of
 
 FILES = dict[str, bytes]
-Given = tuple[tuple[tuple[str, ...], str], ...]
+Calls = tuple[tuple[tuple[str, ...], str], ...]
 """The arguments and the input of each call of a program."""
 WRITES = (("--generate", "300", "7", "1.1"), "The sea")
 
 
-def language(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
+def language(kind: str) -> Callable[[str], tuple[FILES, Calls]]:
+    def made(precision: str) -> tuple[FILES, Calls]:
         model = models.pipeline(kind, **(models.TRANSFORMER if kind == "words" else {}))
         return files_of(model, "some", precision=precision), (((), models.MIXED), WRITES)
 
     return made
 
 
-def tagger(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
+def tagger(kind: str) -> Callable[[str], tuple[FILES, Calls]]:
+    def made(precision: str) -> tuple[FILES, Calls]:
         files = files_of(taggers.pipeline_of(kind), "some", precision=precision)
         return files, ((("--probabilities",), "\n".join(taggers.TEXTS)),)
 
     return made
 
 
-def classifier(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
+def classifier(kind: str) -> Callable[[str], tuple[FILES, Calls]]:
+    def made(precision: str) -> tuple[FILES, Calls]:
         pipeline = classifiers.classifier(**classifiers.KINDS[kind])
         files = files_of(pipeline, "some", precision=precision)
         separator = "\t" if "pair" in kind else " "
@@ -39,8 +39,8 @@ def classifier(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     return made
 
 
-def transducer(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
+def transducer(kind: str) -> Callable[[str], tuple[FILES, Calls]]:
+    def made(precision: str) -> tuple[FILES, Calls]:
         pipeline = transducers.transducer(**transducers.KINDS[kind])
         files = files_of(pipeline, "some", precision=precision)
         lines = ["\t".join([lemma, "V;PST", "N"][: pipeline.num_texts]) for lemma in transducers.LEMMAS]
@@ -49,8 +49,8 @@ def transducer(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     return made
 
 
-def frames(kind: str) -> Callable[[str], tuple[FILES, Given]]:
-    def made(precision: str) -> tuple[FILES, Given]:
+def frames(kind: str) -> Callable[[str], tuple[FILES, Calls]]:
+    def made(precision: str) -> tuple[FILES, Calls]:
         pipeline, names = framed.pipeline(kind), []
         files = files_of(pipeline, "some", precision=precision)
         rng = np.random.default_rng(3)
@@ -69,7 +69,7 @@ def frames(kind: str) -> Callable[[str], tuple[FILES, Given]]:
     return made
 
 
-MODELS: dict[str, Callable[[str], tuple[FILES, Given]]] = {
+MODELS: dict[str, Callable[[str], tuple[FILES, Calls]]] = {
     "characters": language("characters"), "transformer": language("words"), "tagger": tagger("layers"),
     "tagger with a CRF": tagger("crf"), "tagger of letters": tagger("cnn"), "classifier": classifier("both_ways"),
     "classifier of pairs": classifier("pair_of_layers"), "transducer": transducer("additive"),

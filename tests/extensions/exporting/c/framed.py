@@ -57,7 +57,7 @@ class CSeries(ctypes.Structure):
 def series_in_c(series: list[NDArray[np.float32]]) -> Any:
     """Return series as an array of C, which holds their memory."""
     array: Any = (CSeries * len(series))(*((one.ctypes.data, len(one)) for one in series))
-    array.kept = series
+    array.series = series
     return array
 
 

@@ -44,9 +44,9 @@ class CarriedClassifier(runs.Interface):
     def classified(self, *texts: bytes, short: int = 0) -> tuple[int, list[float]]:
         """Return the code and the probabilities."""
         size = short or self.call("memory", ctypes.c_size_t(4 * sum(map(len, texts))))
-        memory, found = ctypes.create_string_buffer(size), (ctypes.c_float * self.count)()
-        given = (CText * len(texts))(*((ctypes.cast(text, ctypes.c_void_p), len(text)) for text in texts))
-        return self.call("classify", self.model, memory, ctypes.c_size_t(size), given, found), list(found)
+        memory, shares = ctypes.create_string_buffer(size), (ctypes.c_float * self.count)()
+        inputs = (CText * len(texts))(*((ctypes.cast(text, ctypes.c_void_p), len(text)) for text in texts))
+        return self.call("classify", self.model, memory, ctypes.c_size_t(size), inputs, shares), list(shares)
 
     def session(self, size: int) -> Any:
         made = ctypes.create_string_buffer(b"\xff" * self.call("session_size", ctypes.c_size_t(size)))
@@ -55,18 +55,20 @@ class CarriedClassifier(runs.Interface):
 
     def fed(self, pieces: list[bytes], size: int = 400) -> list[tuple[int, list[bytes], list[float]]]:
         """Return the code of NAME_feed or NAME_classify, the texts and the probabilities of each line."""
-        session, texts, found = self.session(size), (CText * self.texts)(), []
-        for code in runs.lines_fed(lambda *given: self.call("feed", *given, texts), self.model, session, pieces):
+        session, texts, results = self.session(size), (CText * self.texts)(), []
+        for code in runs.lines_fed(
+            lambda *arguments: self.call("feed", *arguments, texts), self.model, session, pieces
+        ):
             read = [ctypes.string_at(text.bytes, text.size) for text in texts] if code == 1 else []
-            said, shares = self.classified(*read) if read else (code, [])
-            found.append((said, read, shares))
-        return found
+            line_code, shares = self.classified(*read) if read else (code, [])
+            results.append((line_code, read, shares))
+        return results
 
     def chosen(self, shares: list[float], at_least: float = 0) -> list[str]:
-        found = (ctypes.c_uint32 * self.count)()
-        given = (ctypes.c_float * self.count)(*shares)
-        count = self.call("choose", self.model, given, ctypes.c_double(at_least), found)
-        return [self.names[k] for k in found[:count]]
+        ids = (ctypes.c_uint32 * self.count)()
+        inputs = (ctypes.c_float * self.count)(*shares)
+        count = self.call("choose", self.model, inputs, ctypes.c_double(at_least), ids)
+        return [self.names[k] for k in ids[:count]]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -205,7 +207,7 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # counts of empty and unknown texts
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(kind: str, tmp_path: Path) -> None:
+def test_examples_print_like_the_command_line_without_sanitizer_errors(kind: str, tmp_path: Path) -> None:
     pipeline = classifier(**KINDS[kind])
     files = files_of(pipeline, "sea", embed=kind in ("one", "pair"))
     example = runs.Example(files, tmp_path, runs.COMPILERS[[*KINDS].index(kind) % len(runs.COMPILERS)])

@@ -163,8 +163,8 @@ def files(folder: Path, kind: str) -> list[str]:
     made, rng = pipeline(kind), np.random.default_rng(7)
     series = series_of(made, 5, 9)
     for number, one in enumerate(series):
-        kept = one.astype([np.float32, np.float64, np.int16][number % 3]) if np.isfinite(one).all() else one
-        np.save(folder / f"{number}.npy", kept)
+        stored = one.astype([np.float32, np.float64, np.int16][number % 3]) if np.isfinite(one).all() else one
+        np.save(folder / f"{number}.npy", stored)
     np.save(folder / "all.npy", np.stack([one[:1] for one in series]))
     width = len(made.statistics.mean)
     images = rng.integers(0, 256, (5, 4, width), np.uint8)
@@ -184,61 +184,53 @@ def files(folder: Path, kind: str) -> list[str]:
         "\t".join(names) + "\n" + "\n".join("\t".join(map(str, row)) for row in series[0].tolist())
     )
     (folder / "paths.csv").write_text("label;path\nx;2.npy\ny;1.npy\n")
-    names_of_files = [
-        *(f"{number}.npy" for number in range(9)),
-        "all.npy",
-        "t-images-idx3-ubyte",
-        "rows.csv",
-        "one.tsv",
-    ]
+    paths = [*(f"{number}.npy" for number in range(9)), "all.npy", "t-images-idx3-ubyte", "rows.csv", "one.tsv"]
     if kind == "sounds":
         for number, content in enumerate([*recordings()[4:7], wav(rng.bytes(5000), channels=2)]):
             (folder / f"{number}.WAV").write_bytes(content)
-            names_of_files.append(f"{number}.WAV")
-    return [*names_of_files, "paths.csv"]
+            paths.append(f"{number}.WAV")
+    return [*paths, "paths.csv"]
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["crf", "sounds"])))
-def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(
-    number: int, kind: str, tmp_path: Path
-) -> None:
+def test_examples_print_like_the_command_line_without_sanitizer_errors(number: int, kind: str, tmp_path: Path) -> None:
     made, compiler = pipeline(kind), runs.COMPILERS[number % len(runs.COMPILERS)]
     folder = runs.put(files_of(made, "say", embed=kind == "crf"), tmp_path)
     runs.compiled(folder, "-o", "say", "example.c", "say.c", compiler=compiler, options=runs.SANITIZED)
 
-    def said(*arguments: str, given: str = "") -> tuple[str, str]:
-        found = subprocess.run(
-            ["./say", *arguments], cwd=folder, input=given.encode(), capture_output=True, check=False
+    def example(*arguments: str, text: str = "") -> tuple[str, str]:
+        completed = subprocess.run(
+            ["./say", *arguments], cwd=folder, input=text.encode(), capture_output=True, check=False
         )
-        assert found.returncode in (0, 2)
-        assert (found.returncode == 2) == bool(found.stderr)
-        return found.stdout.decode(errors="replace"), found.stderr.decode(errors="replace")
+        assert completed.returncode in (0, 2)
+        assert (completed.returncode == 2) == bool(completed.stderr)
+        return completed.stdout.decode(errors="replace"), completed.stderr.decode(errors="replace")
 
     names = files(folder, kind)
     lines = "".join("".join(made.prediction_lines(str(folder / name))) for name in names)
-    assert said(*names) == said(given="\n".join(names)) == (lines, "")
+    assert example(*names) == example(text="\n".join(names)) == (lines, "")
     if kind == "crf":
-        whole = made.predict([np.load(folder / "3.npy")], confidence=True)[0]
-        name, labels, shares = said("--probabilities", "3.npy")[0].split("\t")
-        assert (name, labels.split()) == ("3.npy", list(whole.labels))
-        np.testing.assert_allclose([float(share) for share in shares.split()], whole.probabilities, atol=2e-6)
+        answer = made.predict([np.load(folder / "3.npy")], confidence=True)[0]
+        name, labels, shares = example("--probabilities", "3.npy")[0].split("\t")
+        assert (name, labels.split()) == ("3.npy", list(answer.labels))
+        np.testing.assert_allclose([float(share) for share in shares.split()], answer.probabilities, atol=2e-6)
     else:
         chosen: Any = made
         strict = chosen.with_search(at_least=0.6)
-        assert said("--at-least", "0.6", "all.npy")[0] == "".join(strict.prediction_lines(str(folder / "all.npy")))
-    assert said("--else", "all.npy")[1].startswith("usage: say ")
-    assert said("none.npy")[1] == "say: none.npy: cannot be read\n"
-    assert said("say.h")[1] == "say: say.h: unknown suffix\n"
+        assert example("--at-least", "0.6", "all.npy")[0] == "".join(strict.prediction_lines(str(folder / "all.npy")))
+    assert example("--else", "all.npy")[1].startswith("usage: say ")
+    assert example("none.npy")[1] == "say: none.npy: cannot be read\n"
+    assert example("say.h")[1] == "say: say.h: unknown suffix\n"
     (folder / "lines.csv").write_text('"a,\n"' + ",y" * 999)  # a header of two lines
-    assert said("lines.csv")[1].startswith("say: lines.csv: ")
+    assert example("lines.csv")[1].startswith("say: lines.csv: ")
     rng, odd = np.random.default_rng(number), folder / "odd"
     odd.mkdir()
     for place, name in enumerate([*names * 2]):  # each is damaged or truncated
         content = bytearray((folder / name).read_bytes())
         for at in rng.integers(0, min(len(content), 200), 3):
             content[at] = rng.choice([0, 9, 10, 34, 44, 255, rng.integers(256)])
-        kept = content[: rng.integers(len(content))] if place % 3 == 0 else content
-        (odd / name).write_bytes(bytes(kept))
+        damaged = content[: rng.integers(len(content))] if place % 3 == 0 else content
+        (odd / name).write_bytes(bytes(damaged))
         (odd / "table.csv").write_text(f"path\n{name}\ntable.csv\n")
-        said(f"odd/{name}")
-        said("odd/table.csv")
+        example(f"odd/{name}")
+        example("odd/table.csv")

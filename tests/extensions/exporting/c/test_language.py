@@ -138,9 +138,7 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate([*KINDS, "bpe", "transformer"])))
-def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(
-    number: int, kind: str, tmp_path: Path
-) -> None:
+def test_examples_print_like_the_command_line_without_sanitizer_errors(number: int, kind: str, tmp_path: Path) -> None:
     model, embed = made(kind), kind in ("bytes", "words")
     files = files_of(model, "sea", embed=embed)
     example = runs.Example(files, tmp_path, runs.COMPILERS[number % len(runs.COMPILERS)])

@@ -68,10 +68,9 @@ def test_the_commands_and_programs_of_the_page_work(tmp_path: Path, in_tmp_path:
     small = {"train.steps": 2, "train.validations": 1, "encoder.d_model": 8}
     ensue.train("classify-frames", train="digits", out="spoken", settings=small)
     outputs = followed()
-    heard = sorted(ensue.load("spoken").prediction_lines("digits/one"))
-    assert (
-        sorted(outputs["hear/hear digits/one/*.wav               # name, label, probability"].splitlines(True)) == heard
-    )
+    classified = sorted(ensue.load("spoken").prediction_lines("digits/one"))
+    printed = outputs["hear/hear digits/one/*.wav               # name, label, probability"]
+    assert sorted(printed.splitlines(True)) == classified
     spelled = [output.text for output in ensue.load("speller").predict(["sea", "oven"])]
     assert outputs["say/say < words.txt                          # the output for each line"].splitlines() == spelled
     predicted = ensue.load("classifier").prediction_lines("texts.txt")
@@ -82,21 +81,20 @@ def test_the_commands_and_programs_of_the_page_work(tmp_path: Path, in_tmp_path:
     assert [float(line.split()[0]) for line in lines[: len(text)]] == pytest.approx(nats, abs=2e-4)
     read = [line.rpartition(" ") for line in outputs["python3 surprise.py"].splitlines()]
     assert "".join(symbol[1:-1] for symbol, _, _ in read) == text
-    assert [float(found) for _, _, found in read] == pytest.approx(nats, abs=2e-4)
+    assert [float(number) for _, _, number in read] == pytest.approx(nats, abs=2e-4)
     some = "".join(model.generate("The ", max_tokens=200, seed=1, temperature=0.8))
     assert outputs["printf 'The ' | sea/sea --generate 200 1 0.8"] == f"The {some}\n"
     alone = "".join(model.generate("", max_tokens=200, seed=1))
     assert {outputs[line] for line in ("./main", "go run main.go") if line in outputs} <= {alone}
-    if found := outputs.get("node surprise.mjs"):
-        assert found.endswith(f"\n{some}\ntrue\n")
-        read = [line.rpartition(" ") for line in found.split("\n")[: len(text)]]
+    if from_node := outputs.get("node surprise.mjs"):
+        assert from_node.endswith(f"\n{some}\ntrue\n")
+        read = [line.rpartition(" ") for line in from_node.split("\n")[: len(text)]]
         assert "".join(symbol for symbol, _, _ in read) == text
         assert [float(number) for _, _, number in read] == pytest.approx(nats, abs=2e-4)
     tagged = tagger.predict(["Anna Novak sees Lima."], confidence=True)[0]
     shown = [(word.text, word.label, pytest.approx(word.confidence, abs=6e-5)) for word in tagged]
-    lines = [
-        line.split("\t") for line in outputs['echo "Anna Novak sees Lima." | pos/pos --probabilities'].splitlines()
-    ]
+    printed = outputs['echo "Anna Novak sees Lima." | pos/pos --probabilities']
+    lines = [line.split("\t") for line in printed.splitlines()]
     assert [(word, label, float(share)) for word, label, share in lines[:-1]] == shown
     lines = [line.split(" ") for line in outputs["./names"].splitlines()]
     assert [(word, label, float(share)) for word, label, share in lines] == shown

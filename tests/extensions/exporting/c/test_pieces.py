@@ -58,9 +58,9 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     head = header("language", {"VOCABULARY": 9, "CONTEXT": 0})
     parts = [read_template("prelude.h"), math_functions(), read_template("utf8.h"), read_template("sampling.h")]
     (folder / "pieces.c").write_text("\n".join([head, *parts, HARNESS]))
-    found = library(folder, "-Wno-missing-prototypes", "pieces.c")
-    found.drawn.restype = ctypes.c_uint32
-    return found
+    compiled = library(folder, "-Wno-missing-prototypes", "pieces.c")
+    compiled.drawn.restype = ctypes.c_uint32
+    return compiled
 
 
 def address(x: np.ndarray) -> ctypes.c_void_p:
@@ -69,11 +69,11 @@ def address(x: np.ndarray) -> ctypes.c_void_p:
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32 + 5, 2**63 - 1])
 def test_random_numbers_are_those_of_torch(pieces: ctypes.CDLL, seed: int) -> None:
-    found = np.empty(2000)
-    pieces.seeded(ctypes.create_string_buffer(4 * 625), ctypes.c_uint64(seed), address(found), 2000)
+    numbers = np.empty(2000)
+    pieces.seeded(ctypes.create_string_buffer(4 * 625), ctypes.c_uint64(seed), address(numbers), 2000)
     generator = torch.Generator().manual_seed(seed)
     torch_s = [1 - torch.rand(1, 1, generator=generator, dtype=torch.float64).item() for _ in range(2000)]
-    assert found.tolist() == torch_s
+    assert numbers.tolist() == torch_s
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -87,22 +87,22 @@ def test_filters_and_draws_are_those_of_ensue(pieces: ctypes.CDLL, seed: int) ->
     sampling = Sampling(heat, None if ties_at_k else k, p, least)
     expected = filter_logits(torch.from_numpy(scores.copy())[None], sampling)
     how = CSampling(heat, 0 if ties_at_k else k, p, least, 0)
-    found, order = scores.copy(), np.empty(count, np.uint32)
-    pieces.filtered(address(found), count, ctypes.byref(how), address(order))
-    np.testing.assert_allclose(found, expected[0].numpy(), rtol=1e-6)
+    filtered, order = scores.copy(), np.empty(count, np.uint32)
+    pieces.filtered(address(filtered), count, ctypes.byref(how), address(order))
+    np.testing.assert_allclose(filtered, expected[0].numpy(), rtol=1e-6)
     work = np.empty(count, np.float32)
     for share in 1 - rng.random(20):
         wanted = draw_with(expected, torch.tensor([[share]], dtype=torch.float64)).item()
-        assert pieces.drawn(address(found), count, ctypes.c_double(share), address(work)) == wanted
+        assert pieces.drawn(address(filtered), count, ctypes.c_double(share), address(work)) == wanted
 
 
 def test_every_code_point_is_written_and_read_as_by_python(pieces: ctypes.CDLL) -> None:
     points = [point for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]
-    whole, to = "".join(map(chr, points)).encode(), np.empty(len(points) + 9, np.uint32)
-    assert pieces.decoded(whole, len(whole), address(to)) == len(points)
+    encoded, to = "".join(map(chr, points)).encode(), np.empty(len(points) + 9, np.uint32)
+    assert pieces.decoded(encoded, len(encoded), address(to)) == len(points)
     assert to[: len(points)].tolist() == points
     buffer = (ctypes.c_uint8 * 4)()
-    assert b"".join(bytes(buffer[: pieces.written(point, buffer)]) for point in points) == whole
+    assert b"".join(bytes(buffer[: pieces.written(point, buffer)]) for point in points) == encoded
 
 
 def test_the_ranges_are_those_of_every_code_point() -> None:
@@ -117,10 +117,10 @@ def test_the_ranges_are_those_of_every_code_point() -> None:
 
 def test_exponentials_are_close_to_those_of_numpy(pieces: ctypes.CDLL) -> None:
     x = np.linspace(-110, 95, 100_001, dtype=np.float32)
-    found = np.empty_like(x)
-    pieces.exponential(address(x), address(found), len(x))
+    exponentials = np.empty_like(x)
+    pieces.exponential(address(x), address(exponentials), len(x))
     with np.errstate(over="ignore"):
-        np.testing.assert_allclose(found, np.exp(x.astype(np.float64)).astype(np.float32), rtol=5e-7, atol=1e-37)
+        np.testing.assert_allclose(exponentials, np.exp(x.astype(np.float64)).astype(np.float32), rtol=5e-7, atol=1e-37)
 
 
 ROWS = 3
@@ -153,17 +153,17 @@ def test_the_step_of_every_layer_is_that_of_ensue(tmp_path: Path, rows: int) -> 
     (tmp_path / "steps.c").write_text("\n".join([head, *prelude, model, unused, *texts]))
     built = library(tmp_path, "steps.c")
     for number, layer, step, numbers in cases:
-        state, kept = layer.init_state(rows), step.initial.numpy().copy()
+        state, c_state = layer.init_state(rows), step.initial.numpy().copy()
         y, work = np.empty((rows, layer.d_out), np.float32), np.empty(step.work * rows, np.float32)
         hoisted = np.empty(step.hoisted * rows, np.float32)
         for position in range(3):
             x = torch.randn(rows, layer.d_in, generator=torch.Generator().manual_seed(position))
             with torch.no_grad():
                 expected, state = layer.step(x, state)
-            getattr(built, f"run_{number}")(*map(address, (numbers, x.numpy().copy(), hoisted, kept, y, work)))
+            getattr(built, f"run_{number}")(*map(address, (numbers, x.numpy().copy(), hoisted, c_state, y, work)))
             np.testing.assert_allclose(y, expected.numpy(), rtol=1e-4, atol=1e-5, err_msg=SUBJECTS[number].name)
             after = np.concatenate([leaf.reshape(-1).numpy() for leaf in leaves(state)])
-            np.testing.assert_allclose(kept, after, rtol=1e-4, atol=1e-5, err_msg=SUBJECTS[number].name)
+            np.testing.assert_allclose(c_state, after, rtol=1e-4, atol=1e-5, err_msg=SUBJECTS[number].name)
     assert len(cases) > 20
 
 
@@ -207,9 +207,9 @@ def test_paths_and_probabilities_of_tags_are_those_of_ensue(kind: Any, tmp_path:
         expected = head.decode_sentence(scores, with_posterior=True)
         path, shares = np.empty(length, np.uint32), np.empty((length, tags))
         work = np.empty((3 + tags) * tags)
-        best, given = np.empty((length, tags), np.float32), scores.copy()
+        best, emissions = np.empty((length, tags), np.float32), scores.copy()
         arrays: list[Any] = [best, path, shares, work, weights.padded_content()]
-        built.paths(address(given), length, *map(address, arrays))
+        built.paths(address(emissions), length, *map(address, arrays))
         assert path.tolist() == expected.tags.tolist()
         assert expected.posterior is not None
         np.testing.assert_allclose(shares, expected.posterior.marginals, rtol=1e-5, atol=1e-6)
@@ -230,13 +230,13 @@ def test_labels_of_tags_are_those_of_ensue(scheme: Any, tmp_path: Path) -> None:
     built, rng = library(tmp_path, "labels.c"), np.random.default_rng(1)
     built.share.restype = ctypes.c_double
     for length in [1, 2, 3] * 30 + [40] * 10:
-        path, found = rng.integers(0, len(labels), length).astype(np.uint32), np.empty(length, np.uint32)
-        built.labeled(address(path), length, address(found))
-        said = labels.decode(path.tolist())
-        assert [written[id] for id in found] == said
+        path, ids = rng.integers(0, len(labels), length).astype(np.uint32), np.empty(length, np.uint32)
+        built.labeled(address(path), length, address(ids))
+        expected = labels.decode(path.tolist())
+        assert [written[id] for id in ids] == expected
         shares = rng.dirichlet(np.ones(len(labels)), length)
-        ours = [built.share(ctypes.c_uint32(id), address(row)) for id, row in zip(found.tolist(), shares, strict=True)]
-        assert ours == pytest.approx(labels.confidence(said, shares))
+        ours = [built.share(ctypes.c_uint32(id), address(row)) for id, row in zip(ids.tolist(), shares, strict=True)]
+        assert ours == pytest.approx(labels.confidence(expected, shares))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 17])
@@ -252,8 +252,8 @@ def test_products_do_not_depend_on_the_number_of_rows(rows: int, products: ctype
         alone = np.zeros_like(c)
         for row in range(rows):
             sizes = map(ctypes.c_int64, (1, n, k))
-            given = address(a[row]), ctypes.c_int64(k + 3), packed, address(alone[row]), ctypes.c_int64(n + 2)
-            products.product(*sizes, *given)
+            arguments = address(a[row]), ctypes.c_int64(k + 3), packed, address(alone[row]), ctypes.c_int64(n + 2)
+            products.product(*sizes, *arguments)
         assert alone.tobytes() == c.tobytes()
 
 
@@ -304,10 +304,10 @@ def test_attention_to_the_positions_before(is_rotary: bool, tmp_path: Path) -> N
         angles = layer.rotary.frequencies.angles(torch.arange(context))
         turns[:] = torch.stack((angles.cos(), angles.sin()), -1).flatten(1)
     with torch.no_grad():
-        expected, given = layer(x)[0][0], layer.project_in(x)[0]
+        expected, projected = layer(x)[0][0], layer.project_in(x)[0]
         for position in range(context):
-            found, row = np.empty(heads * d_head, np.float32), given[position].numpy().copy()
+            attended, row = np.empty(heads * d_head, np.float32), projected[position].numpy().copy()
             turned = address(turns[position]) if is_rotary else None
-            built.attends(address(of), ctypes.c_int64(position), turned, address(row), address(found))
-            y = layer.project_out(torch.from_numpy(found))
+            built.attends(address(of), ctypes.c_int64(position), turned, address(row), address(attended))
+            y = layer.project_out(torch.from_numpy(attended))
             torch.testing.assert_close(y, expected[position], rtol=1e-5, atol=1e-5)

@@ -58,9 +58,9 @@ def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
         matrix[:, 0] = 0
         packed = encode_matrix(torch.from_numpy(matrix), precision, 0, in_panels=True)
         a, c = rng.normal(size=k).astype(np.float32), np.empty(n, np.float32)
-        given = [x.ctypes.data_as(ctypes.c_void_p) for x in (a, c)]
+        pointers = [x.ctypes.data_as(ctypes.c_void_p) for x in (a, c)]
         size = ctypes.c_int64
-        pieces.product(size(n), size(k), given[0], packed, given[1])
+        pieces.product(size(n), size(k), pointers[0], packed, pointers[1])
         expected, most = a.astype(np.float64) @ twin(matrix, precision, 0), abs(a) @ abs(matrix)
         left = abs(twin(matrix, precision, 0)).sum(0) * abs(a).max() / 65_000 if precision == "int8" else 0
         assert (abs(c - expected) <= 1e-6 * most + 1e-12 + left).all()
@@ -69,22 +69,22 @@ def test_a_product_and_a_row_are_of_the_numbers_that_are_left(
             "f16": most / 2**11 + abs(a).sum() / 2**25,
             "int8": abs(a).sum() * abs(matrix).max(0) / 254,
         }
-        several, found = rng.normal(size=(ROWS, k + 1)).astype(np.float32), np.empty((ROWS, n), np.float32)
+        several, results = rng.normal(size=(ROWS, k + 1)).astype(np.float32), np.empty((ROWS, n), np.float32)
         several[1, :k] = a
-        given += [x.ctypes.data_as(ctypes.c_void_p) for x in (several, found)]
-        pieces.rows(size(n), size(k), given[2], packed, given[3])
-        assert found[1].tobytes() == c.tobytes()
+        pointers += [x.ctypes.data_as(ctypes.c_void_p) for x in (several, results)]
+        pieces.rows(size(n), size(k), pointers[2], packed, pointers[3])
+        assert results[1].tobytes() == c.tobytes()
         np.testing.assert_allclose(
-            found, several[:, :k] @ twin(matrix, precision, 0), rtol=1e-4, atol=np.max(1e-4 * abs(c).max() + 2 * left)
+            results, several[:, :k] @ twin(matrix, precision, 0), rtol=1e-4, atol=np.max(1e-4 * abs(c).max() + 2 * left)
         )
         assert (abs(a @ matrix - expected) <= 1.01 * rounding[precision] + 1e-6 * most).all()
         several[0, k // 2] = np.inf
-        pieces.rows(size(n), size(k), given[2], packed, given[3])
-        assert not np.isfinite(found[0]).any()
-        assert np.isfinite(found[1:]).all()
+        pieces.rows(size(n), size(k), pointers[2], packed, pointers[3])
+        assert not np.isfinite(results[0]).any()
+        assert np.isfinite(results[1:]).all()
         table = encode_matrix(torch.from_numpy(matrix), precision, 1)
         for row in range(k):
-            pieces.row(table, ctypes.c_size_t(k), ctypes.c_size_t(n), ctypes.c_size_t(row), given[1])
+            pieces.row(table, ctypes.c_size_t(k), ctypes.c_size_t(n), ctypes.c_size_t(row), pointers[1])
             np.testing.assert_allclose(c, 3 * twin(matrix, precision, 1)[row], rtol=1e-6)
 
 
@@ -145,9 +145,7 @@ def test_the_change_of_the_scores_is_measured_and_reported(run: Path, tmp_path: 
     assert before == pytest.approx(np.mean([score.nats for score in ensue.load(run).score(held_out)]), abs=1e-4)
 
 
-def test_the_reason_of_a_missing_measurement_is_reported(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_measurement_is_explained(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def note(out: str) -> str:
         return ensue.export_run(run, tmp_path / out, "c", precision="f16")[0]
 
@@ -199,9 +197,9 @@ def answers(answer: Any) -> list[tuple[str, float]]:
     """Return the labels of a text, of its words, or of frames, with their probabilities."""
     if hasattr(answer, "series"):
         return list(zip(answer.labels, answer.probabilities, strict=True))
-    return (
-        [(answer.label, answer.probability)] if hasattr(answer, "label") else [(w.label, w.confidence) for w in answer]
-    )
+    if hasattr(answer, "label"):
+        return [(answer.label, answer.probability)]
+    return [(word.label, word.confidence) for word in answer]
 
 
 @pytest.mark.slow
@@ -230,12 +228,12 @@ def test_changed_labels_and_probabilities_are_measured(name: str, unit: str, tmp
     job = task_entry(run.recipe.task).job_class(run.recipe, run)
     valid, options = job.split.valid, {"confidence": True} if unit in ("words", "frames") else {}
     if unit in ("series", "frames"):
-        given: list[Any] = [valid.rows[row] for row in range(len(valid))]
+        inputs: list[Any] = [valid.rows[row] for row in range(len(valid))]
     elif unit == "words":
-        given = [" ".join(text) for text in valid.texts]
+        inputs = [" ".join(text) for text in valid.texts]
     else:
-        given = [tuple(" ".join(text) for text in pair) for pair in zip(*valid.texts, strict=True)]
-    both = [[pair for one in model.predict(given, **options) for pair in answers(one)] for model in (pipeline, other)]
+        inputs = [tuple(" ".join(text) for text in pair) for pair in zip(*valid.texts, strict=True)]
+    both = [[pair for one in model.predict(inputs, **options) for pair in answers(one)] for model in (pipeline, other)]
     count, share, change = (float(number.replace(",", "")) for number in match.groups())
     pairs = list(zip(*both, strict=True))
     assert count == len(pairs) > 1

@@ -13,7 +13,7 @@ import pytest
 
 from ensue.processor import features
 from extensions.exporting.c.carried import COMPILERS, put
-from extensions.exporting.c.every_model import FILES, MODELS, Given
+from extensions.exporting.c.every_model import FILES, MODELS, Calls
 from other_processors import ARM_COMPILERS, QEMU, ZIG
 
 NODE = shutil.which("node")
@@ -43,8 +43,8 @@ class Build(NamedTuple):
 
 def builds() -> Iterator[tuple[str, Build]]:
     """All that this machine has: first of this processor, then of others. Without `make` there is one more of each."""
-    here = {name: (name,) for name in COMPILERS} | ({"zig": (ZIG, "cc")} if ZIG else {})
-    for name, command in here.items():
+    compilers = {name: (name,) for name in COMPILERS} | ({"zig": (ZIG, "cc")} if ZIG else {})
+    for name, command in compilers.items():
         for level, needed in LEVELS.items():
             if needed <= features() and (features() & {"sse2"}):
                 target = level.replace("-v", "_v").replace("x86-64", "x86_64") if name == "zig" else level
@@ -65,7 +65,7 @@ BUILDS = dict(builds())
 TASKS = ("characters", "transformer", "tagger", "classifier", "transducer", "frames")
 
 
-def digest(folder: Path, build: Build, given: Given, caches: dict[str, str]) -> str:
+def digest(folder: Path, build: Build, calls: Calls, caches: dict[str, str]) -> str:
     """Return the digest of the output of a program, with all digits of its numbers."""
     command = [*build.command, *([] if "-std=gnu11" in build.command else ["-std=c11"]), "-o", build.program]
     environment = os.environ | caches
@@ -75,13 +75,11 @@ def digest(folder: Path, build: Build, given: Given, caches: dict[str, str]) -> 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     printed = b""
-    for arguments, text in given:
+    for arguments, text in calls:
         words = [*(build.before or ("./some",)), *arguments]
         printed += subprocess.run(words, cwd=folder, input=text.encode(), capture_output=True, check=True).stdout
-    assert printed.count(b"0x") > 5 or b"--generate" in str(given).encode()
-    numbers = re.sub(
-        rb"-?0x[0-9a-f.]+p[+-][0-9]+", lambda found: float.fromhex(found[0].decode()).hex().encode(), printed
-    )
+    assert printed.count(b"0x") > 5 or b"--generate" in str(calls).encode()
+    numbers = re.sub(rb"-?0x[0-9a-f.]+p[+-][0-9]+", lambda m: float.fromhex(m[0].decode()).hex().encode(), printed)
     return hashlib.sha256(numbers).hexdigest()[:16]
 
 
@@ -94,10 +92,10 @@ def exact(files: FILES, folder: Path) -> Path:
 
 
 def digests(model: str, precision: str, names: dict[str, Build], folder: Path, cache: Path) -> dict[str, str]:
-    files, given = MODELS[model](precision)
+    files, calls = MODELS[model](precision)
     exact(files, folder)
     caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache))
-    return {name: digest(folder, build, given, caches) for name, build in names.items()}
+    return {name: digest(folder, build, calls, caches) for name, build in names.items()}
 
 
 @pytest.mark.slow

@@ -53,22 +53,22 @@ class Carried(runs.Interface):
 
     def fed(self, pieces: list[bytes], room: int = 999) -> list[list[tuple[str, str]] | int]:
         """Return the words and labels of each line, or its code."""
-        session, words, found = self.session(room), (CWord * 999)(), list[Any]()
+        session, words, lines = self.session(room), (CWord * 999)(), list[Any]()
         for code in runs.lines_fed(partial(self.call, "feed"), self.model, session, pieces):
             if code < 0:
-                found.append(code)
+                lines.append(code)
                 continue
             count = self.call("take", self.model, session, words, ctypes.c_size_t(999), 0)
             texts = [ctypes.string_at(word.text, word.size).decode() for word in words[: max(count, 0)]]
             labels = [word.label.decode() for word in words[: max(count, 0)]]
-            found.append(count if count < 0 else list(zip(texts, labels, strict=True)))
-        return found
+            lines.append(count if count < 0 else list(zip(texts, labels, strict=True)))
+        return lines
 
     def labeled(self, sentences: list[list[str]], room: int = 40) -> list[list[tuple[str, float]]]:
-        words = given_c(sentences)
+        words = words_in_c(sentences)
         assert self.label(self.session(room), words) == runs.OK
-        found = iter([(word.label.decode(), word.probability) for word in words])
-        return [[next(found) for _ in sentence] for sentence in sentences]
+        labels = iter([(word.label.decode(), word.probability) for word in words])
+        return [[next(labels) for _ in sentence] for sentence in sentences]
 
     def words(self, text: str, room: int = 999) -> list[str]:
         words, encoded = (CWord * room)(), text.encode()
@@ -78,11 +78,11 @@ class Carried(runs.Interface):
         return [ctypes.string_at(word.text, word.size).decode() for word in words[:count]]
 
 
-def given_c(sentences: list[list[str]]) -> Any:
+def words_in_c(sentences: list[list[str]]) -> Any:
     words: Any = (CWord * sum(map(len, sentences)))()
-    words.kept = [ctypes.create_string_buffer(word.encode()) for sentence in sentences for word in sentence]
+    words.buffers = [ctypes.create_string_buffer(word.encode()) for sentence in sentences for word in sentence]
     ends = [place == len(sentence) for sentence in sentences for place, _ in enumerate(sentence, 1)]
-    for word, text, end in zip(words, words.kept, ends, strict=True):
+    for word, text, end in zip(words, words.buffers, ends, strict=True):
         word.text, word.size, word.ends = ctypes.addressof(text), len(text) - 1, end
     return words
 
@@ -134,7 +134,7 @@ def test_a_sentence_has_the_same_numbers_in_any_batch_and_thread(both: tuple[Lab
         assert list(pool.map(lambda _: both[1].labeled(sentences), range(8))) == [together] * 8
     session, alone = both[1].session(31), [pair for sentence in together for pair in sentence]
     for _ in range(2):  # a session has the forms of before
-        assert both[1].label(session, words := given_c(sentences)) == runs.OK
+        assert both[1].label(session, words := words_in_c(sentences)) == runs.OK
         assert [(word.label.decode(), word.probability) for word in words] == alone
 
 
@@ -145,9 +145,8 @@ def test_results_do_not_depend_on_how_the_bytes_are_divided(
 ) -> None:
     content = b"\xef\xbb\xbf" * is_marked + "".join(line + "\r\n" for line in lines).encode()
     expected = [[(word.text, word.label) for word in both[0].predict([line])[0]] for line in lines]
-    assert (
-        both[1].fed(cut(content, cuts)) == both[1].fed([content[:-2] if lines and lines[-1] else content]) == expected
-    )
+    without_end = content[:-2] if lines and lines[-1] else content
+    assert both[1].fed(cut(content, cuts)) == both[1].fed([without_end]) == expected
     long = [b"x" * 33, b"\n", b"x\n" + b"x " * 3, b"x" * 27 + b"\nx"]
     assert [line if isinstance(line, int) else len(line) for line in both[1].fed(long, 2)] == [TOO_LONG, 1, TOO_LONG, 1]
     assert both[1].fed([b"a b c\nx\n"], 2)[0] == TOO_LONG
@@ -177,7 +176,7 @@ def test_invalid_arguments_and_files_give_a_negative_code(tmp_path: Path) -> Non
     assert carried.call("open", ctypes.byref(ctypes.c_void_p()), str(tmp_path / "none").encode()) == runs.NO_FILE
     sizes = [carried.call("session_size", ctypes.c_size_t(words)) for words in (0, 1, 2, 1_000_000, 1_000_001, 2**63)]
     assert [size > 0 for size in sizes] == [False, True, True, True, False, False]
-    session, words = carried.session(5), given_c([["a"] * 5, ["b"] * 6, ["c"]])
+    session, words = carried.session(5), words_in_c([["a"] * 5, ["b"] * 6, ["c"]])
     assert carried.label(session, words) == TOO_LONG
     assert carried.label(session, (CWord * 3)(*[CWord(None, 3, 1)] * 3)) == runs.ARGUMENT
     assert carried.label(None, words) == runs.ARGUMENT
@@ -190,14 +189,12 @@ def test_invalid_arguments_and_files_give_a_negative_code(tmp_path: Path) -> Non
     with torch.no_grad():
         made.model.head.projection.bias[1] = torch.nan
     broken = Carried(made, tmp_path / "nan", "nan")
-    assert broken.label(broken.session(5), given_c([["a"]])) == runs.NUMBERS_FAIL
+    assert broken.label(broken.session(5), words_in_c([["a"]])) == runs.NUMBERS_FAIL
     assert len({carried.call("message", code) for code in range(-7, 0)}) == 7
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(["spans", "cnn", "vectors", "lstm"])))
-def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(
-    number: int, kind: str, tmp_path: Path
-) -> None:
+def test_examples_print_like_the_command_line_without_sanitizer_errors(number: int, kind: str, tmp_path: Path) -> None:
     made = pipeline_of(kind)
     example = runs.Example(
         files_of(made, "tag", embed=kind == "lstm"), tmp_path, runs.COMPILERS[number % len(runs.COMPILERS)]

@@ -71,17 +71,17 @@ class CarriedTransducer(runs.Interface):
         how = None if search is None else ctypes.byref(search)
         return int(self.call("transduce", self.model, session or self.session, array, count, how, self.answers))
 
-    def found(self, *sources: tuple[str | bytes, ...], **changes: Any) -> list[Answers]:
+    def answered(self, *sources: tuple[str | bytes, ...], **changes: Any) -> list[Answers]:
         """Return the answers for all sources, in as many calls as needed."""
-        search, done, found = self.usual(**changes), 0, list[Answers]()
+        search, done, results = self.usual(**changes), 0, list[Answers]()
         while done < len(sources):
             count = self.code(*sources[done:], search=search)
             assert 0 < count <= len(sources) - done
             done += count
             for place in range(count):
                 some = self.answers[place * search.n_best : (place + 1) * search.n_best]
-                found.append([self._read(one) for one in some if one.text is not None])
-        return found
+                results.append([self._read(one) for one in some if one.text is not None])
+        return results
 
     @staticmethod
     def _read(one: CAnswer) -> tuple[str, float, float, bool]:
@@ -89,10 +89,10 @@ class CarriedTransducer(runs.Interface):
 
 
 def of_ensue(pipeline: SequencePipeline, sources: list[tuple[str, ...]], **changes: Any) -> list[Answers]:
-    given = {"width" if name == "beams" else name: value for name, value in changes.items()}
+    options = {"width" if name == "beams" else name: value for name, value in changes.items()}
     return [
         [(one.text, one.score, one.log_probability, one.is_complete) for one in (best, *best.others)]
-        for best in pipeline.with_search(**given).predict(sources)
+        for best in pipeline.with_search(**options).predict(sources)
     ]
 
 
@@ -134,7 +134,7 @@ def check_answers(
     """Check that all answers are those of ensue; for another answer, ensue computes the log probability of C, too."""
     pipeline, carried = both
     for source, answers, expected_answers in zip(
-        texts, carried.found(*texts, **search), of_ensue(pipeline, texts, **search), strict=True
+        texts, carried.answered(*texts, **search), of_ensue(pipeline, texts, **search), strict=True
     ):
         assert len({(one[0], one[3]) for one in answers}) == len({(one[0], one[3]) for one in expected_answers})
         for mine, theirs in zip(answers, expected_answers, strict=True):
@@ -169,7 +169,7 @@ def test_lower_precisions_compute_with_the_rounded_numbers(kind: str, precision:
 def test_invalid_arguments_and_files_give_a_negative_code(tmp_path: Path) -> None:
     carried = CarriedTransducer(transducer(names=[2]), tmp_path, "some")
     texts, sizes = (b"w\xc3\xa4hlen\xff", b"V;PST"), (ctypes.c_size_t(1_000_001), ctypes.c_size_t(5))
-    assert carried.found(texts) == carried.found(("w\u00e4hlen\ufffd", "V;PST"))
+    assert carried.answered(texts) == carried.answered(("w\u00e4hlen\ufffd", "V;PST"))
     assert carried.call("session_size", *sizes) == carried.call("session_size", sizes[1], sizes[0]) == 0
     assert carried.call("begin", carried.model, carried.session, *sizes) == runs.ARGUMENT
     for changes in (
@@ -191,7 +191,7 @@ def test_invalid_arguments_and_files_give_a_negative_code(tmp_path: Path) -> Non
 def test_bytes_that_are_not_utf8_may_count_as_three(tmp_path: Path) -> None:
     carried = CarriedTransducer(transducer(**KINDS["bytes"]), tmp_path, "some")
     texts = (b"go", b"\xff" * 30, b"V")
-    assert carried.found(texts) == carried.found(("go", "\ufffd" * 30, "V"))
+    assert carried.answered(texts) == carried.answered(("go", "\ufffd" * 30, "V"))
     assert carried.code((b"", b"\xff" * 99, b""), session=carried.begun(297, 14)) == 1
     assert carried.code((b"", b"\xff" * 99, b""), session=carried.begun(99, 14)) == TOO_LONG
 
@@ -205,7 +205,7 @@ def test_scores_that_are_not_finite_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::ensue.notices.Notice")  # of texts that are empty
 @pytest.mark.parametrize("kind", ["heads", "bytes", "words"])
-def test_the_example_prints_the_output_of_the_command_line_without_sanitizer_errors(kind: str, tmp_path: Path) -> None:
+def test_examples_print_like_the_command_line_without_sanitizer_errors(kind: str, tmp_path: Path) -> None:
     pipeline = transducer(**KINDS[kind])
     example = runs.Example(files_of(pipeline, "some", embed=True), tmp_path, runs.COMPILERS[-1])
     tail = "\tV;PST\tx"

@@ -34,7 +34,7 @@ ODD = (
 Texts = st.text(st.sampled_from(ODD) | st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
-def given_c(text: str) -> np.ndarray:
+def code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
@@ -54,15 +54,15 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_sets_have_the_code_points_that_python_says(letters: Any) -> None:
-    found, sets = letters
+    compiled, sets = letters
     for name, holds in expressions.PROPERTIES.items():
         to = np.empty(sys.maxunicode + 1, np.uint8)
-        found.has(sets._names[name], len(to), address(to))
+        compiled.has(sets._names[name], len(to), address(to))
         assert to.tolist() == [bool(holds(chr(point))) for point in range(len(to))]
 
 
 def lowered(letters: Any, text: str) -> str:
-    points, to = given_c(text), np.empty(3 * len(text) + 1, np.uint32)
+    points, to = code_points(text), np.empty(3 * len(text) + 1, np.uint32)
     return to[: letters[0].lowered(address(points), len(text), address(to))].tobytes().decode("utf-32-le")
 
 
@@ -105,9 +105,9 @@ def splitter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def check_words(splitter: Any, text: str) -> None:
-    name, found = splitter
-    points, spans = given_c(text), np.empty((len(text) + 1, 2), np.uint32)
-    count = found.words(address(points), len(text), address(spans))
+    name, compiled = splitter
+    points, spans = code_points(text), np.empty((len(text) + 1, 2), np.uint32)
+    count = compiled.words(address(points), len(text), address(spans))
     assert spans[:count].tolist() == [[token.start, token.end] for token in tokens(text, name)]
 
 

@@ -38,11 +38,11 @@ import { load } from "./sea.js";
 if (!isMainThread) {
   parentPort.postMessage((await load()).score("The sea").map(token => token.nats));
 } else {
-  const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+  const input = JSON.parse(readFileSync(0, "utf-8")), output = {};
   for (const simd of [true, false]) {
-    const model = await load({ simd }), bytes = new TextEncoder().encode(asked.text), fed = model.begin(0), found = [];
-    for (let at = 0; at < bytes.length; at += 3) found.push(...fed.feed(bytes.subarray(at, at + 3)));
-    found.push(...fed.end());
+    const model = await load({ simd }), bytes = new TextEncoder().encode(input.text), fed = model.begin(0), tokens = [];
+    for (let at = 0; at < bytes.length; at += 3) tokens.push(...fed.feed(bytes.subarray(at, at + 3)));
+    tokens.push(...fed.end());
     const state = model.begin(7);
     state.feed("The se"), state.next();
     const other = model.restore(state.save());
@@ -55,16 +55,16 @@ if (!isMainThread) {
     const after = [other, state].map(of => Array.from({ length: 40 }, () => of.next().id));
     state.close();
     try { state.next(); } catch (error) { failures.push(error.message); }
-    said[simd] = {
+    output[simd] = {
       simd: model.simd, size: model.vocabularySize, failures, after,
-      score: model.score(asked.text).map(token => ({ ...token, bytes: [...token.bytes] })),
-      fed: found.map(token => [token.id, token.nats]), long: model.score("The sea. ".repeat(2000)).length,
-      written: asked.samplings.map(([prompt, options]) => [...model.generate(prompt, options)].join("")),
+      score: model.score(input.text).map(token => ({ ...token, bytes: [...token.bytes] })),
+      fed: tokens.map(token => [token.id, token.nats]), long: model.score("The sea. ".repeat(2000)).length,
+      written: input.samplings.map(([prompt, options]) => [...model.generate(prompt, options)].join("")),
       drawn: [0, 0].map(() => [...model.generate()].join("")),
       names: [model, other].map(of => Object.getOwnPropertyNames(Object.getPrototypeOf(of))),
     };
   }
-  new Worker(new URL(import.meta.url)).on("message", nats => console.log(JSON.stringify({ ...said, worker: nats })));
+  new Worker(new URL(import.meta.url)).on("message", nats => console.log(JSON.stringify({ ...output, worker: nats })));
 }
 """
 
@@ -118,18 +118,18 @@ def test_a_task_without_a_page_is_refused_with_or_without_a_compiler(
         ensue.export_run(tmp_path / "predict-frames", tmp_path / "out", "web")
 
 
-@pytest.mark.parametrize("found", [None, "0.11.0"])
+@pytest.mark.parametrize("installed", [None, "0.11.0"])
 def test_a_compiler_that_is_missing_or_old_is_named(
-    found: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    installed: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def version(name: str) -> str:
-        if found is None:
+        if installed is None:
             raise PackageNotFoundError(name)
-        return found
+        return installed
 
     monkeypatch.setattr(web, "version", version)
     monkeypatch.delattr(writing, "measure_precision")  # a long text has its scores later
-    named = "not installed" if found is None else r"from 0\.14 on, and 0\.11\.0 is installed"
+    named = "not installed" if installed is None else r"from 0\.14 on, and 0\.11\.0 is installed"
     with pytest.raises(EnsueError, match=rf'^web needs.* {named}: pip install .*"ensue\[web\]"$'):
         ensue.export_run(run_of(tmp_path).path, tmp_path / "out", "web", precision="int8")
     assert not (tmp_path / "out").exists()
@@ -161,37 +161,37 @@ def test_a_module_has_the_tokens_nats_and_samples_of_ensue(kind: str, tmp_path: 
     modules.put_module(files_of(model, "sea"), "sea", "language", tmp_path, DRIVER)
     samplings = [("The sea", options | {"seed": seed}) for seed, options in enumerate(SAMPLINGS)]
     keys = {"top_k": "topK", "top_p": "topP", "min_p": "minP", "repetition_penalty": "repetitionPenalty"}
-    asked = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
+    inputs = [(prompt, {keys.get(key, key): value for key, value in options.items()}) for prompt, options in samplings]
     expected, ids = model.score(TEXT), model.tokenizer.encode(TEXT).tolist()
     declared = package_text(f"{web.TEMPLATES}/language.d.ts")
-    for found in modules.run_module(tmp_path, "language", {"text": TEXT, "samplings": asked}):
-        assert found["size"] == model.tokenizer.vocabulary_size
-        assert [token["id"] for token in found["score"]] == [id for id, _ in found["fed"]] == ids
+    for output in modules.run_module(tmp_path, "language", {"text": TEXT, "samplings": inputs}):
+        assert output["size"] == model.tokenizer.vocabulary_size
+        assert [token["id"] for token in output["score"]] == [id for id, _ in output["fed"]] == ids
         nats = [score.nats for score in expected]
-        assert_allclose([token["nats"] for token in found["score"]], nats, rtol=1e-5, atol=1e-5)
-        assert [token["nats"] for token in found["score"]] == [nats for _, nats in found["fed"]]
+        assert_allclose([token["nats"] for token in output["score"]], nats, rtol=1e-5, atol=1e-5)
+        assert [token["nats"] for token in output["score"]] == [nats for _, nats in output["fed"]]
         units = TEXT.encode("utf-16-le")
-        for token in found["score"]:
+        for token in output["score"]:
             place = units[2 * token["begin"] : 2 * token["end"]].decode("utf-16-le")
             assert token["isUnknown"] or token["text"] in (place, "<eos>") or bytes(token["bytes"]) in place.encode()
             assert place
         wanted = ["".join(model.generate(prompt, **options)) for prompt, options in samplings]
-        assert found["written"] == wanted
-        assert found["drawn"][0] != found["drawn"][1]
-        assert found["after"][0] == found["after"][1]
-        assert found["long"] == len(model.tokenizer.encode("The sea. " * 2000))
+        assert output["written"] == wanted
+        assert output["drawn"][0] != output["drawn"][1]
+        assert output["after"][0] == output["after"][1]
+        assert output["long"] == len(model.tokenizer.encode("The sea. " * 2000))
         state, seed = "the bytes are not a state of this model", "the seed is not"
-        assert [message.partition(" = ")[0] for message in found["failures"]] == [
+        assert [message.partition(" = ")[0] for message in output["failures"]] == [
             state, state, f"{seed} from 0 to 2^63 - 1", f"{seed} a whole number", "an argument is out of range",
             'no option "topk"', "topK", "the text is not a string", "the text is neither a string nor a Uint8Array",
             'no option "top"', "the state is closed",
         ]  # fmt: skip
-        for kind_of, names in zip(("Model", "State"), found["names"], strict=True):
+        for kind_of, names in zip(("Model", "State"), output["names"], strict=True):
             assert modules.members_of(kind_of, declared) - {"simd", "vocabularySize", "context"} == set(names) - {
                 "constructor",
                 "feeding",
             }
-        assert_allclose(found["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
+        assert_allclose(output["worker"], [score.nats for score in model.score("The sea")], rtol=1e-5, atol=1e-5)
 
 
 @modules.in_node
@@ -212,22 +212,22 @@ LARGE = ("The Sea " + "calmly" * 400 + "\U0001f600 ") * 420
 TAGGER_DRIVER = """
 import { readFileSync } from "node:fs";
 import { load } from "./tag.js";
-const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+const input = JSON.parse(readFileSync(0, "utf-8")), output = {};
 for (const simd of [true, false]) {
   const model = await load({ simd }), failures = [
     () => model.predict("a"), () => model.predict([3]), () => model.predict([[3]]),
     () => model.predict([Array(1000001).fill("a")]),
   ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
-  said[simd] = {
-    simd: model.simd, labels: model.labels, found: model.predict(asked.texts), failures,
-    given: model.predict(asked.sentences),
+  output[simd] = {
+    simd: model.simd, labels: model.labels, texts: model.predict(input.texts), failures,
+    sentences: model.predict(input.sentences),
     lone: model.predict(["a \\ud800\\udc00\\ud800 b", "a \\ud800\\udc00\\ufffd b"]),
-    large: model.predict([asked.large])[0].length,
-    spans: model.predict(asked.sentences).map(words => model.spans(words)),
+    large: model.predict([input.large])[0].length,
+    spans: model.predict(input.sentences).map(words => model.spans(words)),
     members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
   };
 }
-console.log(JSON.stringify(said));
+console.log(JSON.stringify(output));
 """
 
 
@@ -235,10 +235,10 @@ console.log(JSON.stringify(said));
 def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> None:
     model = pipeline_of("spans")
     modules.put_module(files_of(model, "tag"), "tag", "tagging", tmp_path, TAGGER_DRIVER)
-    given = sentences_of(3)
-    for found in modules.run_module(tmp_path, "tagging", {"texts": TEXTS, "sentences": given, "large": LARGE}):
-        for asked, answers in ((TEXTS, found["found"]), (given, found["given"])):
-            for text, words, sentence in zip(asked, answers, model.predict(asked, confidence=True), strict=True):
+    sentences = sentences_of(3)
+    for output in modules.run_module(tmp_path, "tagging", {"texts": TEXTS, "sentences": sentences, "large": LARGE}):
+        for inputs, answers in ((TEXTS, output["texts"]), (sentences, output["sentences"])):
+            for text, words, sentence in zip(inputs, answers, model.predict(inputs, confidence=True), strict=True):
                 assert [(word["text"], word["label"]) for word in words] == [
                     (word.text, word.label) for word in sentence
                 ]
@@ -251,14 +251,14 @@ def test_a_module_has_the_words_labels_and_spans_of_ensue(tmp_path: Path) -> Non
                     assert places == [word["text"] for word in words]
         wanted = [
             [(name, start, end - 1) for name, start, end in spans_of(sentence.labels)]
-            for sentence in model.predict(given)
+            for sentence in model.predict(sentences)
         ]
-        assert [[(s["label"], s["first"], s["last"]) for s in spans] for spans in found["spans"]] == wanted
+        assert [[(s["label"], s["first"], s["last"]) for s in spans] for spans in output["spans"]] == wanted
         assert any(first != last for spans in wanted for _, first, last in spans)
-        one, other = found["lone"]
+        one, other = output["lone"]
         assert [word["label"] for word in one] == [word["label"] for word in other]
-        assert found["large"] == len(model.sentence(LARGE, model.format("text")).words)
-        assert found["failures"] == [
+        assert output["large"] == len(model.sentence(LARGE, model.format("text")).words)
+        assert output["failures"] == [
             "the texts are not an array", "a text is neither a string nor an array of words",
             "the text is not a string", "a sentence is too long",
         ]  # fmt: skip
@@ -286,21 +286,21 @@ def test_the_page_of_a_tagger_shows_the_labels_of_ensue(dark: bool, with_page: C
 CLASSIFIER_DRIVER = """
 import { readFileSync } from "node:fs";
 import { load } from "./topic.js";
-const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+const input = JSON.parse(readFileSync(0, "utf-8")), output = {};
 for (const simd of [true, false]) {
-  const model = await load({ simd }), given = asked.texts[0], failures = [
+  const model = await load({ simd }), one = input.texts[0], failures = [
     () => model.predict("a"), () => model.predict([3]), () => model.predict([model.isPair ? "a" : ["a", "b"]]),
-    () => model.predict([["a"]]), () => model.predict([["a", 3]]), () => model.predict([given], { atLeast: 2 }),
-    () => model.predict([given], { atleast: 0 }), () => model.predict([model.isPair ? ["", huge] : huge]),
+    () => model.predict([["a"]]), () => model.predict([["a", 3]]), () => model.predict([one], { atLeast: 2 }),
+    () => model.predict([one], { atleast: 0 }), () => model.predict([model.isPair ? ["", huge] : huge]),
   ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
   const lone = ["a \\ud800 sea", "a \\ufffd sea"].map(text => model.predict([model.isPair ? [text, "sea"] : text])[0]);
-  said[simd] = {
+  output[simd] = {
     simd: model.simd, labels: model.labels, is: [model.isPair, model.isMultiple], failures, lone,
-    found: model.predict(asked.texts), sure: model.predict(asked.texts.slice(0, 8), { atLeast: 0.5 }),
+    answers: model.predict(input.texts), sure: model.predict(input.texts.slice(0, 8), { atLeast: 0.5 }),
     members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
   };
 }
-console.log(JSON.stringify(said));
+console.log(JSON.stringify(output));
 """.replace("huge", '"a".repeat(2 ** 24)')
 
 
@@ -313,21 +313,21 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
     texts: list[Any] = [*odd, "the sea was calm " * (60_000 if model.num_texts == 1 else 10_000)]  # 1 MB; 170 KB
     if model.num_texts == 2:
         texts = [(text, odd[k % 7]) for k, text in enumerate(texts)]
-    given, sure = model.predict(texts), model.predict(texts[:8], at_least=0.5)
-    for found in modules.run_module(tmp_path, "classes", {"texts": texts}):
-        assert found["labels"] == list(model.labels.names)
-        assert found["is"] == [model.num_texts == 2, model.labels.multiple]
-        for answers, expected in ((found["found"], given), (found["sure"], sure)):
+    predicted, sure = model.predict(texts), model.predict(texts[:8], at_least=0.5)
+    for output in modules.run_module(tmp_path, "classes", {"texts": texts}):
+        assert output["labels"] == list(model.labels.names)
+        assert output["is"] == [model.num_texts == 2, model.labels.multiple]
+        for answers, expected in ((output["answers"], predicted), (output["sure"], sure)):
             for answer, wanted in zip(answers, expected, strict=True):
                 assert_allclose(answer["probabilities"], list(wanted.probabilities.values()), atol=1e-5)
                 assert (answer["labels"], answer["label"] or "") == (list(wanted.labels), wanted.label)
                 assert answer["probability"] == pytest.approx(wanted.probability, abs=1e-5)
-        assert [answer["words"] for answer in found["found"]][:1] == [0]
-        assert found["lone"][0] == found["lone"][1]
+        assert [answer["words"] for answer in output["answers"]][:1] == [0]
+        assert output["lone"][0] == output["lone"][1]
         is_pair = model.num_texts == 2
         kinds = "the 2 texts are not an array" if is_pair else "the text is not a string"
         one = "expected 2 texts, found 1" if is_pair else kinds
-        assert found["failures"] == [
+        assert output["failures"] == [
             "the texts are not an array", kinds, kinds, one,
             "the text is not a string", "atLeast = 2 is not a number from 0 to 1", 'no option "atleast"',
             "a text is too long",
@@ -370,23 +370,23 @@ import { load } from "./say.js";
 if (!isMainThread) {
   parentPort.postMessage((await load()).predict(workerData));
 } else {
-  const asked = JSON.parse(readFileSync(0, "utf-8")), said = {};
+  const input = JSON.parse(readFileSync(0, "utf-8")), output = {};
   for (const simd of [true, false]) {
-    const model = await load({ simd }), one = asked.sources[0], failures = [
+    const model = await load({ simd }), one = input.sources[0], failures = [
       () => model.predict("a"), () => model.predict(["a"]), () => model.predict([["a"]]),
       () => model.predict([["a", 3]]), () => model.predict([one], { beam: 2 }),
       () => model.predict([one], { beams: 1.5 }), () => model.predict([one], { beams: 33 }),
       () => model.predict([one], { lengthPenalty: "1" }),
       () => model.predict([["a".repeat(2 ** 20), "b"]]),
     ].map(call => { try { return `no error: ${call()}`; } catch (error) { return error.message; } });
-    said[simd] = {
+    output[simd] = {
       simd: model.simd, texts: model.numTexts, search: model.search, failures,
-      found: asked.searches.map(search => model.predict(asked.sources, search)),
+      answers: input.searches.map(search => model.predict(input.sources, search)),
       members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
     };
   }
-  const worker = new Worker(new URL(import.meta.url), { workerData: asked.sources });
-  worker.on("message", found => console.log(JSON.stringify({ ...said, worker: found })));
+  const worker = new Worker(new URL(import.meta.url), { workerData: input.sources });
+  worker.on("message", answers => console.log(JSON.stringify({ ...output, worker: answers })));
 }
 """
 
@@ -404,17 +404,17 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
     keys = {"width": "beams", "n_best": "nBest", "length_penalty": "lengthPenalty", "max_tokens": "maxTokens"}
     searches = [{keys.get(key, "minTokens"): value for key, value in change.items()} for change in changes]
     wanted = [model.with_search(**change).predict(sources) for change in changes]
-    for found in modules.run_module(tmp_path, "transducing", {"sources": sources, "searches": searches}):
-        assert found["texts"] == 2
-        assert (found["search"]["beams"], found["search"]["lengthPenalty"]) == (model.search.width, 0.7)
-        for answers, expected in zip([*found["found"], found["worker"]], [*wanted, wanted[0]], strict=True):
+    for output in modules.run_module(tmp_path, "transducing", {"sources": sources, "searches": searches}):
+        assert output["texts"] == 2
+        assert (output["search"]["beams"], output["search"]["lengthPenalty"]) == (model.search.width, 0.7)
+        for answers, expected in zip([*output["answers"], output["worker"]], [*wanted, wanted[0]], strict=True):
             for answer, best in zip(answers, expected, strict=True):
                 for mine, theirs in zip([answer, *answer["others"]], [best, *best.others], strict=True):
                     assert (mine["text"], mine["isComplete"]) == (theirs.text, theirs.is_complete)
                     numbers = [mine["score"], mine["logProbability"], mine["probability"]]
                     expected_numbers = [theirs.score, theirs.log_probability, math.exp(theirs.log_probability)]
                     assert_allclose(numbers, expected_numbers, rtol=1e-5, atol=1e-5)
-        assert found["failures"] == [
+        assert output["failures"] == [
             "the sources are not an array", "the 2 texts are not an array", "expected 2 texts, found 1",
             "the text is not a string", 'no option "beam"', "beams = 1.5 is not a whole number from 0",
             "an argument is out of range", "lengthPenalty = 1 is not a number",
@@ -423,9 +423,7 @@ def test_a_module_has_the_answers_and_scores_of_ensue(kind: str, tmp_path: Path)
 
 
 @modules.in_a_browser
-def test_the_page_of_an_encoder_decoder_shows_the_answers_of_ensue(
-    dark: bool, with_page: Callable[[str], Path]
-) -> None:
+def test_an_encoder_decoder_page_shows_the_answers_of_ensue(dark: bool, with_page: Callable[[str], Path]) -> None:
     folder = with_page("transduce-lstm")
     model = ensue.load(folder / "transduce-lstm")
     with modules.opened(folder, dark=dark) as browser:

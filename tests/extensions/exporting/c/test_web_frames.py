@@ -28,34 +28,34 @@ pytestmark = pytest.mark.slow
 DRIVER = """
 import { readFileSync } from "node:fs";
 import { load } from "./hear.js";
-const asked = JSON.parse(readFileSync(0, "utf-8"), (key, value) => value === "NaN" ? NaN : value), said = {};
-const typed = one => new Float32Array(one.flat()), given = asked.series, sounds = asked.sounds.map(typed);
-const files = asked.files.map(file => Uint8Array.from(atob(file), sign => sign.charCodeAt(0)));
+const input = JSON.parse(readFileSync(0, "utf-8"), (key, value) => value === "NaN" ? NaN : value), output = {};
+const typed = one => new Float32Array(one.flat()), series = input.series, sounds = input.sounds.map(typed);
+const files = input.files.map(file => Uint8Array.from(atob(file), sign => sign.charCodeAt(0)));
 for (const simd of [true, false]) {
   const model = await load({ simd }), zeros = new Float32Array(model.width), failures = [
     () => model.predict("a"), () => model.predict([3]), () => model.predict([["a"]]), () => model.predict([[[0]]]),
     () => model.predict([[]]), () => model.predict([[zeros.map(() => NaN)], [zeros]]),
-    () => model.predict([Array(asked.tooLong).fill(zeros)]), () => model.samples(new Uint8Array(3)),
+    () => model.predict([Array(input.tooLong).fill(zeros)]), () => model.samples(new Uint8Array(3)),
     () => model.frames([]), () => model.samples([1]), () => model.predict([[zeros]], { atleast: 0 }),
   ].map(call => { try { return `no error: ${JSON.stringify(call())}`; } catch (error) { return error.message; } });
-  said[simd] = {
+  output[simd] = {
     simd: model.simd, labels: model.labels, width: model.width, rate: model.rate, failures, none: model.predict([]),
-    found: model.predict(given), flat: model.rate ? [] : model.predict(given.map(typed)),
-    heard: model.predict(sounds), files: model.predict(files), buffers: model.predict(files.map(file => file.buffer)),
+    answers: model.predict(series), flat: model.rate ? [] : model.predict(series.map(typed)),
+    sounds: model.predict(sounds), files: model.predict(files), buffers: model.predict(files.map(file => file.buffer)),
     frames: sounds.slice(0, 1).map(one => [...model.frames(one)]),
-    sure: model.predict(given, ...(model.isMultiple === undefined ? [] : [{ atLeast: 0.6 }])),
+    sure: model.predict(series, ...(model.isMultiple === undefined ? [] : [{ atLeast: 0.6 }])),
     members: [...Object.getOwnPropertyNames(Object.getPrototypeOf(model)), ...Object.keys(model)],
   };
 }
-console.log(JSON.stringify(said));
+console.log(JSON.stringify(output));
 """
 
 
 def sound_tagger() -> FrameLabelingPipeline:
-    seen = FrameStatistics(Shape(9, 8000.0, (), True, "x"), (-7.0,) * 9, (3.0,) * 9)
+    statistics = FrameStatistics(Shape(9, 8000.0, (), True, "x"), (-7.0,) * 9, (3.0,) * 9)
     recipe = recipe_of("frame-labeling", features={"bands": 9}, head={"kind": "crf"}, data={"train": "x"})
-    found: FrameLabelingPipeline = built(FrameTaggerParts(seen, PLAIN), recipe, FrameLabelingPipeline)
-    return found
+    pipeline: FrameLabelingPipeline = built(FrameTaggerParts(statistics, PLAIN), recipe, FrameLabelingPipeline)
+    return pipeline
 
 
 def sounds_of(seed: int) -> list[NDArray[np.int16]]:
@@ -71,11 +71,11 @@ def segments(labels: Any, has_spans: bool, seconds: float) -> list[tuple[str, fl
     return [(labels[end - 1], begin * seconds, end * seconds) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def check(found: Any, model: Any, series: list[Any], close: float = 1e-5, at_least: float = 0.0) -> None:
+def check(answers: Any, model: Any, series: list[Any], close: float = 1e-5, at_least: float = 0.0) -> None:
     """Check that the answers of a module are those of ensue."""
     if not isinstance(model, FrameLabelingPipeline):
         for answer, wanted, one in zip(
-            found, model.with_search(at_least=at_least).predict(series), series, strict=True
+            answers, model.with_search(at_least=at_least).predict(series), series, strict=True
         ):
             assert_allclose(answer["probabilities"], list(wanted.probabilities.values()), atol=close)
             assert (answer["labels"], answer["label"] or "") == (list(wanted.labels), wanted.label)
@@ -83,7 +83,7 @@ def check(found: Any, model: Any, series: list[Any], close: float = 1e-5, at_lea
             assert one.ndim == 1 or answer["frames"] == len(one)
         return
     seconds = 0.01 if model.statistics.shape.is_sound else 1.0
-    for answer, wanted in zip(found, model.predict(series, confidence=True), strict=True):
+    for answer, wanted in zip(answers, model.predict(series, confidence=True), strict=True):
         assert answer["labels"] == list(wanted.labels)
         assert_allclose(answer["probabilities"], wanted.probabilities, atol=close)
         parts = segments(wanted.labels, model.labels.has_spans, seconds)
@@ -96,12 +96,12 @@ def check(found: Any, model: Any, series: list[Any], close: float = 1e-5, at_lea
         assert_allclose([part["probability"] for part in answer["segments"]], shares, atol=close)
 
 
-def asked_of(model: Any, series: list[Any], sounds: list[Any], files: list[bytes]) -> str:
-    given = {
+def inputs_of(model: Any, series: list[Any], sounds: list[Any], files: list[bytes]) -> str:
+    inputs = {
         "series": [one.tolist() for one in series], "sounds": [(one / 2**15).tolist() for one in sounds],
         "files": [b64encode(file).decode() for file in files], "tooLong": model.recipe.most_frames + 1,
     }  # fmt: skip
-    return json.dumps(given).replace("NaN", '"NaN"')
+    return json.dumps(inputs).replace("NaN", '"NaN"')
 
 
 @in_node
@@ -112,25 +112,25 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
     page = "frame_tags" if is_tagger else "frame_classes"
     put_module(files_of(model, "hear"), "hear", page, tmp_path, DRIVER)
     series, sounds = series_of(model, 1, 300), sounds_of(2) if is_sound else []
-    asked = asked_of(model, series, sounds, [wav(one.tobytes()) for one in sounds])
+    inputs = inputs_of(model, series, sounds, [wav(one.tobytes()) for one in sounds])
     samples = [(one / 2**15).astype(np.float32) for one in sounds]
-    for found in run_module(tmp_path, f"{page} frames", asked):
-        assert (found["width"], found["none"]) == (len(model.statistics.mean), [])
-        assert found["rate"] == (8000 if is_sound else None)
-        check(found["found"], model, series)
-        check(found["sure"], model, series, at_least=0.6)
-        assert found["flat"] == ([] if is_sound else found["found"])
-        check(found["heard"], model, samples)
-        assert found["heard"] == found["files"] == found["buffers"]
+    for output in run_module(tmp_path, f"{page} frames", inputs):
+        assert (output["width"], output["none"]) == (len(model.statistics.mean), [])
+        assert output["rate"] == (8000 if is_sound else None)
+        check(output["answers"], model, series)
+        check(output["sure"], model, series, at_least=0.6)
+        assert output["flat"] == ([] if is_sound else output["answers"])
+        check(output["sounds"], model, samples)
+        assert output["sounds"] == output["files"] == output["buffers"]
         if is_sound:
             expected = log_mel(model.recipe.reading().sound, samples[0], 8000).reshape(-1)
-            assert_allclose(found["frames"][0], expected, rtol=1e-5, atol=1e-5)
+            assert_allclose(output["frames"][0], expected, rtol=1e-5, atol=1e-5)
         kinds, width = "a series is neither numbers nor rows of numbers", len(model.statistics.mean)
         of_one = f"expected frames of {width} numbers, found 1"
         sound = "not a PCM WAV file of 8 to 32 bits, or truncated"
         no_sound = "the model does not read sounds; found the bytes of a file"
         missing, option = "a number of a frame is missing or infinite", 'no option "atleast"'
-        assert [failure.partition(": [")[0] for failure in found["failures"]] == [
+        assert [failure.partition(": [")[0] for failure in output["failures"]] == [
             "the series are not an array", kinds, "a series has a value that is not a number", of_one,
             "a sound has no samples" if is_sound else "a series has no frames",
             missing if model.recipe.data.missing == "refuse" else "no error", "a series is too long",
@@ -141,7 +141,7 @@ def test_a_module_has_the_labels_and_probabilities_of_ensue(kind: str, tmp_path:
 
 
 @in_a_browser
-def test_the_page_of_a_sound_classifier_shows_the_labels_of_ensue(
+def test_a_sound_classifier_page_shows_the_labels_of_ensue(
     dark: bool, with_page: Callable[[str], Path], tmp_path: Path
 ) -> None:
     folder = with_page("classify-frames")
@@ -154,10 +154,10 @@ def test_the_page_of_a_sound_classifier_shows_the_labels_of_ensue(
         ("long.wav", wav(bytes(2 * 201 * rate), rate=rate)),
     ):  # fmt: skip
         (tmp_path / name).write_bytes(content)
-    given = [*files, *(tmp_path / name for name in ("twice.wav", "none.wav", "long.wav"))]
+    paths = [*files, *(tmp_path / name for name in ("twice.wav", "none.wav", "long.wav"))]
     with opened(folder, dark=dark) as browser:
         browser.until("document.getElementById('told').textContent.startsWith('Choose or record a sound. The labels')")
-        browser.find("#files").send_keys("\n".join(map(str, given)))
+        browser.find("#files").send_keys("\n".join(map(str, paths)))
         browser.until("document.querySelectorAll('#shown tbody tr').length === 3")
         answers = [next(iter(model.predict(model.source(str(path))))) for path in files]
         rows = [
@@ -211,7 +211,7 @@ def series_files(folder: Path) -> list[Path]:
 
 
 @in_a_browser
-def test_the_page_of_a_frame_tagger_shows_the_segments_of_ensue(
+def test_a_frame_tagger_page_shows_the_segments_of_ensue(
     dark: bool, with_page: Callable[[str], Path], tmp_path: Path
 ) -> None:
     folder = with_page("tag-frames")
@@ -251,8 +251,8 @@ def test_the_page_of_a_frame_tagger_shows_the_segments_of_ensue(
         browser.find("#text").send_keys("\n3,4")
         says("numbers: the page reads series of at most 20,000 frames; the module reads longer ones")
         browser.run(
-            "const given = new DataTransfer(); given.items.add(new File(['x,y\\n1,2'], 'drop.csv'));"
-            "document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: given, bubbles: true }))"
+            "const transfer = new DataTransfer(); transfer.items.add(new File(['x,y\\n1,2'], 'drop.csv'));"
+            "document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: transfer, bubbles: true }))"
         )
         browser.until("document.getElementById('told').textContent.startsWith('drop.csv (1 frame)')")
         for file, content, wrong in (

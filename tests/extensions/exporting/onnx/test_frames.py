@@ -39,17 +39,17 @@ def session(pipeline: Any) -> Any:
 
 def series(batch: int, longest: int, width: int) -> list[np.ndarray[Any, Any]]:
     """Return series of different lengths with a missing value."""
-    several_series = [frames(max(1, longest - number), width, seed=number) for number in range(batch)]
-    several_series[0][0, 0] = np.nan
-    return several_series
+    inputs = [frames(max(1, longest - number), width, seed=number) for number in range(batch)]
+    inputs[0][0, 0] = np.nan
+    return inputs
 
 
-def batch_of(several_series: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
+def batch_of(inputs: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
     """Return the inputs of a graph, padded with numbers that would change the answers."""
-    padded = np.full((len(several_series), max(map(len, several_series)), several_series[0].shape[1]), 1e4, np.float32)
-    for row, one in zip(padded, several_series, strict=True):
+    padded = np.full((len(inputs), max(map(len, inputs)), inputs[0].shape[1]), 1e4, np.float32)
+    for row, one in zip(padded, inputs, strict=True):
         row[: len(one)] = one
-    return {"frames": padded, "lengths": np.array(list(map(len, several_series)))}
+    return {"frames": padded, "lengths": np.array(list(map(len, inputs)))}
 
 
 CLASSIFIERS: dict[str, dict[str, Any]] = {
@@ -66,9 +66,9 @@ def test_the_graph_of_a_classifier_has_the_probabilities_of_predict(kind: str) -
     pipeline = frame_classifier(**CLASSIFIERS[kind])
     graph = session(pipeline)
     for shape in SHAPES:
-        several_series = series(*shape, 3)
-        (probabilities,) = graph.run(["probabilities"], batch_of(several_series))
-        expected = [list(answer.probabilities.values()) for answer in pipeline.predict(several_series)]
+        inputs = series(*shape, 3)
+        (probabilities,) = graph.run(["probabilities"], batch_of(inputs))
+        expected = [list(answer.probabilities.values()) for answer in pipeline.predict(inputs)]
         np.testing.assert_allclose(probabilities, expected, atol=1e-5)
 
 
@@ -78,14 +78,12 @@ def test_the_graph_of_a_tagger_has_the_tags_of_predict(head: str) -> None:
     pipeline = frame_tagger(head, labels=SPANS if head == "viterbi" else PLAIN)
     graph = session(pipeline)
     for shape in SHAPES:
-        several_series = series(*shape, 3)
-        tags, emissions = graph.run(["tags", "emissions"], batch_of(several_series))
-        for one, path, answer in zip(several_series, tags, pipeline.predict(several_series), strict=True):
+        inputs = series(*shape, 3)
+        tags, emissions = graph.run(["tags", "emissions"], batch_of(inputs))
+        for one, path, answer in zip(inputs, tags, pipeline.predict(inputs), strict=True):
             labels = pipeline.labels.decode(path[: len(one)].tolist())
             assert (tuple(labels), path[len(one) :].any()) == (answer.labels, False)
-        np.testing.assert_allclose(
-            emissions[0], pipeline.inspect(several_series[0]).view.emissions, rtol=1e-5, atol=1e-5
-        )
+        np.testing.assert_allclose(emissions[0], pipeline.inspect(inputs[0]).view.emissions, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -93,18 +91,18 @@ def test_the_graph_of_a_frame_predictor_continues_from_its_state() -> None:
     pipeline = frame_predictor(components=3)
     graph = session(pipeline)
     for batch, length in SHAPES:
-        several_series = [frames(length, 2, seed=number) for number in range(batch)]
+        inputs = [frames(length, 2, seed=number) for number in range(batch)]
         leaves = {x.name: x.shape for x in graph.get_inputs() if x.name != "frames"}
         state = {name: np.zeros([batch, *sizes[1:]], np.float32) for name, sizes in leaves.items()}
         first = np.broadcast_to(np.array(pipeline.statistics.mean, np.float32), (batch, 1, 2))
-        all_frames, middle = np.concatenate([first, np.stack(several_series)], 1), length // 2 + 1
+        all_frames, middle = np.concatenate([first, np.stack(inputs)], 1), length // 2 + 1
         for piece in (all_frames[:, :middle], all_frames[:, middle:]):
             if piece.shape[1]:
                 weights, means, deviations, *after = graph.run(None, {"frames": piece, **state})
                 state = dict(zip(state, after, strict=True))
         mean = (weights[:, -1, :, None] * means[:, -1]).sum(1)
         square = (weights[:, -1, :, None] * (deviations[:, -1] ** 2 + means[:, -1] ** 2)).sum(1)
-        for place, prediction in enumerate(pipeline.predict(several_series)):
+        for place, prediction in enumerate(pipeline.predict(inputs)):
             np.testing.assert_allclose(mean[place], prediction.mean, rtol=1e-5)
             np.testing.assert_allclose(np.sqrt(square - mean**2)[place], prediction.deviation, rtol=2e-3)
 
@@ -126,18 +124,18 @@ def sound(path: Path, seed: int, *, channels: int, bits: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["frame-classification", "frame-labeling", "frame-prediction"])
 def test_programs_print_what_predict_prints(task: str, tmp_path: Path, program: Program) -> None:
-    several_series = waves(30)
+    inputs = waves(30)
     labels = {
         "frame-classification": ["up", "down"] * 15,
-        "frame-labeling": [str(x > 1000) for x in np.concatenate(several_series)[:, 0]],
+        "frame-labeling": [str(x > 1000) for x in np.concatenate(inputs)[:, 0]],
     }
-    arrays = {"frames": np.concatenate(several_series), "lengths": list(map(len, several_series))}
+    arrays = {"frames": np.concatenate(inputs), "lengths": list(map(len, inputs))}
     data = tmp_path / "series.npz"
     np.savez(data, **arrays, **({"labels": labels[task]} if task in labels else {}))
     small_recipe = recipe_of_next(data) if task == "frame-prediction" else recipe(data, task)
     run_tiny(small_recipe, tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "out", "onnx")
-    np.save(tmp_path / "one.npy", several_series[0])
+    np.save(tmp_path / "one.npy", inputs[0])
     pipeline = ensue.load(tmp_path / "run", device="cpu")
     for file in (data, tmp_path / "one.npy"):
         expected = "".join(pipeline.prediction_lines(str(file)))

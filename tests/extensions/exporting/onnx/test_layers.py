@@ -46,9 +46,9 @@ def from_beginning(layer: SequenceLayer) -> TensorFunction:
     def sample(batch: int, length: int) -> dict[str, Tensor]:
         lengths = torch.randint(1, length + 1, (batch, 1))
         lengths[1:2] = 0
-        given = {"x": torch.randn(batch, length, layer.d_in), "mask": torch.arange(length) < lengths}
+        inputs = {"x": torch.randn(batch, length, layer.d_in), "mask": torch.arange(length) < lengths}
         memory = memory_of(layer, batch)
-        return given if memory is None else {**given, "memory": memory.values, "real": memory.mask}
+        return inputs if memory is None else {**inputs, "memory": memory.values, "real": memory.mask}
 
     return TensorFunction("whole", run, forms, sample)
 

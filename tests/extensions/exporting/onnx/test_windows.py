@@ -43,23 +43,17 @@ def test_the_program_divides_texts_into_the_windows_of_the_subword_reader(
     pooling: str, has_text_vector: bool, is_pair: bool, is_causal: bool, tokenizer: WordPieceTokenizer, tmp_path: Path
 ) -> None:
     begin, end = (1,), (2,) if has_text_vector or not is_causal else ()
-    max_positions = 60 if is_pair else 12
     framing = Framing(
-        tokenizer=tokenizer,
-        begin=begin,
-        between=(3,),
-        end=(2,),
-        unknown=(4,),
-        max_positions=max_positions,
-        is_causal=is_causal,
-    )
+        tokenizer=tokenizer, begin=begin, between=(3,), end=(2,), unknown=(4,), is_causal=is_causal,
+        max_positions=60 if is_pair else 12,
+    )  # fmt: skip
     texts = [TEXTS, [*TEXTS[1:], ["red"]]] if is_pair else [TEXTS]
     expected = SubwordReader(framing, pooling=pooling, has_text_vector=has_text_vector).texts(*texts)
     batch = expected.batch(np.arange(len(TEXTS)), torch.device("cpu"))
     shutil.copy(PROGRAM, tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(library_files(tokenizer)))
     portable = SubwordExportEncoder(
-        layers=lambda *given: [], framing=replace(framing, end=end), vocabulary_size=tokenizer.vocabulary_size,
+        layers=lambda *arguments: [], framing=replace(framing, end=end), vocabulary_size=tokenizer.vocabulary_size,
         pooling=pooling, is_joint=True, has_text_vector=has_text_vector,
     )  # fmt: skip
     inputs = runpy.run_path(str(tmp_path / "subwords.py"))["Reader"](portable.settings).inputs(*texts)
