@@ -16,12 +16,16 @@ STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
 class Import(NamedTuple):
-    """An import of the module `imported` in the module `importer`; `at_runtime` is False under TYPE_CHECKING."""
+    """An import of the module `imported` in the module `importer`.
+
+    `at_runtime` is False under TYPE_CHECKING. `is_late` is True in a function.
+    """
 
     importer: str
     imported: str
     line: int
     at_runtime: bool
+    is_late: bool
 
 
 def modules(source: Path) -> dict[str, Path]:
@@ -45,19 +49,20 @@ def read_imports(source: Path) -> Iterator[Import]:
         yield from walk(ast.parse(path.read_text(encoding="utf-8")), name, package, set(known))
 
 
-def walk(node: ast.AST, name: str, package: str, known: set[str], *, at_runtime: bool = True) -> Iterator[Import]:
-    if isinstance(node, ast.If) and any(getattr(part, "id", "") == "TYPE_CHECKING" for part in ast.walk(node.test)):
-        for child in node.body:
-            yield from walk(child, name, package, known, at_runtime=False)
-        for child in node.orelse:
-            yield from walk(child, name, package, known, at_runtime=at_runtime)
-        return
+def walk(
+    node: ast.AST, name: str, package: str, known: set[str], *, at_runtime: bool = True, is_late: bool = False
+) -> Iterator[Import]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         for target in targets(node, package, known):
-            yield Import(name, target, node.lineno, at_runtime)
+            yield Import(name, target, node.lineno, at_runtime, is_late)
+    checks_types = isinstance(node, ast.If) and any(
+        getattr(part, "id", "") == "TYPE_CHECKING" for part in ast.walk(node.test)
+    )
+    is_late |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     for child in ast.iter_child_nodes(node):
         if isinstance(child, STATEMENTS):
-            yield from walk(child, name, package, known, at_runtime=at_runtime)
+            used = at_runtime and not (checks_types and child not in node.orelse)
+            yield from walk(child, name, package, known, at_runtime=used, is_late=is_late)
 
 
 def targets(node: ast.Import | ast.ImportFrom, package: str, known: set[str]) -> list[str]:

@@ -1,13 +1,15 @@
 """The layers of docs/architecture.md: which part of the package may import which, without cycles."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from source_imports import SOURCE, import_cycles, imports, modules
+from source_imports import SOURCE, import_cycles, imports, modules, reach
 
 FLOORS = [
     [
@@ -46,6 +48,11 @@ folders of a row import nothing from each other.
 ALONE = {"engine": FLOORS[0], "nn": [*FLOORS[0], "engine"]}
 """Parts that may import only these parts, though other floors lie below."""
 WITHOUT_TORCH = {"text", "data"}
+IMPORTED_LATE = {
+    "ensue": {"numpy", "pydantic", "torch"}, "ensue.cli": {"numpy", "pydantic", "torch"}, "ensue.recipe": {"torch"},
+    "ensue.extensions.surveying.summary": {"ensue.recipe", "matplotlib", "torch"},
+}  # fmt: skip
+"""Modules that the import of a module does not load, directly or indirectly."""
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "core", "manager", "misc"}
 
 
@@ -117,6 +124,17 @@ def importers_of_torch(source: Path) -> list[str]:
     return sorted(name for name in reaches if is_ours(name) and part(name) in WITHOUT_TORCH)
 
 
+def early_imports(source: Path) -> list[str]:
+    """Return the modules of `IMPORTED_LATE` that are imported early."""
+    graph: dict[str, set[str]] = defaultdict(set)
+    for name in modules(source):
+        graph[name] |= {".".join(name.split(".")[:-1])} - {""}
+    for edge in imports(source):
+        if edge.at_runtime and not edge.is_late:
+            graph[edge.importer] |= set(accumulate(edge.imported.split("."), "{}.{}".format))
+    return [f"{name} imports {early}" for name, late in IMPORTED_LATE.items() for early in late & reach(name, graph)]
+
+
 def vague_names(source: Path) -> list[str]:
     return sorted(name for name in modules(source) if VAGUE_NAMES & set(name.split(".")))
 
@@ -139,6 +157,10 @@ def test_imports_have_no_cycles() -> None:
 
 def test_text_and_data_need_no_torch() -> None:
     assert importers_of_torch(SOURCE) == []
+
+
+def test_a_module_loads_no_large_package_early() -> None:
+    assert early_imports(SOURCE) == []
 
 
 def test_no_module_has_a_vague_name() -> None:
@@ -181,6 +203,8 @@ PLANTED: list[tuple[Callable[[Path], list[Any]], dict[str, str], int]] = [
     (importers_of_torch, {"text/words.py": "import torch.nn"}, 1),
     (importers_of_torch, {"text/words.py": "from ensue.types import State", "types.py": "import torch"}, 1),
     (importers_of_torch, {"text/words.py": "import numpy", "types.py": "import torch"}, 0),
+    (early_imports, {"cli/__init__.py": "from ensue.a import x", "a.py": "import torch.nn"}, 1),
+    (early_imports, {"cli/__init__.py": "def f():\n    import torch", "a.py": "import torch"}, 0),
     (vague_names, {"text/utils.py": "", "core/x.py": ""}, 2),
 ]  # fmt: skip
 
