@@ -123,6 +123,6 @@ def _of_file(source: str, path: str) -> Iterator[Mutant]:
         positions = ((node, start) for node in nodes for start, _ in operator.mutation_positions(node))
         for occurrence, (node, (line, _)) in enumerate(positions):
             about = ASTQuery(node).get_definition_name() or "", lines[line - 1].strip()
-            if "TYPE_CHECKING" not in about[1] and node.parent.type != "parameters":  # whose star is no product
+            if "TYPE_CHECKING" not in about[1] and node.parent.type != "parameters":  # whose star does not multiply
                 yield Mutant(name, *about, same[about], path, occurrence, line)
             same[about] += 1

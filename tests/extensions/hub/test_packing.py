@@ -127,8 +127,8 @@ def test_an_installed_model_is_used_by_its_name(
 ) -> None:
     assert "no models are installed" in ensue("models").err
     place = install(pack("tag-lstm-crf", "en-names", license="MIT", precision="int8"))
-    folder = place / "ensue_en_names" / "en-names"
-    assert local_run("en-names") == folder == installed_models()["en-names"]
+    installed = place / "ensue_en_names" / "en-names"
+    assert local_run("en-names") == installed == installed_models()["en-names"]
     assert load("en-names", device="cpu").predict(TEXTS) == load("tag-lstm-crf", device="cpu").predict(TEXTS)
     result = ensue("predict", "en-names", stdin=b"Anna Novak sees Lima.\n").succeeded()
     assert result.out == ensue("predict", "tag-lstm-crf", stdin=b"Anna Novak sees Lima.\n").out
@@ -136,16 +136,16 @@ def test_an_installed_model_is_used_by_its_name(
     listed = ensue("models").out.splitlines()
     assert listed[1].split()[:2] == ["en-names", "tagger"]
     (model,) = map(json.loads, ensue("models", "--json").out.splitlines())
-    assert (model["name"], model["license"], model["run"]) == ("en-names", "MIT", str(folder))
-    assert model["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
-    recipe = folder / "recipe.toml"
+    assert (model["name"], model["license"], model["run"]) == ("en-names", "MIT", str(installed))
+    assert model["bytes"] == sum(path.stat().st_size for path in installed.iterdir())
+    recipe = installed / "recipe.toml"
     train = ["train", recipe, "--train", "names.txt", "--set", "train.steps=1", "--set", "data.valid=", "--threads", 1]
     assert ensue(*train, "--from", "en-names", "--out", "next").status == 0
     assert RunDirectory("next").config["origins"][0]["path"] == "en-names"
     assert ensue(*train, "--out", "en-names").status == 0, "the name of a model is a new directory for --out"
     assert (folder / "en-names" / "model.safetensors").is_file()
     assert local_run("en-names") == Path("en-names"), "a path wins"
-    (folder / "config.json").write_text("{")
+    (installed / "config.json").write_text("{")
     assert "en-names/config.json: damaged" in refused("models")
 
 
