@@ -199,9 +199,9 @@ def test_numbers_on_the_page_equal_those_of_the_view() -> None:
 
 def test_long_texts_and_many_units_are_truncated_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewing, "MAX_TOKENS", 60)
-    monkeypatch.setattr(token_page, "MAX_SHOWN_TOKENS", 50)
-    monkeypatch.setattr("ensue.tasks.language_modeling.page.MAX_SHOWN_TOKENS", 50)
-    monkeypatch.setattr(unit_page, "MAX_UNIT_BYTES", 50 * 12 * 2)
+    for module in (token_page, unit_page, viewing):
+        monkeypatch.setattr(module, "MAX_SHOWN_TOKENS", 50)
+    monkeypatch.setattr(token_page, "MAX_UNIT_BYTES", 50 * 12 * 2)
     pipeline = model_of()
     view, page = viewed(pipeline, TEXT * 3)
     assert (len(view.tokens), view.length) == (60, 3 * len(TEXT))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Section, clip, note_cut
 from ensue.inspection.texts import MAX_COLOR_PERCENT
-from ensue.inspection.units import Units
+from ensue.inspection.units import Units, find_followers
 from ensue.types import to_float64
 
 NO_TOKEN = -1
@@ -55,6 +55,8 @@ class Predictions(NamedTuple):
 
 MAX_SHOWN_TOKENS = 5_000
 """The maximum number of tokens of a text on a page."""
+MAX_FOLLOWERS = 4
+"""The maximum number of units that are listed for a property of the text."""
 MAX_UNIT_BYTES = 1_500_000
 """The maximum number of values of units on a page, with one byte per value."""
 MAX_SYMBOL_CHARACTERS = 40
@@ -72,17 +74,18 @@ def show_token(symbol: str) -> str:
 
 
 def text_section(
-    tokens: Sequence[str], ids: Sequence[int], predictions: Predictions, symbol: Callable[[int], str], *, length: int,
-    vocabulary_size: int, about: str, units: Sequence[Units] = (), chosen: Sequence[Sequence[int]] = (),
+    tokens: Sequence[str], ids: Sequence[int], predictions: Predictions, tokenizer: Any, *, length: int, about: str,
+    units: Sequence[Units] = (), correlations: Sequence[NDArray[np.float64]] = (),
 ) -> Section:  # fmt: skip
     """Return the section of a text with `length` tokens, of which `tokens` are the first.
 
-    `predictions` may have one more position, the next token. `chosen` are the numbers of the `units` to show.
+    `predictions` may have one more position, the next token. `correlations` of `units` with properties of the text
+    determine which units are on the page if there are too many.
     """
     count = min(len(tokens), MAX_SHOWN_TOKENS)
-    full = math.log(vocabulary_size)
+    full, chosen = math.log(tokenizer.vocabulary_size), _choose_units(units, correlations, count)
     next_token = ["▸"] if count == length < len(predictions.ranks) else []
-    numbers = _numbers(ids, predictions, symbol, count, count + len(next_token)) | {
+    numbers = _numbers(ids, predictions, tokenizer.symbol, count, count + len(next_token)) | {
         "full": full,
         "groups": [_pack_units(layer_units, shown, count) for layer_units, shown in zip(units, chosen, strict=True)],
     }
@@ -93,6 +96,17 @@ def text_section(
         "tokens": list(zip([*tokens[:count], *next_token], strengths, strict=False)), "numbers": numbers,
     }  # fmt: skip
     return Section("The text", "inspection/token_page.html", content)
+
+
+def _choose_units(units: Sequence[Units], correlations: Sequence[NDArray[np.float64]], tokens: int) -> list[list[int]]:
+    """Return the units on a page with `tokens` tokens: all units, or the most correlated units in each of `units`."""
+    max_units = max(1, MAX_UNIT_BYTES // max(1, tokens * len(units)))
+    scores = [np.abs(r).max(0) for r in correlations] or [layer_units.values.std(0) for layer_units in units]
+    chosen = [set(np.argsort(-layer_scores, kind="stable")[:max_units].tolist()) for layer_scores in scores]
+    for row in range(len(correlations[0]) if correlations else 0):
+        for follower in find_followers(correlations, row, MAX_FOLLOWERS):
+            chosen[follower.group].add(follower.number)
+    return [sorted(numbers) for numbers in chosen]
 
 
 def _numbers(

@@ -15,49 +15,40 @@ from numpy.typing import NDArray
 
 from ensue.errors import EnsueError, check_integer
 from ensue.inspection.page import Section, note_cut
-from ensue.inspection.token_page import MAX_UNIT_BYTES
+from ensue.inspection.token_page import MAX_FOLLOWERS, MAX_SHOWN_TOKENS
 from ensue.inspection.units import OPEN, SHUT, Units, find_followers, measure_saturation
 from ensue.runs.pictures import LinePlot
 
-MAX_FOLLOWERS = 4
 GATE_DRAWING_PIXELS = 150
 MAX_DOTS = 1_000
 MAX_PLOTTED_TOKENS = 60
 """The maximum number of tokens in a plot of gates."""
 
 
-def choose_units(units: Sequence[Units], correlations: Sequence[NDArray[np.float64]], tokens: int) -> list[list[int]]:
-    """Return the units on a page with `tokens` tokens: all units, or the most correlated units in each of `units`."""
-    max_units = max(1, MAX_UNIT_BYTES // max(1, tokens * len(units)))
-    scores = [np.abs(r).max(0) for r in correlations] or [layer_units.values.std(0) for layer_units in units]
-    chosen = [set(np.argsort(-layer_scores, kind="stable")[:max_units].tolist()) for layer_scores in scores]
-    for row in range(len(correlations[0]) if correlations else 0):
-        for follower in find_followers(correlations, row, MAX_FOLLOWERS):
-            chosen[follower.group].add(follower.number)
-    return [sorted(numbers) for numbers in chosen]
-
-
-def follower_section(
-    units: Sequence[Units], names: Sequence[str], correlations: Sequence[NDArray[np.float64]]
+def unit_sections(
+    units: Sequence[Units], names: Sequence[str], correlations: Sequence[NDArray[np.float64]], tokens: Sequence[str]
 ) -> list[Section]:
-    """Return the section of the units with the largest correlations with each property; an empty list without units."""
+    """Return the sections for the selection of a range of `tokens`, of the units with the largest correlations with the
+    property of each name, and of the shares of tokens at which gates are open or closed; an empty list without units.
+    """
     if not units:
         return []
-    count, tokens = sum(r.shape[1] for r in correlations), len(units[0].values)
-    chance = math.sqrt(2 * math.log(max(2, count)) / tokens)
+    kinds = [layer_units.name for layer_units in units]
+    pattern = {"size": min(len(tokens), MAX_SHOWN_TOKENS), "threshold": THRESHOLD, "kinds": kinds}
+    count, length = sum(r.shape[1] for r in correlations), len(units[0].values)
+    chance = math.sqrt(2 * math.log(max(2, count)) / length)
     rows = [
         (name, [(units[unit.group].name, unit) for unit in find_followers(correlations, row, MAX_FOLLOWERS)])
         for row, name in enumerate(names if correlations else [])
     ]
-    shown = {"rows": rows, "count": count, "tokens": tokens, "chance": chance}
-    return [Section("Units that follow the text", "inspection/followers.html", shown)]
-
-
-def saturation_section(units: Sequence[Units], tokens: Sequence[str]) -> list[Section]:
-    """Return the section of the shares of tokens at which gates are open or closed; an empty list without gates."""
+    followers = {"rows": rows, "count": count, "tokens": length, "chance": chance}
     gates = [_gate(layer_units) for layer_units in units if layer_units.is_gate]
-    shown = {"gates": gates, "shut": SHUT, "open": OPEN, "side": GATE_DRAWING_PIXELS}
-    return [Section("Saturated gates", "inspection/gates.html", shown, _pictures(units, tokens))] if gates else []
+    saturation = {"gates": gates, "shut": SHUT, "open": OPEN, "side": GATE_DRAWING_PIXELS}
+    return [
+        Section("A range as a pattern", "inspection/selection.html", pattern),
+        Section("Units that follow the text", "inspection/followers.html", followers),
+        *([Section("Saturated gates", "inspection/gates.html", saturation, _pictures(units, tokens))] if gates else []),
+    ]
 
 
 def _pictures(units: Sequence[Units], tokens: Sequence[str]) -> dict[str, dict[str, LinePlot]]:
@@ -159,9 +150,3 @@ def find_runs(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return the maximal ranges [start, end) in which `on` (T,) is True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(np.int8)))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-
-
-def selection_section(units: Sequence[Units], tokens: int) -> list[Section]:
-    """Return the section for selecting a range of the shown tokens; an empty list without units."""
-    shown = {"size": tokens, "threshold": THRESHOLD, "kinds": [layer_units.name for layer_units in units]}
-    return [Section("A range as a pattern", "inspection/selection.html", shown)] if units else []

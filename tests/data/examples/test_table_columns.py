@@ -195,11 +195,10 @@ def test_a_header_with_a_repeated_name_is_detected() -> None:
     with pytest.raises(DataError, match=r'x:1: 2 columns are named "Text" \(1, 2\); expected the number of a column'):
         find_columns(REPEATED, DocumentChoice(texts=("Text",)), "x")
     chosen = find_columns(REPEATED, DocumentChoice(texts=("2",)), "x")
-    assert chosen == (True, Column(3, "Label"), (Column(2),), False, None, ())
+    assert chosen == DocumentLayout("", (Column(2),), Column(3, "Label"), header=True)
     others = [["n", "n", "Text", "Label"], *([str(n), str(n), *row[:1], row[2]] for n, row in enumerate(REPEATED[1:]))]
-    assert find_columns(others, DocumentChoice(), "x") == (
-        True, Column(4, "Label"), (Column(3, "Text"),), False, None, (),
-    )  # fmt: skip
+    expected = DocumentLayout("", (Column(3, "Text"),), Column(4, "Label"), header=True)
+    assert find_columns(others, DocumentChoice(), "x") == expected
     unknown = [["Notiz", "Notiz", "Art"], *REPEATED[1:]]
     with pytest.raises(DataError, match='2 columns are named "Notiz"'):
         find_columns(unknown, DocumentChoice(), "x")

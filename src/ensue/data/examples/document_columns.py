@@ -19,11 +19,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from ensue.data.detection.pair_tables import HEADER_WORDS, USUAL_NAMES, Columns
 from ensue.data.detection.signs import may_be_labels
-from ensue.data.examples.layout import BOOLEAN_VALUES, DocumentChoice
+from ensue.data.examples.layout import BOOLEAN_VALUES, DocumentChoice, DocumentLayout
 from ensue.data.records import record as records
 from ensue.data.records.record import Column
 from ensue.errors import DataError, list_names
@@ -49,19 +49,9 @@ _NUMBER = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*")
 _SIDES = {name for sources, targets in USUAL_NAMES for names in (*sources, targets) for name in names}
 
 
-class TableColumns(NamedTuple):
-    """The columns of a table, and whether the first row is a header."""
-
-    header: bool
-    labels: Column | None
-    texts: Columns
-    joined: bool
-    group: Column | None
-    flags: Columns
-    """Indicator columns that are chosen as labels, or the class names of the multi-hot lists in `labels`."""
-
-
-def find_columns(rows: Rows, choice: DocumentChoice, name: str, *, has_keys: bool = False) -> TableColumns:
+def find_columns(
+    rows: Rows, choice: DocumentChoice, name: str, *, format: str = "", has_keys: bool = False
+) -> DocumentLayout:
     """Detect the columns of a table from its first rows. With `has_keys`, the first row has the keys of JSON objects.
 
     Raises DataError if a column is missing or ambiguous.
@@ -76,7 +66,7 @@ def find_columns(rows: Rows, choice: DocumentChoice, name: str, *, has_keys: boo
     label, flags = (labels[0], ()) if len(labels) == 1 else (None, labels)
     if label is not None and choice.is_labeled and table.num_indicators(label):
         flags = tuple(Column(0, name) for name in choice.labels.split(","))
-    return TableColumns(header, label, texts, joined, group, flags)
+    return DocumentLayout(format, texts, label, header, choice.separator, joined, group, flags=flags)
 
 
 class FlagsError(DataError):

@@ -35,8 +35,8 @@ class RecordDocuments(layouts.DocumentFormat):
         self.reader, self.name = reader, reader.name
 
     def layout(self, lines: Lines, choice: layouts.DocumentChoice) -> layouts.DocumentLayout:
-        columns = find_columns(self.reader.first_rows(lines), choice, lines.name, has_keys=self.reader.has_keys)
-        return layouts.DocumentLayout(self.name, separator=choice.separator, **columns._asdict())
+        rows = self.reader.first_rows(lines)
+        return find_columns(rows, choice, lines.name, format=self.name, has_keys=self.reader.has_keys)
 
     def read(self, lines: Lines, layout: layouts.DocumentLayout, *, is_labeled: bool) -> Iterator[Document]:
         name, reader = lines.name, self.reader.to_lenient() if layout.skips else self.reader

@@ -16,7 +16,7 @@ from ensue.extensions.word_vectors.pipeline import Neighbor, WordTable
 from ensue.inspection.encoder import join_steps
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip, note_cut
 from ensue.inspection.token_page import MAX_SHOWN_TOKENS, Predictions, show_token, text_section
-from ensue.inspection.unit_page import choose_units, follower_section, saturation_section, selection_section
+from ensue.inspection.unit_page import unit_sections
 from ensue.inspection.units import Units, build_units, correlate, find_properties, unit_taps
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, SoftmaxHead, watch
@@ -68,17 +68,12 @@ def _collect_units(layers: SequenceLayer, outputs: dict[str, list[Tensor]], dire
 def _prediction_sections(view: BidirectionalView, tokenizer: WordTokenizer) -> list[Section]:
     if view.rightward is None or view.leftward is None:
         return []
-    count = min(len(view.words), MAX_SHOWN_TOKENS)
     text = text_section(
-        [f"{word} " for word in view.words], view.ids.tolist(), view.rightward, tokenizer.symbol, length=view.length,
-        vocabulary_size=tokenizer.vocabulary_size, about=TEXT_ABOUT, units=view.units,
-        chosen=choose_units(view.units, view.correlations, count),
+        [f"{word} " for word in view.words], view.ids.tolist(), view.rightward, tokenizer, length=view.length,
+        about=TEXT_ABOUT, units=view.units, correlations=view.correlations,
     )  # fmt: skip
-    return [
-        text, _direction_section(view, tokenizer), *selection_section(view.units, count),
-        *follower_section(view.units, list(view.properties), view.correlations),
-        *saturation_section(view.units, view.words),
-    ]  # fmt: skip
+    units = unit_sections(view.units, list(view.properties), view.correlations, view.words)
+    return [text, _direction_section(view, tokenizer), *units]
 
 
 def _direction_section(view: BidirectionalView, tokenizer: WordTokenizer) -> Section:

@@ -208,20 +208,16 @@ ABOUT = (
 
 def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence[str]) -> list[Section]:
     """Return the sections of a page. `tokens` are the tokens of the view, with the text of each unknown token."""
-    count = min(len(view.tokens), MAX_SHOWN_TOKENS)
     text = text_section(
-        tokens, view.ids.tolist(), view.predictions, tokenizer.symbol, length=view.length,
-        vocabulary_size=tokenizer.vocabulary_size,
+        tokens, view.ids.tolist(), view.predictions, tokenizer, length=view.length,
         about=ABOUT + (" A unit’s color is its value after the token is read." if view.units else ""),
-        units=view.units, chosen=unit_page.choose_units(view.units, view.correlations, count),
+        units=view.units, correlations=view.correlations,
     )  # fmt: skip
     positions = ["<start>", *tokens]
     about = "The attention of the model when it has read a token and predicts the next token."
     return [
         text, question_section(view, tokenizer), *explanation_section(view, tokenizer), *switched_off_section(view),
-        *unit_page.selection_section(view.units, count),
-        *unit_page.follower_section(view.units, list(view.properties), view.correlations),
-        *unit_page.saturation_section(view.units, tokens),
+        *unit_page.unit_sections(view.units, list(view.properties), view.correlations, tokens),
         *attention_section(view.attention, positions, length=view.length + 1, about=about),
     ]  # fmt: skip
 

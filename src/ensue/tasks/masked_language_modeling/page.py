@@ -77,10 +77,7 @@ ABOUT = (
 
 def masked_sections(view: MaskedView, coder: MaskedTokenizer, context: int) -> list[Section]:
     """Return the sections of a page. `context` is the maximum number of positions of the model."""
-    text = text_section(
-        view.tokens, view.ids.tolist(), view.predictions, coder.symbol, length=view.length,
-        vocabulary_size=coder.vocabulary_size, about=ABOUT,
-    )  # fmt: skip
+    text = text_section(view.tokens, view.ids.tolist(), view.predictions, coder, length=view.length, about=ABOUT)
     positions = [BEGIN, *view.tokens[: context - 2], SEPARATOR]
     about = "The attention of each token, in each head of each layer, to the text without hidden tokens."
     attention = attention_section(view.attention, positions, length=view.length + 2, about=about)
