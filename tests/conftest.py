@@ -29,7 +29,15 @@ from own_tests import FilesByWorker, is_of_another_worker, own_files, pytest_con
 from without_extensions import hide
 
 __all__ = ["pytest_configure_node", "pytest_testnodedown"]
-pytest_plugins = ["command_fixtures"]
+
+
+def only_distributes() -> bool:
+    """Return whether this process runs no tests itself, but distributes them to workers of pytest-xdist."""
+    option = re.search(r" (-n|--numprocesses)[ =]?(?!0\b)\w", " ".join(sys.argv))
+    return option is not None and not {"PYTEST_XDIST_WORKER", "--pdb"} & {*os.environ, *sys.argv}
+
+
+pytest_plugins = [] if only_distributes() else ["command_fixtures"]  # which imports torch, in seconds
 
 # The tensors of tests are small; threads would only wait for each other. torch reads the variable at its import.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -58,12 +66,6 @@ def check_signatures() -> None:
     layers = sorted({".".join(path.with_suffix("").parts) for path in files} - {"ensue.nn.border", "ensue.nn.taps"})
     jaxtyping.install_import_hook(layers, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
     jaxtyping.jaxtyped = checked
-
-
-def only_distributes() -> bool:
-    """Return whether this process runs no tests itself, but distributes them to workers of pytest-xdist."""
-    option = re.search(r" (-n|--numprocesses)[ =]?(?!0\b)\w", " ".join(sys.argv))
-    return option is not None and "PYTEST_XDIST_WORKER" not in os.environ
 
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # registered first, so called last: exit without freeing each object
@@ -114,16 +116,14 @@ class Caches:
         """Return the last folder if nothing was written to it, as after most tests, or a new one."""
         cache, before = self.last
         with suppress(OSError):
-            if change_times(cache) == before:
+            if self.change_times(cache) == before:
                 return cache
         cache = self.new()
-        self.last = cache, change_times(cache)
+        self.last = cache, self.change_times(cache)
         return cache
 
-
-def change_times(cache: Path) -> list[int]:
-    machines = cache / "machines"
-    return [path.stat().st_ctime_ns for path in (cache, machines, *machines.iterdir())]
+    def change_times(self, cache: Path) -> list[int]:
+        return [os.stat(f"{cache}/{name}").st_ctime_ns for name in ("", "machines", f"machines/{self.name}")]
 
 
 @pytest.fixture(scope="session")
@@ -230,7 +230,8 @@ settings.register_profile("many", max_examples=200, deadline=None)
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Let a worker send one event for a test that passes, not five, each of which takes as long as a small test."""
-    worker, options = session.config.pluginmanager.getplugin("workerinteractor"), session.config.option
+    plugins, options = session.config.pluginmanager.get_plugins(), session.config.option
+    worker: Any = next((plugin for plugin in plugins if type(plugin).__name__ == "WorkerInteractor"), None)
     if worker is None or options.durations or options.xmlpath:
         return
     send = worker.sendevent
