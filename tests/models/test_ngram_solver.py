@@ -93,7 +93,7 @@ def calibrated(logits: Any, classes: Any, rows: Any, weights: Any) -> Any:
         losses = logsumexp(scores, 1) - scores[np.arange(len(gold)), gold]
         return float(factors[gold] @ losses + x @ x / (2 * PRIOR_DEVIATION**2))
 
-    return at(minimize(objective, np.zeros(1 + LABELS), tol=1e-9).x, logits)
+    return at(minimize(objective, np.zeros(1 + LABELS), tol=1e-5).x, logits)
 
 
 def check(
@@ -139,14 +139,15 @@ def classes_of(dense: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def few_strengths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", (0.1, 1.0, 10.0, 100.0))
+    monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", (1.0, 10.0))
 
 
 def test_the_solution_is_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    strengths, losses = (0.1, 1.0, 10.0, 100.0), []
+    monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", strengths)
     bag = NgramBag(LABELS, buckets=64)
     batches, dense = draw(bag)
     solution = check(bag, batches, dense, classes_of(dense))
-    strengths, losses = ngram_bag.INVERSE_STRENGTHS, []
     for strength in strengths:
         monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", (strength,))
         losses.append(float(solved(bag, batches, classes_of(dense)).loss))
@@ -175,9 +176,14 @@ def test_weights_of_classes_and_overlaps_of_pairs_are_solved() -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("share", "norm"), [(1.0, 1.0), (0.0, 3.0), (0.5, 0.1)])
-def test_vectors_are_features_beside_ngrams(share: float, norm: float) -> None:
+@pytest.mark.parametrize(
+    ("share", "norm", "strengths"), [(1.0, 1.0, (10.0, 100.0)), (0.0, 3.0, (0.1, 1.0)), (0.5, 0.1, (10.0, 100.0))]
+)
+def test_vectors_are_features_beside_ngrams(
+    share: float, norm: float, strengths: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Vectors are centered, and have one of three norms."""
+    monkeypatch.setattr(ngram_bag, "INVERSE_STRENGTHS", strengths)
     bag, values = NgramBag(LABELS, buckets=64), torch.randn(TEXTS, 5, generator=torch.Generator().manual_seed(2)) + 3
     batches, dense = draw(bag)
     x = (values - values.mean(0)).double().numpy()
