@@ -30,9 +30,9 @@ from source_imports import SOURCE, import_cycles
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MAX_FIGURES = {
-    "Python lines of `src`": 83_207,
+    "Python lines of `src`": 83_187,
     "files of `src`": 465,
-    "Python lines of the core": 54_686,
+    "Python lines of the core": 54_663,
     "files of the core": 299,
     "Python lines of the largest extension": 6_409,
     "files of `tasks`": 71,

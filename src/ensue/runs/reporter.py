@@ -212,7 +212,7 @@ def write_card(
         f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). {curve}very report in `metrics.jsonl`.", "",
         "## Data", "", *job.data_lines(), *(f"- {line}" for line in planned),
         *(f"- origin: `{origin['path']}`, weights {origin['sha256'][:12]}" for origin in origins), "",
-        *usage_lines(run, job.commands(path), job.python()),
+        *usage_lines(run, recipe, job.parts),
         "## Repeat", "", "```",
         f"ensue train {path}/recipe.toml --out ANOTHER --threads {runtime['threads']} --device {runtime['device']} "
         f"--set train.precision={runtime['precision']}", "```", "",
@@ -224,7 +224,8 @@ def write_card(
     write_text(run.path / "README.md", "\n".join(text))
 
 
-def usage_lines(run: RunDirectory, commands: Sequence[str], python: Sequence[str]) -> list[str]:
-    """Return the section of a card with commands and code that use the run."""
-    load = f"model = ensue.load({str(run.path)!r})"
-    return ["## Use", "", "```", *commands, "```", "", "```python", "import ensue", load, *python, "```", ""]
+def usage_lines(run: RunDirectory, recipe: Any, parts: Any) -> list[str]:
+    """Return the section of a card with commands and code that use the run; `parts` are its `ModelParts`."""
+    commands = parts.commands(recipe, shlex.quote(str(run.path)))
+    python = ["```python", "import ensue", f"model = ensue.load({str(run.path)!r})", *parts.python(recipe), "```"]
+    return ["## Use", "", "```", *commands, "```", "", *python, ""]

@@ -1,7 +1,6 @@
 """Functions that write a run directory for a model that another program has trained."""
 
 import datetime
-import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,7 +126,7 @@ def check_output_directory(out: str | Path, *, overwrite: bool) -> None:
 
 
 def _card(run: RunDirectory, imported: Imported, origins: list[dict[str, Any]]) -> str:
-    recipe, path = imported.recipe, shlex.quote(str(run.path))
+    recipe = imported.recipe
     count = sum(tensor.numel() for tensor in imported.tensors.values())
     lines = [
         f"# {run.path.name}", "",
@@ -137,6 +136,6 @@ def _card(run: RunDirectory, imported: Imported, origins: list[dict[str, Any]]) 
         f"`{imported.source}`", "",
         *(f"- `{origin['file']}`, {origin['bytes']:,} bytes, sha256 {origin['sha256']}" for origin in origins), "",
         *(["## Notes", "", *(f"- {note}" for note in imported.notes), ""] if imported.notes else []),
-        *usage_lines(run, imported.parts.commands(recipe, path), imported.parts.python(recipe)),
+        *usage_lines(run, recipe, imported.parts),
     ]  # fmt: skip
     return "\n".join(lines)

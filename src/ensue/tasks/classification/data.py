@@ -202,11 +202,3 @@ class DocumentData(WordsData[Documents]):
             "layout": self.layout.to_json(), "pair": self.num_texts == 2, "ngrams": parts.ngrams,
             "d_vectors": d_vectors(parts.pretrained), "contextual": self.contextual.shapes,
         }  # fmt: skip
-
-    @property
-    def example(self) -> str:
-        return "" if self.num_texts == 2 else "a text of yours"
-
-    def python(self) -> list[str]:
-        text = f'"{self.example}"' if self.example else '("a text", "another text")'
-        return [f"print(model.predict([{text}]))"]

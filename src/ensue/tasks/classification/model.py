@@ -134,6 +134,12 @@ class ClassifierParts(WordParts):
     def subwords(self, recipe: ClassificationRecipe) -> SubwordReader | None:
         return subword_reader(recipe, self.tuned)
 
+    def example(self, recipe: ClassificationRecipe) -> str:
+        return "" if self.pair else "a text of yours"
+
+    def python(self, recipe: ClassificationRecipe) -> list[str]:
+        return ['print(model.predict([("a text", "another text")]))'] if self.pair else super().python(recipe)
+
     def build(self, recipe: ClassificationRecipe) -> Classifier:
         model = build_classifier(
             recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,

@@ -172,7 +172,8 @@ def fingerprints_of(job: Job[Any]) -> dict[str, str]:
     """
     data = job.recipe.data
     digests = {"train": job.fingerprint, **fingerprints(data)}
-    names = {key: json.dumps(job.labels_in_names(getattr(data, key))) for key in digests}
+    labels_of = (lambda location: []) if job.data_set is None else job.data_set.labels_in_names
+    names = {key: json.dumps(labels_of(getattr(data, key))) for key in digests}
     return {key: f"{digest}+{hashlib.sha256(names[key].encode()).hexdigest()}" for key, digest in digests.items()}
 
 
@@ -224,17 +225,8 @@ class DataSet(ABC, Generic[DataT]):
         """Return the keys of `config.json` that describe how files are read, and the sizes of the model parts."""
         return {}
 
-    @property
-    def example(self) -> str:
-        """An example of a text to predict; "" if the input of the model is more than a plain text."""
-        return ""
-
-    def python(self) -> list[str]:
-        """Return lines of Python that use `model`, for the card; if empty, the card has `ModelParts.python`."""
-        return []
-
     def labels_in_names(self, location: str) -> list[str]:
-        """Return the labels in the names of files (`Job.labels_in_names`)."""
+        """Return the labels that are names of files or folders, not content of files."""
         return []
 
     def inherit(self, model: nn.Module, parts: Any) -> Mapping[str, Tensor | None]:
@@ -268,9 +260,6 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
             raise DataError("cross-validation needs at least two different texts or groups", self.recipe.data.train)
         return folds
 
-    def labels_in_names(self, location: str) -> list[str]:
-        return self.data_set.labels_in_names(location)
-
     def protocol(self, model: ModelT) -> str:
         return self.data_set.protocol()
 
@@ -284,9 +273,6 @@ class DataSetJob(Job[ModelT], Generic[ModelT, DataT]):
 
     def data_lines(self) -> list[str]:
         return self.data_set.lines()
-
-    def python(self) -> list[str]:
-        return self.data_set.python() or super().python()
 
 
 def prepare_examples(recipe: Recipe, *, processes: int = 1) -> str:
@@ -314,7 +300,6 @@ class LabelsJob(DataSetJob[ModelT, Any]):
     """The name of the score that is the number of labeled units."""
     data_class: ClassVar[Callable[..., Any]]
     """The class of the data set; its arguments are the recipe and the run that is resumed."""
-    data_set: Any
     parts: Any
     best_scores: Any = None
     """The scores of the best weights on the validation data."""
@@ -373,11 +358,6 @@ class LabelsJob(DataSetJob[ModelT, Any]):
         lines = score_table(scores, {**self.score_columns, self.support_name: (self.unit, ",")})
         last = next(reversed(scores.values()), None)
         return lines if last is None else [*lines, "", *label_table(last["per_label"])]
-
-    def commands(self, path: str) -> list[str]:
-        example = self.data_set.example
-        plain = [f'echo "{example}" | ensue predict {path}'] if example else []
-        return [*plain, f"ensue predict {path} FILE > labeled", f"ensue evaluate {path} FILE --json"]
 
 
 def label_table(per_label: dict[str, dict[str, Any]]) -> list[str]:

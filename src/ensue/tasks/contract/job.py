@@ -122,6 +122,8 @@ class Job(ABC, Generic[ModelT]):
     """The number of times that `finish` scores the validation data."""
     split: Any = None
     """Training, validation and test data; None for a task with other data."""
+    data_set: Any = None
+    """The `DataSet` of examples; None for a task with other data."""
     data_name: ClassVar[str] = "split"
     """The name of the attribute with the held-out data."""
     recipe: Recipe
@@ -148,10 +150,6 @@ class Job(ABC, Generic[ModelT]):
     @property
     def notes(self) -> list[str]:
         """Remarks on the data before the first step."""
-        return []
-
-    def labels_in_names(self, location: str) -> list[str]:
-        """Return the labels that are names of files or folders, not content of files."""
         return []
 
     def protocol(self, model: ModelT) -> str:
@@ -221,11 +219,3 @@ class Job(ABC, Generic[ModelT]):
         data = self.recipe.data
         paths = {"training": data.train, "validation": data.valid, "test": data.test}
         return [f"- {name}: `{path}`" for name, path in paths.items() if path]
-
-    def commands(self, path: str) -> list[str]:
-        """Return commands that use the run, for the card."""
-        return self.parts.commands(self.recipe, path)
-
-    def python(self) -> list[str]:
-        """Return lines of Python that use `model`, for the card."""
-        return self.parts.python(self.recipe)

@@ -449,10 +449,3 @@ class SentenceData(WordsData[Sentences]):
             "format": self.format.name, "words": self.format.words, "labels": self.recipe.data.labels,
             "width": self.width, "d_vectors": d_vectors(parts.pretrained), "contextual": self.contextual.shapes,
         }  # fmt: skip
-
-    @property
-    def example(self) -> str:
-        return "" if self.recipe.features.columns else "Janet will back the bill"
-
-    def python(self) -> list[str]:
-        return [f'print(model.predict(["{self.example}"]))'] if self.example else []

@@ -46,6 +46,9 @@ class TaggerParts(WordParts):
             raise DamagedError(f"{run.path / 'labels.json'}: does not match the model: columns {quote(names)}")
         return cls(**fields, labels=labels)
 
+    def example(self, recipe: LabelingRecipe) -> str:
+        return "" if recipe.features.columns else "Janet will back the bill"
+
     def build(self, recipe: LabelingRecipe) -> Tagger:
         return build_tagger(
             recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,

@@ -1,5 +1,6 @@
 """The vocabularies and labels of taggers and classifiers, and fine-tuning of an encoder or a model of another run."""
 
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -240,6 +241,18 @@ class WordParts(ModelParts):
 
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
+
+    @abstractmethod
+    def example(self, recipe: Any) -> str:
+        """Return an example of a text to predict, for the card; "" if the model reads more than a plain text."""
+
+    def commands(self, recipe: Any, path: str) -> list[str]:
+        plain = [f'echo "{example}" | ensue predict {path}'] if (example := self.example(recipe)) else []
+        return [*plain, f"ensue predict {path} FILE > labeled", f"ensue evaluate {path} FILE --json"]
+
+    def python(self, recipe: Any) -> list[str]:
+        example = self.example(recipe)
+        return [f'print(model.predict(["{example}"]))'] if example else super().python(recipe)
 
 
 def layers_shapes(run: RunDirectory) -> tuple[LayersShape, ...]:

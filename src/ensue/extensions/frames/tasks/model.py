@@ -180,6 +180,9 @@ class LabeledFrameParts(FrameParts):
     def files(self) -> dict[str, Any]:
         return {**super().files(), "labels.json": self.labels.to_json()}
 
+    def commands(self, recipe: Any, path: str) -> list[str]:
+        return [f"ensue predict {path} FILE > labeled", f"ensue evaluate {path} FILE --json"]
+
 
 def read_frame_statistics(run: RunDirectory) -> FrameStatistics:
     """Return the shape and statistics of the training data of a run. Raises DamagedError for a damaged file."""
