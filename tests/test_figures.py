@@ -30,11 +30,11 @@ from source_imports import SOURCE, import_cycles
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MAX_FIGURES = {
-    "Python lines of `src`": 83_187,
+    "Python lines of `src`": 83_180,
     "files of `src`": 465,
     "Python lines of the core": 54_663,
     "files of the core": 299,
-    "Python lines of the largest extension": 6_409,
+    "Python lines of the largest extension": 6_405,
     "files of `tasks`": 71,
     "files loose in `tasks`": 2,
     "import cycles": 0,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import ensue
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
-from ensue.extensions.frames.glimpses.model import JudgedSymbols, score_symbols
+from ensue.extensions.frames.glimpses.model import JudgedSymbols, SymbolTally
 from ensue.recipe.tables import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.chunks import Shard
@@ -93,12 +93,14 @@ def test_the_page_shows_the_attended_places(files: Path) -> None:
 
 
 def test_scores_of_symbols_are_those_by_hand() -> None:
-    scores = score_symbols([JudgedSymbols(("a", "b"), ("a", "b"), 1.5), JudgedSymbols(("a", "b", "c"), ("b", "c"), 2)])
+    scores = SymbolTally().scores_of(
+        [JudgedSymbols(("a", "b"), ("a", "b"), 1.5), JudgedSymbols(("a", "b", "c"), ("b", "c"), 2)]
+    )
     assert scores.as_json() == {
         "exact_match": 50, "edit_rate": pytest.approx(20), "nats_per_symbol": 0.5, "symbols": 5, "examples": 2,
     }  # fmt: skip
     with pytest.raises(EnsueError, match="no labeled series to score"):
-        score_symbols([])
+        SymbolTally().scores_of([])
 
 
 def saved(folder: Path, images: Any, captions: Any) -> Path:

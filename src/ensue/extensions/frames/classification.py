@@ -23,8 +23,6 @@ from ensue.inspection.encoder import LayerAttention, LayerTrace, record_attentio
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.features import ReadFeatures
 from ensue.inspection.page import Inspection, Section
-from ensue.metrics.classification import ClassificationScores
-from ensue.metrics.scores import ScoredItems
 from ensue.models.build_text import build_poolings, outputs_halves
 from ensue.models.classifier import Classifier, PooledTexts
 from ensue.models.encoders import build_encoder
@@ -142,6 +140,7 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
     """The pipeline of a classifier of frames."""
 
     recipe: FrameClassificationRecipe
+    tally_of = staticmethod(tally_of)
 
     def answers(self, series: Iterable[Series], *, in_full: bool = True) -> Iterator[ClassifiedSeries]:
         for item, labels, probabilities in self.classify(series):
@@ -160,13 +159,6 @@ class FrameClassificationPipeline(ThresholdMixin, LabeledFramesPipeline[Classifi
         return self._make_inspection(
             view, series_sections(view, labels), {"head": " + ".join(self.recipe.head.pooling)}
         )
-
-    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> ClassificationScores:
-        """Return the scores on labeled series. Raises DataError for unsuitable labels (see `class_labels`)."""
-        return tally_of(self.labels).scores_of(self._predict_with_gold(location, encoding))
-
-    def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of(self._predict_with_gold(location, encoding), "series")
 
     def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[ScoredLabels]:
         for series, _, probabilities in self.classify(self._read_labeled(location, encoding)):

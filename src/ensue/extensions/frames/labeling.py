@@ -23,8 +23,6 @@ from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import EncoderView, encoder_sections
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection, Section
-from ensue.metrics.labeling import LabelingScores
-from ensue.metrics.scores import ScoredItems
 from ensue.models.build_text import build_tag_head
 from ensue.models.encoders import build_encoder
 from ensue.models.modules import device_of
@@ -174,6 +172,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
     """The pipeline of a tagger of frames."""
 
     recipe: FrameLabelingRecipe
+    tally_of = staticmethod(tally_of)
 
     def predict(self, texts: Iterable[Any], *, confidence: bool = False) -> Answers[TaggedSeries]:
         """Return the labels of the frames of each series.
@@ -209,13 +208,6 @@ class FrameLabelingPipeline(LabeledFramesPipeline[TaggedSeries]):
         view = view_series(self.model, self.series_view(self.read_single(series)), self.labels)
         sections = series_sections(view, has_spans=self.labels.has_spans)
         return self._make_inspection(view, sections, {"head": self.recipe.head.kind})
-
-    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> LabelingScores:
-        """Return the scores on labeled series. Raises DataError for a series without a label for each frame."""
-        return tally_of(self.labels).scores_of(self._predict_with_gold(location, encoding))
-
-    def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return tally_of(self.labels).items_of(self._predict_with_gold(location, encoding), "series")
 
     def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[LabelPair]:
         for item, answer in self.label(self._read_labeled(location, encoding)):

@@ -333,23 +333,25 @@ class SymbolScores(Scores):
         return f"{errors}, {self.nats_per_symbol:.4f} nats"
 
 
-def symbol_items(answers: Iterable[JudgedSymbols], unit: str) -> ScoredItems:
-    """Return the items of the scores, one for each sequence."""
-    rows = ItemRows()
-    for gold, predicted, nats in answers:
-        rows.append((gold == predicted, 1, edit_distance(predicted, gold), len(gold), nats, len(gold) + 1))
-    return rows.build_items(unit, {
-        "exact_match": of_sums(lambda sums: 100 * sums[:, 0] / sums[:, 1]),
-        "edit_rate": of_sums(lambda sums: 100 * sums[:, 2] / sums[:, 3].clip(1)), "nats_per_symbol": quotient(4, 5),
-    })  # fmt: skip
+class SymbolTally:
+    """The computation of scores from the `JudgedSymbols` of images."""
 
+    def items_of(self, answers: Iterable[JudgedSymbols], unit: str) -> ScoredItems:
+        """Return the items of the scores, one for each sequence."""
+        rows = ItemRows()
+        for gold, predicted, nats in answers:
+            rows.append((gold == predicted, 1, edit_distance(predicted, gold), len(gold), nats, len(gold) + 1))
+        return rows.build_items(unit, {
+            "exact_match": of_sums(lambda sums: 100 * sums[:, 0] / sums[:, 1]),
+            "edit_rate": of_sums(lambda sums: 100 * sums[:, 2] / sums[:, 3].clip(1)), "nats_per_symbol": quotient(4, 5),
+        })  # fmt: skip
 
-def score_symbols(answers: Iterable[JudgedSymbols]) -> SymbolScores:
-    """Return the scores of all sequences. Raises EnsueError without sequences."""
-    items = symbol_items(answers, "series")
-    if not items.size:
-        raise EnsueError("no labeled series to score")
-    return SymbolScores(**items.compute(), symbols=int(items.rows[:, 3].sum()), examples=items.size)
+    def scores_of(self, answers: Iterable[JudgedSymbols]) -> SymbolScores:
+        """Return the scores of all sequences. Raises EnsueError without sequences."""
+        items = self.items_of(answers, "series")
+        if not items.size:
+            raise EnsueError("no labeled series to score")
+        return SymbolScores(**items.compute(), symbols=int(items.rows[:, 3].sum()), examples=items.size)
 
 
 class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
@@ -378,7 +380,7 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
         with evaluating(model):
             answers = read_images(model, self.labels, data.rows, data.labels, max_symbols=self.max_symbols)
             pairs = zip(data.labels, answers, strict=True)
-            return score_symbols(JudgedSymbols(gold, symbols, nats) for gold, (symbols, _, _, nats) in pairs)
+            return SymbolTally().scores_of(JudgedSymbols(gold, symbols, nats) for gold, (symbols, _, _, nats) in pairs)
 
 
 class GlimpsesJob(LabelsJob[GlimpseReader]):

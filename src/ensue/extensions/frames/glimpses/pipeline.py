@@ -19,7 +19,6 @@ from ensue.extensions.frames.recipe import GlimpsesRecipe
 from ensue.extensions.frames.tasks.pipeline import LabeledFramesPipeline, split_into_chunks
 from ensue.inspection.notebook import Answers, Shown
 from ensue.inspection.page import Inspection, Section
-from ensue.metrics.scores import ScoredItems
 
 
 @dataclass(frozen=True)
@@ -107,6 +106,7 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
 
     recipe: GlimpsesRecipe
     parts: glimpses.GlimpseParts
+    tally_of = staticmethod(lambda labels: glimpses.SymbolTally())
 
     def _check_series(self, series: Series) -> Series:
         glimpses.check_glimpse_sizes(super()._check_series(series), self.parts.rows, self.recipe)
@@ -142,13 +142,6 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
             for image, (symbols, probabilities, places, nats) in zip(chunk, answers, strict=True):
                 shares, pixels = tuple(probabilities.tolist()), (sides + places * sides.max()) / 2
                 yield image, ReadSeries(image.name, symbols, shares, pixels), nats
-
-    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> glimpses.SymbolScores:
-        """Return the scores on images with captions. Raises DataError for an image without a caption."""
-        return glimpses.score_symbols(self._predict_with_gold(location, encoding))
-
-    def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
-        return glimpses.symbol_items(self._predict_with_gold(location, encoding), "series")
 
     def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[glimpses.JudgedSymbols]:
         for image, answer, nats in self.read(self._read_labeled(location, encoding), with_captions=True):

@@ -23,6 +23,7 @@ from ensue.extensions.frames.tasks.data import check_frames
 from ensue.extensions.frames.tasks.model import FrameParts, Frames, LabeledFrameParts
 from ensue.inspection.notebook import Answers
 from ensue.inspection.page import MAX_TITLE_CHARACTERS, Inspection, Section, clip
+from ensue.metrics.scores import ScoredItems
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract import description
 from ensue.tasks.contract.chunks import UNSHARDED, Shard, chunks
@@ -248,11 +249,24 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
     """The base of the pipelines of models with labels."""
 
     parts: LabeledFrameParts
+    tally_of: ClassVar[Callable[..., Any]]
+    """A function from the labels of the model to a tally of the values of `_predict_with_gold`."""
 
     @property
     def labels(self) -> Any:
         """The labels of the model."""
         return self.parts.labels
+
+    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> Any:
+        """Return the scores on labeled series. Raises DataError for a series with missing or unsuitable labels."""
+        return self.tally_of(self.labels).scores_of(self._predict_with_gold(location, encoding))
+
+    def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
+        return self.tally_of(self.labels).items_of(self._predict_with_gold(location, encoding), "series")
+
+    @abstractmethod
+    def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[Any]:
+        """Yield the labels of each series in the files, with the predicted labels."""
 
     def __repr__(self) -> str:
         return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
