@@ -143,6 +143,10 @@ class GlimpsesPipeline(LabeledFramesPipeline[ReadSeries]):
                 shares, pixels = tuple(probabilities.tolist()), (sides + places * sides.max()) / 2
                 yield image, ReadSeries(image.name, symbols, shares, pixels), nats
 
+    def evaluate(self, location: Data, *, encoding: str = "utf-8") -> glimpses.SymbolScores:
+        """Return the scores on images with captions. Raises DataError for an image without a caption."""
+        return glimpses.SymbolTally().scores_of(self._predict_with_gold(location, encoding))
+
     def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[glimpses.JudgedSymbols]:
         for image, answer, nats in self.read(self._read_labeled(location, encoding), with_captions=True):
             yield glimpses.JudgedSymbols(glimpses.parse_caption(image, self.recipe), answer.symbols, nats)

@@ -249,8 +249,8 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
     """The base of the pipelines of models with labels."""
 
     parts: LabeledFrameParts
-    tally_of: ClassVar[Callable[..., Any]]
-    """A function from the labels of the model to a tally of the values of `_predict_with_gold`."""
+    tally_of: ClassVar[Callable[..., Any]]  # from the labels of the model to a tally of `_predict_with_gold`
+    _predict_with_gold: Callable[[Data, str], Iterator[Any]]  # the labels of series in files, and predicted labels
 
     @property
     def labels(self) -> Any:
@@ -263,10 +263,6 @@ class LabeledFramesPipeline(AnsweringFramesPipeline[AnswerT]):
 
     def scored_items(self, location: Data, *, encoding: str = "utf-8") -> ScoredItems:
         return self.tally_of(self.labels).items_of(self._predict_with_gold(location, encoding), "series")
-
-    @abstractmethod
-    def _predict_with_gold(self, location: Data, encoding: str) -> Iterator[Any]:
-        """Yield the labels of each series in the files, with the predicted labels."""
 
     def __repr__(self) -> str:
         return self._format_repr(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
