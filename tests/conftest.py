@@ -131,17 +131,18 @@ def caches(request: pytest.FixtureRequest) -> Iterator[Caches]:
     """Yield the caches of tests, with environment variables and patches for all tests.
 
     One fixture does all this, since pytest spends time on each fixture at each test. Compiled cells are shared by all
-    tests and by later runs. By default they are compiled without optimization, which takes a third of the time; the
-    slow tests compile as users do. Fixtures of modules use the cache `of_modules`, not the user's. No run draws
-    pictures unless a test asks for them.
+    tests and by later runs. By default they are compiled without optimization, which takes a third of the time, and
+    solvers evaluate few weights; the slow tests compile and solve as users do. Fixtures of modules use the cache
+    `of_modules`, not the user's. No run draws pictures unless a test asks for them.
     """
-    from training.tiny_texts import without_pictures  # noqa: PLC0415 (it imports torch)
+    from training.tiny_texts import with_few_evaluations, without_pictures  # noqa: PLC0415 (it imports torch)
 
     factory, cells = request.getfixturevalue("tmp_path_factory"), request.getfixturevalue("kept_folder")("cells")
     cells.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         if not is_thorough(request.config):
             patch.setenv("ENSUE_CFLAGS", f"{' '.join(QUICKLY_COMPILED)} {os.environ.get('ENSUE_CFLAGS', '')}")
+            with_few_evaluations(patch)
         patch.setenv("ENSUE_CELLS", str(cells))
         patch.setattr(tempfile, "tempdir", str(factory.mktemp("temporary")))  # workers of xdist do not remove it
         patch.setattr(os, "fsync", lambda descriptor: None)  # no test simulates a power failure

@@ -189,9 +189,9 @@ def test_a_recipe_is_comparable_and_immutable() -> None:
 
 
 def test_all_integers_of_recipes_have_bounds() -> None:
-    """The recipes of all tasks are tested."""
+    """All tables of the recipes of all tasks are tested."""
     keys = {
-        (recipe.task, key): name
+        (type(getattr(recipe, key.partition(".")[0])), key): name
         for name in recipe_names()
         for recipe in [read_recipe(name)]
         for key, value in recipe.values().items()

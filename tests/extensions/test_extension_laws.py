@@ -36,7 +36,7 @@ def extensions_in_the_core() -> set[tuple[str, str]]:
         if not extension_of(edge.importer) and (edge.at_runtime or edge.importer not in LAZY_MODULES)
     }
     for name, path in modules(SOURCE).items():
-        if not extension_of(name):
+        if not extension_of(name) and "extensions" in path.read_text(encoding="utf-8"):
             edges |= {(name, extension) for extension in named_extensions(compiled(path))}
     return {(module, extension) for module, extension in edges if extension}
 

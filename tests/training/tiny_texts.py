@@ -231,6 +231,14 @@ def without_pictures(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"ensue.{name}", lambda *args, **kwargs: None)
 
 
+def with_few_evaluations(patch: pytest.MonkeyPatch) -> None:
+    """Let linear models try one strength of regularization, and linear taggers stop early."""
+    patch.setattr("ensue.models.ngram_bag.INVERSE_STRENGTHS", (10.0,))
+    patch.setattr("ensue.tasks.labeling.task.INVERSE_STRENGTHS", (10.0,))
+    for name in ("TOLERANCE", "FINAL_TOLERANCE"):
+        patch.setattr(f"ensue.tasks.labeling.task.{name}", 1e-3)
+
+
 def with_pictures(patch: pytest.MonkeyPatch) -> None:
     for name, draw in PICTURES.items():
         patch.setattr(f"ensue.{name}", draw)

@@ -252,7 +252,7 @@ def test_invalid_json_is_refused(tmp_path: Path, text: str) -> None:
 
 
 ODD = [None, 5, 10**400, 1.5, "x", "", [], {}, True, [1], ["a"], [[]], {"a": 1}, "\ud800", float("nan")]
-EVERY = 37
+EVERY = 97
 """The default test tries one case in this number; the slow test tries all."""
 CHOICES = [task("good", choice("pos")), task("so so", choice("pos", "neg"))]
 INTENTS = {"intents": [{"tag": "hi", "patterns": ["good day", "good morning"]}]}
