@@ -89,9 +89,10 @@ def message_literals(path: Path) -> Iterator[str]:
     """Yield the strings of a module, except docstrings, with X for each value of an f-string."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text if re.search(r"[^-]--[a-z]|\} [a-z]+s (have|are|were|do)\b", text) else "")
-    pieces = {id(piece) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for piece in node.values}
-    pieces |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr | ast.Expr)]
+    pieces = {id(piece) for node in nodes if isinstance(node, ast.JoinedStr) for piece in node.values}
+    pieces |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield "".join(piece.value if isinstance(piece, ast.Constant) else "X" for piece in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces:

@@ -5,6 +5,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.library import load
 from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.labeling import pipeline as module
+from ensue.tasks.labeling import task
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.tasks.labeling.page import format_aligned
 from ensue.tasks.labeling.pipeline import LabelingPipeline
@@ -87,6 +89,16 @@ def test_a_linear_tagger_learns_from_all_sentences_and_is_scored_by_cross_valida
             assert record["labels"] == path.labels
             assert record["spans"] == path.as_json()["spans"] == [span.as_json() for span in path.spans]
     assert "Emission scores" in pipeline.inspect("Anna sees Lima .").page
+
+
+def test_the_strength_of_the_best_score_is_chosen(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strengths are tried until the score is not better."""
+    solved, scores = list[float](), chain([3.0, 3.0, 2.0, 2.0, 2.0], repeat(0.0))
+    monkeypatch.setattr(task, "INVERSE_STRENGTHS", (1.0, 10.0, 100.0, 1000.0))
+    monkeypatch.setattr(task.LinearObjective, "solve", lambda *args, **options: solved.append(args[2]) or 1.0)
+    monkeypatch.setattr(task.Labeling, "selection", lambda *_: next(scores))
+    run_tiny(linear_recipe(runs), runs / "chosen")
+    assert solved == [1.0] * 5 + [10.0] * 5 + [100.0] * 5 + [10.0]
 
 
 @pytest.mark.parametrize(

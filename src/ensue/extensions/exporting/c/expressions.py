@@ -14,6 +14,7 @@ from ensue.text import boundaries, lexicon, tokens
 TAKE, SPLIT, JUMP, REPEAT, LAZY, SAME, LOOK, COMMIT, DONE = range(9)
 """The operations of expression.h."""
 _UNLIMITED = 0xFFFFFFFF
+_RANGES_OF_ITEMS: dict[str, tuple[tuple[int, int], ...]] = {}
 _SETS = {"IN", "LITERAL", "NOT_LITERAL", "ANY"}
 _MARKS = ("Mn", "Me", "Mc")
 Ranges = tuple[tuple[int, int], ...]
@@ -144,7 +145,6 @@ class Program:
         self._parser, self._compiler = import_module("re._parser"), import_module("re._compiler")
         parsed = self._parser.parse(expression, flags)
         self._state, self._sets = parsed.state, sets
-        self._ranges_of_items: dict[str, Ranges] = {}
         self.code: list[int] = []
         self._compile(parsed, parsed.state.flags, tail=True)
         self.code.append(DONE)
@@ -244,11 +244,11 @@ class Program:
 
     def _find_ranges(self, op: Any, value: Any, flags: int) -> Ranges:
         key = f"{op} {value} {flags & re.IGNORECASE}"
-        if key not in self._ranges_of_items:
+        if key not in _RANGES_OF_ITEMS:
             sub_pattern = self._parser.SubPattern
             item = sub_pattern(self._state, [(op, value)])
             group = sub_pattern(self._state, [(self._parser.SUBPATTERN, (None, 0, re.IGNORECASE & ~flags, item))])
             pattern = sub_pattern(self._state, [(self._parser.MAX_REPEAT, (1, self._parser.MAXREPEAT, group))])
             result = self._compiler.compile(pattern, flags & re.IGNORECASE).finditer(all_characters())
-            self._ranges_of_items[key] = tuple((match.start(), match.end() - 1) for match in result)
-        return self._ranges_of_items[key]
+            _RANGES_OF_ITEMS[key] = tuple((match.start(), match.end() - 1) for match in result)
+        return _RANGES_OF_ITEMS[key]
