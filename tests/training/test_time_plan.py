@@ -20,7 +20,7 @@ from page_data import write_data
 from training.tiny import run_tiny
 from training.tiny_texts import Listener
 
-STEP = 1.0
+STEP = 2.0
 NAMES = [
     "char-lstm", "classify-lstm", "tag-lstm-crf", "cut-lstm", "translate-transformer", "masked", "elmo", "context2vec",
     "tag-frames", "classify-frames", "predict-frames", "captions", "glimpses", "draw",
