@@ -100,7 +100,8 @@ def test_commands_read_data_with_other_columns(arguments: str, run: Path, tmp_pa
     result = ensue(*words, "--text", "Inhalt", "--labels", "Klasse").succeeded()
     assert result.out.replace("o.csv", "e.csv") == expected.out
     assert "has no --sources" in ensue(*words, "--sources", "Text").err
-    assert 'no "Nix"' in ensue(*words, "--text", "Nix").err
+    message = 'no "Nix"; there are "Text", "Inhalt", "Klasse"; --text NAME names the column of texts'
+    assert message in ensue(*words, "--text", "Nix").err
 
 
 def test_messages_of_commands_without_settings_name_their_options(run: Path, tmp_path: Path, ensue: Ensue) -> None:

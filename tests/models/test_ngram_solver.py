@@ -249,3 +249,32 @@ def test_labels_with_one_distinct_text_are_solved() -> None:
     targets = gold.to(torch.uint16)  # the type of the ids of 257 labels or more
     solve(bag, [(torch.arange(20), (keys,))], targets, gold, weights=None, multiple=False)
     assert torch.equal(bag(keys).argmax(1), gold)
+
+
+@pytest.mark.parametrize("kind", ["classes", "several", "vectors"])
+def test_many_labels_are_solved_in_single_precision(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The logits are close to those in double precision."""
+    bag = NgramBag(LABELS, buckets=64)
+    batches, features = draw(bag)
+    gold = classes_of(features)
+    targets = np.eye(LABELS, dtype=bool)[gold] if kind == "several" else gold
+    values = torch.randn(TEXTS, 5, generator=torch.Generator().manual_seed(2))
+    layer = torch.nn.Linear(5, LABELS) if kind == "vectors" else None
+    results = []
+    for bound in (LABELS, LABELS - 1):
+        monkeypatch.setattr(ngram_bag, "MAX_EXACT_LABELS", bound)
+        solution = solved(bag, batches, targets, dense=None if layer is None else (values, layer))
+        scores = scores_of(bag, batches) + (0 if layer is None else layer(values).detach())
+        results.append([centered(part) for part in (solution.logits.double(), scores)])
+    assert solution.logits.dtype == torch.float32
+    for exact, single in zip(*results, strict=True):
+        np.testing.assert_allclose(single, exact, atol=0.05)
+
+
+def test_cross_validation_reports_its_progress() -> None:
+    bag, shares = NgramBag(LABELS, buckets=64), []
+    batches, dense = draw(bag)
+    targets, folds = torch.from_numpy(classes_of(dense)), torch.from_numpy(FOLDS)
+    solve(bag, batches, targets, folds, weights=None, multiple=False, report=lambda name, share: shares.append(share))
+    assert shares == sorted(shares)
+    assert 10 <= len(shares) <= 20 * max(shares) + 1

@@ -105,7 +105,7 @@ def test_sentences_of_a_group_are_in_one_part(tmp_path: Path) -> None:
     job_of_sentences = job("tag-lstm", path, group="2", labels="3")
     assert words_of(job_of_sentences.split.valid) == ["word27", "word28", "word29"]
     assert job_of_sentences.split.valid_from.startswith("the last 10% of ")
-    with pytest.raises(DataError, match=r'a.txt:1: no column "4"; the file has columns 1 to 3'):
+    with pytest.raises(DataError, match=r'a.txt:1: no "4"; there are "1", "2", "3"'):
         job("tag-lstm", path, group="4")
     documents = tmp_path / "documents.txt"
     documents.write_text(

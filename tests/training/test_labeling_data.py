@@ -79,12 +79,12 @@ USELESS: dict[str, tuple[str, str, dict[str, str], str]] = {
     "one class": ("a.conllu", conllu(TAGGED).replace("PROPN", "X"), {"labels": "lemma.x"}, "no column"),
     "one label": ("a.txt", "the DET\nold DET\n\nhouse DET\n", {}, 'all 3 words have the label "DET"'),
     "no label": ("a.conll", "the\nold\n\nhouse\n" * 3, {}, "a.conll:1: no labels: the only column of the file"),
-    "no label in json": ("a.jsonl", '{"tokens": ["the", "house"]}\n', {}, r'a.jsonl:1: no column "labels"'),
+    "no label in json": ("a.jsonl", '{"tokens": ["the", "house"]}\n', {}, r'a.jsonl:1: no "labels"'),
     "running text": ("a.txt", "The old house.\nAnna sees it.\n", {}, r"a.txt: .*no labels; with data.format=columns"),
     "mixed schemes": ("a.txt", "A B-X\nB I-X\n\nC S-X\n\nD L-X\n\nE M-X\n", {}, r"a.txt:\d+: mixed schemes"),
     "a label without prefix": ("a.txt", "A B-X\nB I-X\n\nC B-X\nD Y\n", {}, 'a.txt:4: the label "Y" has no prefix'),
     "ragged columns": ("a.txt", ROWS + "the DET\n", {"format": "columns"}, r"a.txt:7: expected 3 columns.*found 2"),
-    "no such column": ("a.txt", ROWS, {"labels": "4"}, r'a.txt:1: no column "4"; the file has columns 1 to 3'),
+    "no such column": ("a.txt", ROWS, {"labels": "4"}, r'a.txt:1: no "4"; there are "1", "2", "3"'),
     "empty": ("a.txt", "", {}, "a.txt: the text is empty"),
     "only empty sentences": ("a.jsonl", '{"tokens": [], "labels": []}\n' * 3, {}, "a.jsonl: no sentences"),
 }  # fmt: skip
@@ -106,7 +106,7 @@ def test_useless_validation_and_test_data_are_refused(part: str, names: Path, tm
 
 def test_missing_columns_and_features_are_refused(names: Path, tmp_path: Path) -> None:
     recipe = tagging(names, features={"columns": ["9"]})
-    assert_refused(recipe, tmp_path / "run", r'names.txt:1: no column "9"; the file has columns 1 to 3')
+    assert_refused(recipe, tmp_path / "run", r'names.txt:1: no "9"; there are "1", "2", "3"')
     with pytest.raises(RecipeError, match="all features are switched off"):
         run_tiny(tagging(names, features={"d_words": 0}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

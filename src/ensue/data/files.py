@@ -49,13 +49,8 @@ def _are_texts(values: Sequence[Any]) -> bool:
     strings = [value for value in values if isinstance(value, str) and len(value.split()) > 1]
     texts = [string for string in strings if not is_address(string) and not _PATH.search(string)]
     are_most_texts = len(values) > 1 and 2 * len(texts) > len(values)
-    return are_most_texts and not any(len(text) < 256 and _may_be_path(text) for text in texts)
-
-
-def _may_be_path(text: str) -> bool:
-    """Return whether a text is the path of a file or folder, or a path in an existing folder."""
-    folder = os.path.dirname(text)
-    return "\0" not in text and (os.path.exists(text) or (folder != "" and os.path.isdir(folder)))
+    paths = (text for text in texts if len(text) < 256 and "\0" not in text)
+    return are_most_texts and not any(os.path.exists(path) or os.path.isdir(os.path.dirname(path)) for path in paths)
 
 
 def locations_in(location: str | Path) -> list[str]:

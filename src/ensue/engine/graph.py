@@ -106,22 +106,19 @@ class Graph:
         if node.op == "constant":
             return self.constant(node.number, width)
         if node.op == "cat":
-            return self._slice_of_cat(node, start, width)
+            slices, begin = [], 0
+            for arg in node.args:
+                lower, upper = max(start, begin), min(start + width, begin + arg.width)
+                if lower < upper:
+                    slices.append(self.slice(arg, lower - begin, upper - lower))
+                begin += arg.width
+            return self.cat(slices)
         if node.op == "spread":
             node = self._with_rows(node)
         elif node.op not in NOT_POINTWISE:
             args = [arg if arg.width == 1 else self.slice(arg, start, width) for arg in node.args]
             return self.broadcast(self.pointwise(node.op, *args), width)
         return self.node("slice", [node], width=width, number=start)
-
-    def _slice_of_cat(self, node: Node, start: int, width: int) -> Node:
-        slices, begin = [], 0
-        for arg in node.args:
-            lower, upper = max(start, begin), min(start + width, begin + arg.width)
-            if lower < upper:
-                slices.append(self.slice(arg, lower - begin, upper - lower))
-            begin += arg.width
-        return self.cat(slices)
 
     def cat(self, nodes: Iterable[Node]) -> Node:
         """Return the concatenation of features."""

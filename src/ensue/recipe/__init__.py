@@ -6,7 +6,7 @@ package does not import torch.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
@@ -77,7 +77,12 @@ def read_recipe(
         document, where = drop_none(recipe.model_dump(exclude_unset=True)), "the recipe"
     else:
         document, where = _read_document(str(recipe)), str(recipe)
-    keys = _distinct_keys((key for key, _ in changes), has_tables=isinstance(settings, Mapping))
+    keys: set[str] = set()
+    for key in sorted(key for key, _ in changes):  # a key may be a table in a mapping only
+        parents = {key} if isinstance(settings, Mapping) else {*accumulate(key.split("."), "{}.{}".format)}
+        if keys & parents:
+            raise RecipeError(f'"{key}" is set twice; expected one value')
+        keys.add(key)
     kinds = {table: _read_kind(document, table) for table in document}
     for key, value in changes:
         _apply(document, *_translate_words(document, key, value), keys)
@@ -193,16 +198,6 @@ def _read_document(name: str) -> dict[str, Any]:
         return parse_toml(text)
     except ParseError as error:
         raise RecipeError(f"{name}: {error}") from None
-
-
-def _distinct_keys(keys: Iterable[str], *, has_tables: bool) -> set[str]:
-    """Return the keys. Raises RecipeError if a key occurs twice, or, unless `has_tables`, inside of another key."""
-    distinct: set[str] = set()
-    for key in sorted(keys):
-        if distinct & ({key} if has_tables else {*accumulate(key.split("."), "{}.{}".format)}):
-            raise RecipeError(f'"{key}" is set twice; expected one value')
-        distinct.add(key)
-    return distinct
 
 
 def _apply(document: dict[str, Any], key: str, value: Any, keys: Collection[str]) -> None:

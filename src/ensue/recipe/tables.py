@@ -28,9 +28,9 @@ SOLVER_KEYS = (*OPTIMIZER_KEYS, "learning_rate", "schedule", "warmup")
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
 
-def _join_paths(value: Any) -> Any:
-    are_texts = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
-    return as_location(value) if are_texts else value
+_AS_LOCATION = BeforeValidator(
+    lambda x: as_location(x) if isinstance(x, list | tuple) and all(isinstance(item, str) for item in x) else x
+)
 
 
 def _check_encoding(name: str) -> str:
@@ -41,7 +41,7 @@ def _check_encoding(name: str) -> str:
 
 
 _BY_PATH = PlainSerializer(lambda location: location if len(names := locations_in(location)) == 1 else names)
-DataPath = Annotated[Path, BeforeValidator(_join_paths), _BY_PATH]
+DataPath = Annotated[Path, _AS_LOCATION, _BY_PATH]
 """A path of data, or a list of paths."""
 
 

@@ -104,7 +104,7 @@ class Reporter:
         """Receive a note of one line."""
 
     def working(self, name: str, share: float) -> None:
-        """Receive the progress of the computation `name` before the first step, as a share from 0 to 1."""
+        """Receive the progress of the computation `name`, before or in a step, as a share from 0 to 1."""
 
     def stepped(self, report: StepReport) -> None:
         """Receive the report of each step."""

@@ -140,7 +140,9 @@ class Lexicon(Stored):
         characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
         characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for row in rows for id in row]
         normalized = self.normalize_all(forms)
-        keys = self._hash_forms(normalized)
+        # ~ makes hashes negative; CRC-32 is the same on every machine
+        ids_or_hashes = (self.words.ids.get(x) or ~crc32(x.encode("utf-8", "surrogatepass")) for x in normalized)
+        keys = np.fromiter(ids_or_hashes, np.int64, len(forms))
         all_keys = np.column_stack([keys, self._hash_ngrams(normalized)]) if self.character_ngrams else keys
         shapes, vectors = _ids(self.shapes, map(shape, forms), len(forms)), self._vector_ids(forms)
         return WordForms(keys.clip(min=0), characters, lengths, self._affix_ids(forms), shapes, vectors, all_keys)
@@ -148,12 +150,6 @@ class Lexicon(Stored):
     def encode_column(self, name: str, values: Sequence[str]) -> NDArray[np.int64]:
         """Return the ids of the values of a column."""
         return _ids(self.columns[name], values, len(values))
-
-    def _hash_forms(self, words: Sequence[str]) -> NDArray[np.int64]:
-        ids = self.words.ids
-        # ~ makes hashes negative; CRC-32 is the same on every machine
-        keys = (ids.get(word) or ~crc32(word.encode("utf-8", "surrogatepass")) for word in words)
-        return np.fromiter(keys, np.int64, len(words))
 
     def _hash_ngrams(self, words: Sequence[str]) -> NDArray[np.int64]:
         """Return the hashes of the n-grams of characters of each word (U, G), padded with 0."""

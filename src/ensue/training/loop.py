@@ -170,6 +170,7 @@ class Trainer:
         gradients: Gradients | None = None, plan: TimePlan | None = None,
     ) -> None:  # fmt: skip
         self.model, self.task, self.recipe, self.run = model, task, recipe, run
+        task.report = reporter.working
         self.plan = plan
         self.precision, self.reporter, self.interrupted = precision, reporter, interrupted
         self.device = next(model.parameters()).device

@@ -65,7 +65,7 @@ def test_words_are_joined_with_blanks(words: list[str], data: st.DataObject) -> 
 def test_sentences_of_words_alone_have_no_columns() -> None:
     sentence = Sentence(("Ann", "left"))
     assert sentence == Sentence(("Ann", "left"))
-    with pytest.raises(DataError, match=r'^no column "upos"'):
+    with pytest.raises(DataError, match=r'^no "upos"'):
         sentence.column("upos")
 
 
@@ -111,5 +111,5 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.conllu").write_text(CONLLU)
     with pytest.raises(DataError, match=r'no such file or folder; did you mean "train\.conllu"\?'):
         SentenceSource(tmp_path / "trian.conllu")
-    with pytest.raises(DataError, match=r'train\.conllu: no column "wrods"; expected one of form'):
+    with pytest.raises(DataError, match=r'train\.conllu: no "wrods"; there are "form"'):
         list(SentenceSource(tmp_path / "train.conllu", words="wrods"))

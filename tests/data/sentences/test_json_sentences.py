@@ -304,13 +304,13 @@ def test_json_that_is_too_large_is_refused(text: str) -> None:
 
 def test_missing_keys_are_reported() -> None:
     (sentence,) = read(line(tokens=["a"], ner_tags=["O"]))
-    with pytest.raises(DataError, match=r'^x\.jsonl:1: no column "ner_tag"; did you mean "ner_tags"\?$'):
+    with pytest.raises(DataError, match=r'^x\.jsonl:1: no "ner_tag"; did you mean "ner_tags"\?$'):
         sentence.column("ner_tag")
     with pytest.raises(
         DataError, match=r'^x\.jsonl:1: expected the key "toks", found "tokens"; did you mean "tokens"\?$'
     ):
         read(line(tokens=["a"]), words="toks")
-    with pytest.raises(DataError, match=r'^x\.jsonl:1: no column "labels"; expected one of tokens$'):
+    with pytest.raises(DataError, match=r'^x\.jsonl:1: no "labels"; there are "tokens"; .*"data.labels"'):
         JsonSentences().labels(read(line(tokens=["a"]))[0])
 
 

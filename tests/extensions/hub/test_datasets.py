@@ -38,7 +38,7 @@ def test_a_column_of_a_saved_data_set_is_its_text(tmp_path: Path, monkeypatch: p
     assert len({one.fingerprint(), test.fingerprint()}) == 2
     assert one.fingerprint() == DatasetSource(f"hf:{tmp_path}/one", "text").fingerprint()
     for location, column, message in (
-        ("one", "txt", r'no column "txt"; did you mean "text"\?; it has text, n$'),
+        ("one", "txt", r'no "txt"; did you mean "text"\?$'),
         ("one", "n", r'/one:1: "n": expected a text, found 0$'),
         ("both@tst", "text", r'no split "tst"; did you mean "test"\?; it has train, test$'),
         ("one,small", "text", "a folder has no configurations; found small$"),

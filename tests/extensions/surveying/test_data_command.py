@@ -137,7 +137,8 @@ def test_options_name_the_columns_of_pairs(ensue: Ensue) -> None:
         "--set 'data.targets=[\"fr\"]' --out translator\n"
     )
     output = ensue("data", "x.csv", "--sources", "en", "--targets", "it")
-    assert (output.status, output.err) == (2, 'ensue: x.csv:1: no "it"; did you mean "id"?\n')
+    message = 'ensue: x.csv:1: no "it"; did you mean "id"? --targets NAME names the column of targets\n'
+    assert (output.status, output.err) == (2, message)
     output = ensue("data", "x.csv", "--sources", "en")
     assert output.err.endswith("; use --targets NAME\n")
 
@@ -259,7 +260,7 @@ def test_invalid_data_are_reported_with_their_line(
 def test_unknown_paths_columns_and_formats_are_refused(ensue: Ensue) -> None:
     write("train.conll", CONLL)
     assert 'train.con: no such file or folder; did you mean "train.conll"?' in ensue("data", "train.con").err
-    assert 'no column "4"; the file has columns 1 to 3' in ensue("data", "train.conll", "--labels", "4").err
+    assert 'no "4"; there are "1", "2", "3"' in ensue("data", "train.conll", "--labels", "4").err
     assert 'unknown format "column"; did you mean "columns"?' in ensue("data", "train.conll", "--format", "column").err
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ensue.data.lines import Lines, json_values
+from ensue.data.records.record import column_error
 from ensue.data.row_files import PARQUET, dataset_files, dataset_rows, find_dataset, parquet_columns, parquet_rows
 from ensue.data.sources import TextSource
-from ensue.errors import DataError, nearest
+from ensue.errors import DataError
 
 
 class ColumnSource(TextSource):
@@ -41,18 +42,15 @@ class ColumnSource(TextSource):
     def _read_json(self, path: Path) -> Iterator[tuple[Path | str, int, Any]]:
         for number, record in json_values(Lines.of(path, encoding=self.encoding)):
             if not isinstance(record, dict) or self.column not in record:
-                raise self._missing_column(list(record) if isinstance(record, dict) else [], path, number)
+                names = list(record) if isinstance(record, dict) else []
+                raise column_error(self.column, names, "", str(path), number)
             yield path, number, record[self.column]
 
     def _read_parquet(self, path: Path) -> Iterator[tuple[Path | str, int, Any]]:
         if self.column not in (names := parquet_columns(path)):
-            raise self._missing_column(names, path)
+            raise column_error(self.column, names, "", str(path), None)
         rows = enumerate(chain.from_iterable(parquet_rows(path, [self.column])), 1)
         return ((path, number, row[self.column]) for number, row in rows)
-
-    def _missing_column(self, names: list[str], path: Path | str, number: int | None = None) -> DataError:
-        existing_names = f"; it has {', '.join(names)}" if names else ""
-        return DataError(f'no column "{self.column}"{nearest(self.column, names)}{existing_names:.200}', path, number)
 
 
 class DatasetSource(ColumnSource):
@@ -66,7 +64,7 @@ class DatasetSource(ColumnSource):
         self.location, self.encoding, self.column = location, "utf-8", column
         self.dataset, self.split = find_dataset(location)
         if column not in self.dataset.column_names:
-            raise self._missing_column(self.dataset.column_names, location)
+            raise column_error(self.column, self.dataset.column_names, "", location, None)
         self.paths = tuple(dataset_files(self.dataset))
         if not any(self._blocks()):
             raise DataError("the text is empty", location)

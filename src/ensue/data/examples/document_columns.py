@@ -87,7 +87,7 @@ class _Table:
 
     def decide(self, choice: DocumentChoice) -> tuple[Columns, Columns, bool]:
         """Return the column of labels or several indicator columns, the texts, and whether the texts are joined."""
-        texts = tuple(records.named_column(self.columns, name, self.name) for name in choice.texts)
+        texts = tuple(records.named_column(self.columns, name, self.name, "texts") for name in choice.texts)
         labels = self._find_labels(choice, texts)
         if len(texts) > 2 and not choice.joined:
             raise DataError(f"{len(texts)} texts; expected one or a pair, or data.joined=true", self.name)
@@ -116,7 +116,7 @@ class _Table:
         is_one = any(choice.labels == column.name for column in self.columns)
         names = [choice.labels] if is_one else choice.labels.split(",")
         try:
-            return tuple(records.named_column(self.columns, name, self.name) for name in names)
+            return tuple(records.named_column(self.columns, name, self.name, "labels") for name in names)
         except DataError:
             lists = [column for column in self.columns if self.num_indicators(column) == len(names)]
             if len(lists) == 1:

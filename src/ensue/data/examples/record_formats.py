@@ -152,7 +152,7 @@ class RecordPairs(layouts.PairFormat):
 
     def sides(self, columns: Sequence[Column], choice: layouts.PairChoice, file: str) -> Sides:
         """Return the columns of sources and, if labeled, of targets. Raises DataError if a column is missing."""
-        sources = tuple(records.named_column(columns, name, file) for name in choice.sources)
+        sources = tuple(records.named_column(columns, name, file, "sources") for name in choice.sources)
         targets: Columns = ()
         if choice.is_labeled:
             targets = tuple(column for name in choice.targets for column in _target_columns(columns, name, file))
@@ -194,7 +194,7 @@ class RecordPairs(layouts.PairFormat):
 
 def _target_columns(columns: Sequence[Column], name: str, file: str) -> Columns:
     is_there = any(name in (column.name, str(column.number)) for column in columns)
-    return (not is_there and numbered_columns(columns, name)) or (records.named_column(columns, name, file),)
+    return (not is_there and numbered_columns(columns, name)) or (records.named_column(columns, name, file, "targets"),)
 
 
 def _choose_by_order(columns: Sequence[Column], sources: Columns, targets: Columns) -> Iterator[Sides]:

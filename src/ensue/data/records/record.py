@@ -114,15 +114,15 @@ def split_group(columns: Sequence[Column], name: str, file: str) -> tuple[Column
     return group, [other for other in columns if other != column]
 
 
-def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
-    """Return the column with a name or number. Raises DataError if `file` has no such column."""
+def named_column(columns: Sequence[Column], name: str, file: str, key: str = "") -> Column:
+    """Return the column with a name or number, from a `key` of `[data]`. Raises DataError if it is missing."""
     names = [column.name for column in columns]
     numbers = [str(column.number) for column in columns if column.number]
     for identifiers in (names, numbers):
         if name in identifiers:
             return columns[identifiers.index(name)]
     if any(names):
-        raise DataError(describe_missing_column(name, names), file, 1)
+        raise column_error(name, names, key, file, 1)
     raise DataError(f"no column {name}; there are {len(columns)}, without names", file, 1)
 
 
@@ -131,7 +131,14 @@ def describe_missing_column(name: str, known: Sequence[str]) -> str:
     shown = [shorten(other, MAX_NAME_CHARACTERS, placeholder="...") for other in known]
     listed_names = ", ".join(f'"{other}"' for other in shown[:_MAX_NAMES_SHOWN])
     ellipsis = ", ..." if len(shown) > _MAX_NAMES_SHOWN else ""
-    return f'no "{name}"' + (nearest(name, shown) or f"; there are {listed_names}{ellipsis}")
+    return f'no "{name}"' + (nearest(name, shown) or f"; there are {listed_names}{ellipsis}" * bool(known))
+
+
+def column_error(name: str, known: Sequence[str], key: str, path: str | None, line: int | None) -> DataError:
+    """Return an error for a missing column, with the setting of the `key` of `[data]` that names it; "": none."""
+    problem, setting = describe_missing_column(name, known), f"--set data.{key}=..." if key else ""
+    link = f"{' ' if problem.endswith('?') else '; '}{setting} names the column of {key}" if key else ""
+    return DataError(problem + link, path, line, options={setting: f"--{key.replace('texts', 'text')} NAME"})
 
 
 def distinct_columns(

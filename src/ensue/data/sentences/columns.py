@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.data.lines import FIELD, Lines, Paragraph, RowLayout, check_width, opens_document, paragraphs
-from ensue.data.sentences.sentence import Format, Sentence, SourceText, check_labels, missing_column
+from ensue.data.records.record import column_error
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, check_labels
 from ensue.errors import DataError
 
 _NUM_SAMPLE_LINES = 1000
@@ -45,7 +46,7 @@ class Columns(Format):
         source = ColumnLines(name, "".join(paragraph.lines), layout=layout)
         index = _column_index(self.words, layout.width)
         if index is None:
-            raise DataError(missing_column(self.words, list(_ColumnView([], layout.width))), name, rows[0][0])
+            raise column_error(self.words, list(_ColumnView([], layout.width)), "words", name, rows[0][0])
         view = _ColumnView([self._fields(layout, number, line, name) for number, line in rows], layout.width)
         return Sentence(tuple([fields[index] for fields in view.rows]), view, rows[0][0], source, document)
 
@@ -82,7 +83,7 @@ class Columns(Format):
         """Return the labels in a column, by default the last one. Raises DataError if the file has only words."""
         if column is None and len(sentence.columns) == 1:
             raise sentence.error("no labels: the only column of the file has the words")
-        return sentence.column(column or self.default_column)
+        return sentence.column(column or self.default_column, "labels")
 
 
 class _ColumnView(Mapping[str, tuple[str, ...]]):

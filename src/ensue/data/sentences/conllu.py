@@ -11,7 +11,8 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from ensue.data.lines import Lines, is_blank, paragraphs, strip_line_end
-from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, check_labels, missing_column
+from ensue.data.records.record import column_error, describe_missing_column
+from ensue.data.sentences.sentence import Format, Sentence, SourceText, Surface, check_labels
 from ensue.errors import DataError
 
 COLUMN_NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -35,7 +36,7 @@ class Conllu(Format):
         Raises DataError for a row without ten columns or a form, and for an id out of order.
         """
         if self.words not in COLUMN_NAMES:
-            raise DataError(missing_column(self.words, COLUMN_NAMES), lines.name)
+            raise column_error(self.words, COLUMN_NAMES, "words", lines.name, None)
         document = 0
         for index, paragraph in enumerate(paragraphs(lines, _is_comment)):
             document += index > 0 and any(map(_NEW_DOCUMENT.match, paragraph.lines))
@@ -70,7 +71,7 @@ class Conllu(Format):
         places = [(*_index_and_key(name), name) for name in columns]
         for index, _, name in places:
             if not index:
-                raise sentence.error(missing_column(name, COLUMN_NAMES))
+                raise sentence.error(describe_missing_column(name, COLUMN_NAMES))
         for (_, key, _), labels in zip(places, zip(*rows, strict=True), strict=False):
             check_labels(labels, "\t\r\n|" if key else "\t\r\n", sentence)
         remaining = iter(rows)

@@ -169,7 +169,7 @@ class JsonSentences(Format):
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels at a key, by default at the first usual key (`label_key`)."""
-        return sentence.column(_label_key(sentence, column) or self.default_column)
+        return sentence.column(_label_key(sentence, column) or self.default_column, "labels")
 
     def shown_columns(self, names: Sequence[str]) -> tuple[str, str]:
         key = next((key for key in (*objects.TOKEN_KEYS, *_usual_text_keys(names)) if key in names), "text")

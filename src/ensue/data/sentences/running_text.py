@@ -95,7 +95,7 @@ class RunningText(Format):
         """Return the labels of a paragraph of a treebank. Raises DataError (file:line) for plain text."""
         if not sentence.columns:
             raise sentence.error("this is plain text, which has no labels; expected a treebank in CoNLL-U")
-        return sentence.column(column or self.default_column)
+        return sentence.column(column or self.default_column, "labels")
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Return the sentences that the labels define, in CoNLL-U."""

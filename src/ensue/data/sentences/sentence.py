@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 from ensue.data.lines import Lines, is_blank
-from ensue.errors import DataError, nearest
+from ensue.data.records.record import column_error
+from ensue.errors import DataError
 from ensue.text.schemes import Scheme, Span
 
 
@@ -43,12 +44,13 @@ class Sentence:
     misaligned: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     """For each column, the word spans widened from character spans that do not align with words (`JsonSentences`)."""
 
-    def column(self, name: str) -> tuple[str, ...]:
-        """Return the values of a column. Raises DataError (file:line) if it is missing."""
+    def column(self, name: str, key: str = "") -> tuple[str, ...]:
+        """Return the values of a column, which a `key` of `[data]` names. Raises DataError (file:line) without it."""
         try:
             return self.columns[name]
         except KeyError:
-            raise self.error(missing_column(name, list(self.columns))) from None
+            place = self.source.name or None, self.line or None
+            raise column_error(name, list(self.columns), key, *place) from None
 
     def error(self, message: str) -> DataError:
         """Return a DataError whose message begins with the place of the sentence."""
@@ -127,7 +129,7 @@ class Format(ABC):
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """Return the labels in `column`. Raises DataError (file:line) if the column is missing."""
-        return sentence.column(column or self.default_column)
+        return sentence.column(column or self.default_column, "labels")
 
     def shown_columns(self, names: Sequence[str]) -> tuple[str, str]:
         """Return the names of the columns of words and of labels, given the `names` of all columns of a sentence."""
@@ -159,14 +161,6 @@ class Format(ABC):
     def surface(self, sentence: Sentence) -> Surface:
         """Return the running text of a sentence, which by default is its words separated by blanks."""
         return Surface.of(sentence.words)
-
-
-def missing_column(name: str, names: Sequence[str]) -> str:
-    """Return the error message for a missing column, with a similar name or all names."""
-    if names and all(map(str.isdecimal, names)):
-        return f'no column "{name}"; the file has columns 1 to {len(names)}'
-    advice = nearest(name, names) or (f"; expected one of {', '.join(names)}" if names else "")
-    return f'no column "{name}"{advice}'
 
 
 def check_labels(labels: Sequence[str], forbidden: str, sentence: Sentence) -> None:

@@ -170,8 +170,9 @@ def reason(texts: Sequence[SplitText], misaligned: Sequence[SplitText]) -> Reaso
     interpreted = misaligned if reading is None else _convert_spans(texts, reading)
     if _Fit.of(interpreted).fraction >= MIN_MOST:
         return Reason(reading)
-    splitter = _find_splitter(interpreted)
-    return Reason(reading, splitter, splitter != "")
+    are_few = _Fit.of(texts if reading is None else interpreted).fraction >= MIN_MOST
+    splitter = _find_splitter(interpreted, are_few=are_few)
+    return Reason(reading, splitter, are_few or splitter != "")
 
 
 def reading_of(text: str, spans: Sequence[Offsets], splitter: str) -> OffsetReading | None:
@@ -238,13 +239,14 @@ def _span_strings(texts: Sequence[SplitText], start: int = 0, end: int = 0) -> l
     return [text[max(0, a + start) : b + end] for text, spans, *_ in texts for a, b in spans]
 
 
-def _find_splitter(texts: Sequence[SplitText]) -> str:
-    """Return the splitter with which spans begin and end with words; "" if no splitter is likely."""
+def _find_splitter(texts: Sequence[SplitText], *, are_few: bool) -> str:
+    """Return the splitter with which spans, `are_few` of all, begin and end with words; "" if none is likely."""
     for name in ("whitespace", "simple"):
         if _Fit.of([SplitText.of(text, spans, name) for text, spans, *_ in texts]).fraction >= MIN_MOST:
             return name
     fit, unsegmented = _Fit.of(texts), sum(bool(UNSEGMENTED.search(text)) for text, *_ in texts)
-    return "characters" if fit.starts >= MIN_MOST * fit.spans or 2 * unsegmented > len(texts) else ""
+    has_suffixes = fit.starts >= MIN_MOST * fit.spans and not are_few  # otherwise, names may be parts of compounds
+    return "characters" if has_suffixes or 2 * unsegmented > len(texts) else ""
 
 
 class _Fit(NamedTuple):

@@ -216,7 +216,12 @@ def _take_choices(
     chunk = list(islice(infos, MAX_INLINE_TOKENS))
     while True:
         following = list(islice(infos, MAX_INLINE_TOKENS))
-        logprobs_field = _make_logprobs(tokenizer, chunk, row.request.logprobs)
+        logprobs_field = api.Logprobs(
+            tokens=[tokenizer.symbol(info.id) for info in chunk],
+            token_logprobs=[info.log_p for info in chunk],
+            top_logprobs=[_make_top_logprobs(tokenizer, info) for info in chunk] if row.request.logprobs else None,
+            text_offset=[info.offset for info in chunk],
+        )
         yield api.Choice(index=index, text=text, logprobs=logprobs_field, finish_reason=None if following else finish)
         if not following:
             return
@@ -243,15 +248,6 @@ async def _write_choice(answer: transport.Answer, choices: Iterator[api.Choice])
         answer.add("]")
     answer.add(f'{"}" if columns else "null"},"finish_reason":{transport.json_text(finish)}}}')
     await asyncio.sleep(0)
-
-
-def _make_logprobs(tokenizer: Tokenizer, infos: Sequence[TokenInfo], num_top: int) -> api.Logprobs:
-    return api.Logprobs(
-        tokens=[tokenizer.symbol(info.id) for info in infos],
-        token_logprobs=[info.log_p for info in infos],
-        top_logprobs=[_make_top_logprobs(tokenizer, info) for info in infos] if num_top else None,
-        text_offset=[info.offset for info in infos],
-    )
 
 
 def _prompt_infos(tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> Iterator[TokenInfo]:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ensue.data.detection.format_table import ALIGNED
 from ensue.data.detection.kind import DetectedFormat
+from ensue.data.detection.signs import is_sigmorphon
 from ensue.data.examples import Pair, PairLayout, PairSource
 from ensue.errors import DataError, pluralize
 from ensue.extensions.surveying.counts import MAX_TEXTS, FileLine, Lengths, Occurrences, Repeats, Summary, fill
@@ -27,7 +28,6 @@ _MIN_PAIRS, _MAX_DEVIATIONS, _MIN_FACTOR, _MAX_QUANTILE_RATIO = 20, 6.0, 2.0, 4
 """The bounds in the docstring of `MisalignmentDetector`."""
 _MAD_SCALE = 1.4826
 """The ratio of the standard deviation to the median absolute deviation in a normal distribution."""
-_WORD_FORMATS = ("cmudict", "sigmorphon")
 _MAX_TRANSDUCED_WORDS, _MIN_SUMMARIZED_WORDS, _MAX_SUMMARY_PERCENT = 2, 50, 50
 """The bounds on mean lengths and on the median ratio for suggesting transducers and summarizers."""
 _MAX_FEW_INFLECTIONS = 500
@@ -175,6 +175,8 @@ class PairSummary(Summary):
     source: Side = field(default_factory=Side)
     target: Side = field(default_factory=Side)
     alignment: MisalignmentDetector = field(default_factory=MisalignmentDetector)
+    num_inflected: int = 0
+    """The number of pairs of a lemma and several features, such as `V;PST`, with one form."""
     references: Lengths = field(default_factory=Lengths)
     """The numbers of targets of each pair."""
     repeats: Repeats = field(default_factory=Repeats)
@@ -219,6 +221,7 @@ def _feed(summary: PairSummary, pair: Pair) -> None:
     summary.source.feed(pair.sources, pair)
     for target in pair.targets:
         summary.target.feed([target], pair)
+    summary.num_inflected += is_sigmorphon(["\t".join((pair.sources[0], *pair.targets, *pair.sources[1:]))])
     summary.references.add(len(pair.targets))
     summary.alignment.feed(*_measure_lengths(pair))
     summary.repeats.feed(pair.sources, pair.targets, pair.path, pair.line)
@@ -306,9 +309,10 @@ class PairReport(Report[PairSummary]):
     def recipe(self) -> tuple[str, str, str]:
         source, target = self.summary.source, self.summary.target
         length, median = max(source.lengths.mean, target.lengths.mean), self.summary.alignment.ratios.quantile(0.5)
-        if self.summary.layout.format == "sigmorphon" and self.summary.size <= _MAX_FEW_INFLECTIONS:
+        are_inflected = self.summary.layout.format == "sigmorphon" or 2 * self.summary.num_inflected > self.summary.size
+        if are_inflected and self.summary.size <= _MAX_FEW_INFLECTIONS:
             return "transduce-few", "transducer", "inflected words are few"
-        if self.summary.layout.format in _WORD_FORMATS or length <= _MAX_TRANSDUCED_WORDS:
+        if self.summary.layout.format in ("cmudict", "sigmorphon") or length <= _MAX_TRANSDUCED_WORDS:
             return "transduce-lstm", "transducer", "both sides are words or short"
         if source.lengths.mean > _MIN_SUMMARIZED_WORDS and median < _MAX_SUMMARY_PERCENT:
             return "summarize-pointer", "summarizer", "targets are much shorter than sources"

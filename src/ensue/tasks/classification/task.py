@@ -111,8 +111,9 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
             dense: Any = None if model.head is None else (self._head_inputs(model), model.head[-1])
             keys = () if model.bag is None else iterate_keys(self.train)
             solution = solve(
-                model.bag, keys, targets, folds, weights=self.weights, multiple=self.labels.multiple, dense=dense
-            )
+                model.bag, keys, targets, folds, weights=self.weights, multiple=self.labels.multiple, dense=dense,
+                report=self.report,
+            )  # fmt: skip
         self.cross_validated = model.probabilities(solution.logits).float().numpy()
         return Loss(solution.loss, len(self.targets)), None
 

@@ -186,6 +186,8 @@ def reading_as_in_training(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def reading_method(self: Any, *location: Any, **options: Any) -> Any:
         data = location[0] if location else options.pop(data_name)
+        if isinstance(data, list | tuple) and not data:
+            raise EnsueError("the data: no rows")
         if not isinstance(data, Lines | TextSource):
             data = as_location(data, "the data")
             read = self.reading(data, options.get("encoding"), options.get("format"))

@@ -124,6 +124,8 @@ class Task(ABC, Generic[ModelT, BatchT]):
     less_is_better = False
     valid: Any = None
     """The validation data, as `Job.encode` returns them; None without such data."""
+    report: Callable[[str, float], None] = staticmethod(lambda name, share: None)
+    """Receives the name and the completed share of a long computation in `update`, as `Reporter.working`."""
 
     @abstractmethod
     def batch(self, step: int, device: torch.device) -> BatchT:

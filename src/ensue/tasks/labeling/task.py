@@ -237,9 +237,10 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         with evaluating(model):
             everything = LinearObjective(model, self._batches(folds >= 0))
             objectives = {fold: LinearObjective(model, self._batches(folds != fold)) for fold in {*fold_of}}
-            for candidate in INVERSE_STRENGTHS:
-                paths = {}
+            for number, candidate in enumerate(INVERSE_STRENGTHS):
+                paths: dict[Any, Any] = {}
                 for fold, objective in objectives.items():
+                    self.report("cross-validation", (number + len(paths) / len(objectives)) / len(INVERSE_STRENGTHS))
                     objective.solve(model, candidate, tolerance=TOLERANCE)
                     paths[fold] = self.train.paths(model)
                 left_out = [paths[fold][sentence] for sentence, fold in enumerate(fold_of)]
