@@ -76,7 +76,7 @@ ROWS = "the DET O\nold ADJ O\n\nAnna PROPN B-PER\nNovak PROPN I-PER\n\n"
 USELESS: dict[str, tuple[str, str, dict[str, str], str]] = {
     "only O": ("a.txt", "the O\nold O\n\nhouse O\n" * 9, {},
                r'a.txt: nothing to learn: all \d+ words have the label "O" \(column "last"\); data.labels names'),
-    "one class": ("a.conllu", conllu(TAGGED).replace("PROPN", "X"), {"labels": "lemma.x"}, "no column"),
+    "one class": ("a.conllu", conllu(TAGGED).replace("PROPN", "X"), {"labels": "lemma.x"}, 'no "lemma.x"'),
     "one label": ("a.txt", "the DET\nold DET\n\nhouse DET\n", {}, 'all 3 words have the label "DET"'),
     "no label": ("a.conll", "the\nold\n\nhouse\n" * 3, {}, "a.conll:1: no labels: the only column of the file"),
     "no label in json": ("a.jsonl", '{"tokens": ["the", "house"]}\n', {}, r'a.jsonl:1: no "labels"'),
