@@ -309,10 +309,9 @@ def _compute_grams(features: Tensor, kinds: Int[Tensor, " G"], folds: Int[Tensor
 
 def _minimize(objective: Callable[[], Tensor], parameters: list[Tensor]) -> None:
     """Set the parameters to the minimum of an objective, by L-BFGS; in float32 with a shorter history, in less time."""
-    history = 100 if parameters[0].dtype == torch.float64 else 10
     optimizer = LBFGS(
-        [parameter.requires_grad_() for parameter in parameters], max_iter=100, tolerance_grad=1e-6,
-        tolerance_change=1e-9, history_size=history, line_search_fn="strong_wolfe",
+        [weight.requires_grad_() for weight in parameters], max_iter=100, tolerance_grad=1e-6, tolerance_change=1e-9,
+        history_size=100 if parameters[0].dtype == torch.float64 else 10, line_search_fn="strong_wolfe",
     )  # fmt: skip
 
     def closure() -> Tensor:

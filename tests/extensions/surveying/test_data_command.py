@@ -288,8 +288,10 @@ def test_characters_are_proposed_for_names(ensue: Ensue) -> None:
     assert "characters" not in ensue("data", write("y.tsv", TABLE)).out.partition("next: ")[2]
 
 
-def test_a_last_line_without_end_counts_and_windows_line_ends_change_nothing(ensue: Ensue) -> None:
+def test_a_last_line_without_end_counts_and_windows_line_ends_change_only_texts(ensue: Ensue) -> None:
     assert "\nlines         1\n" in ensue("data", write("one.txt", "so it is")).out
+    note = r"note: lines end with \r\n, and a model learns \r like other characters"
+    assert [note in ensue("data", write("x.txt", f"so{end}it is{end}")).out for end in ("\n", "\r\n")] == [False, True]
     assert "\nsentences   1\n" in ensue("data", write("one.conll", "so X")).out
     unix = ensue("data", write("x.conll", CONLL)).out
     assert ensue("data", write("x.conll", CONLL.replace("\n", "\r\n"))).out == unix

@@ -87,9 +87,10 @@ class PlainReport(Report[PlainSummary]):
             yield "an ARFF file; for frames, save the names of the attributes and the lines below @data as a .csv table"
         elif sum(count for word, count in words.items() if _NUMBER.fullmatch(word)) > _MIN_SHARE * words.total() > 0:
             yield "nearly all words are numbers; for frames, separate the columns by commas in .csv or by tabs in .tsv"
+        if "\r" in summary.characters:
+            yield r"lines end with \r\n, and a model learns \r like other characters; tr -d '\r' < OLD > NEW removes it"
         if nul := summary.nul_characters.count:
-            first = summary.nul_characters.first
-            yield f"{pluralize(nul, 'NUL character')}, the first at {first}; is the file binary?"
+            yield f"{pluralize(nul, 'NUL character')}, the first at {summary.nul_characters.first}; is the file binary?"
 
     def recipe(self) -> tuple[str, str, str]:
         return ("" if self._is_arff() else "char-lstm"), "model", "it is running text"
