@@ -14,6 +14,7 @@ from ensue.data.sentences.running_text import running_text
 from ensue.data.sentences.source import SentenceSource
 from ensue.tasks.labeling.cutter import CutterPipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
+from machine_speed import MachineSpeed
 
 pytestmark = pytest.mark.slow
 
@@ -76,12 +77,12 @@ def test_a_tagger_finds_names_in_news(shared_data: Path, tmp_path: Path) -> None
 
 
 def test_a_linear_tagger_learns_chunks_from_300_sentences(shared_data: Path, tmp_path: Path) -> None:
-    """The tagger reads only words. It takes about 12 s of processor time."""
+    """The tagger reads only words. It takes about 12 s of processor time on the reference machine."""
     folder, path = shared_data / "conll2000", tmp_path / "few.txt"
     path.write_text("".join(f"{s.source.text}\n" for s in islice(SentenceSource(folder / "train.txt.xz"), 300)))
-    start = time.process_time()
+    speed, start = MachineSpeed(), time.process_time()
     tagger = ensue.train("tag-linear", train=path, out=tmp_path / "chunks", threads=1)
-    assert time.process_time() - start <= 20
+    assert speed.in_reference_seconds(time.process_time() - start) <= 20
     assert tagger.evaluate(folder / "test.txt.xz").f1 >= 0.8
 
 

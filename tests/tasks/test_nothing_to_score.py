@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ensue.errors import EnsueError
-from ensue.tasks import task_entry, task_names
+from ensue.tasks import task_entries
 from ensue.tasks.classification.task import score_classifier
 from ensue.tasks.labeling.task import LabeledTexts, Labeling
 from ensue.text.labels import Classes
@@ -20,13 +20,12 @@ def test_an_evaluation_without_a_labeled_word_is_refused(labels: list[list[str]]
         Labeling.score(NOTHING, NOTHING, LabeledTexts(NOTHING, NOTHING, labels, NOTHING))
 
 
-@pytest.mark.parametrize("name", task_names())
-def test_an_evaluation_of_an_empty_list_is_refused(name: str) -> None:
-    pipeline_class = task_entry(name).pipeline_class
-    pipeline = pipeline_class.__new__(pipeline_class)
-    for empty in ([], ()):
-        with pytest.raises(EnsueError, match=r"^the data: no rows$"):
-            pipeline.evaluate(empty)
+def test_an_evaluation_of_an_empty_list_is_refused_by_every_task() -> None:
+    for entry in task_entries():
+        pipeline = entry.pipeline_class.__new__(entry.pipeline_class)
+        for empty in ([], ()):
+            with pytest.raises(EnsueError, match=r"^the data: no rows$"):
+                pipeline.evaluate(empty)
 
 
 def test_an_evaluation_without_a_labeled_text_is_refused() -> None:

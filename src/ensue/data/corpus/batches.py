@@ -41,25 +41,25 @@ class Batches(ABC):
                 f"the text has {len(tokens)} tokens, but one segment needs {needed} (segment_length {segment_length}"
                 " and one to predict); expected more text or shorter segments"
             )
-        self.tokens = tokens
-        self.segment_length = segment_length
-        self.seed = seed
+        self.tokens, self.segment_length, self.seed = tokens, segment_length, seed
         self.batch_size = min(batch_size, (len(tokens) - 1) // segment_length)
         # one segment is left out, so that the offset can vary
         step_tokens = self.batch_size * segment_length
         self.steps_per_epoch = max(1, (len(tokens) - segment_length) // step_tokens)
+        self._cached_offset = -1, 0  # epoch and offset
 
     def batch(self, step: int, rows: NDArray[np.int64] | None = None) -> TokenBatch:
         """Return the batch of `step`, counted from 0 over all epochs, or only its `rows`."""
         epoch, index = divmod(step, self.steps_per_epoch)
         segments = self._segments(epoch, index, np.arange(self.batch_size) if rows is None else rows)
         ids = self.tokens.read_rows(self._offset(epoch) + self.segment_length * segments, self.segment_length + 1)
-        inputs, targets = np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
-        return TokenBatch(inputs, targets, self.is_first(step))
+        return TokenBatch(np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:]), self.is_first(step))
 
     def _offset(self, epoch: int) -> int:
-        num_offsets = len(self.tokens) - self.segment_length * self._num_segments()
-        return mix(self.seed, epoch, _OFFSET) % num_offsets
+        if self._cached_offset[0] != epoch:
+            num_offsets = len(self.tokens) - self.segment_length * self._num_segments()
+            self._cached_offset = epoch, mix(self.seed, epoch, _OFFSET) % num_offsets
+        return self._cached_offset[1]
 
     @abstractmethod
     def _num_segments(self) -> int:
