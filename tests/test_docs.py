@@ -322,6 +322,7 @@ def test_the_animation_of_the_terminal_is_small_and_loads_nothing() -> None:
     assert "best so far" in text
 
 
+@pytest.mark.slow
 def test_next_month_runs(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The section of docs/how-to.md, from the first training to the run that is served."""
     monkeypatch.setattr("ensue.training.run.train_run", _train_tiny)

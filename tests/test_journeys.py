@@ -12,7 +12,7 @@ from ensue.training.run import train_run
 from page_data import tiny
 from pages import JOURNEYS, Block, blocks
 
-QUICK = ("translator",)
+QUICK = ("names",)
 """The pages that are run by default; the slow tests run all."""
 MAX_LINES = 90
 RUN_UNTIL_STOPPED = {"serve"}
