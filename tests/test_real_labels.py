@@ -82,7 +82,9 @@ def test_a_linear_tagger_learns_chunks_from_300_sentences(shared_data: Path, tmp
     path.write_text("".join(f"{s.source.text}\n" for s in islice(SentenceSource(folder / "train.txt.xz"), 300)))
     speed, start = MachineSpeed(), time.process_time()
     tagger = ensue.train("tag-linear", train=path, out=tmp_path / "chunks", threads=1)
-    assert speed.in_reference_seconds(time.process_time() - start) <= 20
+    seconds = time.process_time() - start
+    speed.seconds += [speed.measure() for _ in range(5)]
+    assert speed.in_reference_seconds(seconds) <= 20
     assert tagger.evaluate(folder / "test.txt.xz").f1 >= 0.8
 
 
