@@ -30,9 +30,9 @@ from source_imports import SOURCE, import_cycles
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MAX_FIGURES = {
-    "Python lines of `src`": 83_180,
+    "Python lines of `src`": 83_179,
     "files of `src`": 465,
-    "Python lines of the core": 54_663,
+    "Python lines of the core": 54_662,
     "files of the core": 299,
     "Python lines of the largest extension": 6_405,
     "files of `tasks`": 71,

@@ -328,15 +328,14 @@ def _minimize(objective: Callable[[], Tensor], parameters: list[Tensor]) -> None
 def _calibrate(logits: Float[Tensor, "N K"], loss: Callable[[Tensor], Tensor]) -> tuple[Tensor, Float[Tensor, " K"]]:
     """Return the scale s > 0 and the shifts d (K,) that minimize the loss of s · logits + d and priors (Platt 1999)."""
     spread = (logits.square().sum() / max(1, logits.numel())).sqrt().clamp(min=1e-6)
-    log_scale, scaled = logits.new_zeros(()), logits.new_zeros(logits.shape[1])
-    factor = 1.0 if logits.dtype == torch.float64 else logits.shape[1] ** 0.5  # second derivatives as of `log_scale`
+    log_scale, shift = logits.new_zeros(()), logits.new_zeros(logits.shape[1])
 
     def objective() -> Tensor:
-        prior = (log_scale.square() + (shift := scaled * factor).square().sum()) / (2 * PRIOR_DEVIATION**2)
+        prior = (log_scale.square() + shift.square().sum()) / (2 * PRIOR_DEVIATION**2)
         return (loss(log_scale.exp() / spread * logits + shift) + prior) / max(1, len(logits))
 
-    _minimize(objective, [log_scale, scaled])
-    return log_scale.exp() / spread, scaled * factor
+    _minimize(objective, [log_scale, shift])
+    return log_scale.exp() / spread, shift
 
 
 def _correct_shares(counts: Float[Tensor, " K"]) -> Float[Tensor, " K"]:

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from ensue.cli import command_line
 from ensue.data.examples import DocumentLayout, DocumentSource
 from ensue.data.examples.document_columns import find_columns
 from ensue.data.examples.formats import detect_documents
 from ensue.data.examples.layout import DocumentChoice
 from ensue.data.lines import Lines
-from ensue.data.records.record import Column
+from ensue.data.records.record import Column, column_error
 from ensue.errors import DataError
 
 WORDS = ("so it goes", "a very fine day", "they went home again", "not at all , no", "what is it now ?")
@@ -228,3 +230,15 @@ def test_two_candidates_are_reported_with_their_options() -> None:
         find_columns([[*row, "some more words here"] for row in rows], DocumentChoice(header=True), "x.csv")
     assert error.value.in_options().endswith("--set data.labels=Sparte or --set 'data.labels=am Tag' names it")
     assert error.value.with_options().in_options().endswith("--labels Sparte or --labels 'am Tag' names it")
+
+
+@pytest.mark.parametrize("key", ["", "texts", "labels", "words", "sources", "targets"])
+@pytest.mark.parametrize("name", ["Nachricht", "text2"])
+def test_a_missing_column_is_reported_with_the_option_of_its_key(key: str, name: str) -> None:
+    error = column_error(name, ["text", "label"], key, "x.csv", 1)
+    message, in_command = error.in_options(), error.with_options().in_options()
+    assert message.startswith(f'x.csv:1: no "{name}"; ')
+    assert (f"--set data.{key}=... names the column of {key}" in message) == bool(key)
+    assert in_command == message.replace(f"--set data.{key}=...", f"--{key.replace('texts', 'text')} NAME")
+    used = {option for parameter in get_command(command_line()).commands["data"].params for option in parameter.opts}
+    assert set(re.findall(r"--\w+", in_command)) <= used

@@ -136,7 +136,7 @@ def describe_missing_column(name: str, known: Sequence[str]) -> str:
 
 def column_error(name: str, known: Sequence[str], key: str, path: str | None, line: int | None) -> DataError:
     """Return an error for a missing column, with the setting of the `key` of `[data]` that names it; "": none."""
-    problem, setting = describe_missing_column(name, known), f"--set data.{key}=..." if key else ""
+    problem, setting = describe_missing_column(name, known), f"--set data.{key}=..."
     link = f"{' ' if problem.endswith('?') else '; '}{setting} names the column of {key}" if key else ""
     return DataError(problem + link, path, line, options={setting: f"--{key.replace('texts', 'text')} NAME"})
 

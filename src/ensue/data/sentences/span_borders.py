@@ -240,7 +240,7 @@ def _span_strings(texts: Sequence[SplitText], start: int = 0, end: int = 0) -> l
 
 
 def _find_splitter(texts: Sequence[SplitText], *, are_few: bool) -> str:
-    """Return the splitter with which spans, `are_few` of all, begin and end with words; "" if none is likely."""
+    """Return the splitter with which cut spans begin and end with words, or "". `are_few`: few of all spans are cut."""
     for name in ("whitespace", "simple"):
         if _Fit.of([SplitText.of(text, spans, name) for text, spans, *_ in texts]).fraction >= MIN_MOST:
             return name

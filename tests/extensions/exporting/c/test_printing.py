@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ensue.extensions.exporting.c import writing
+from ensue.extensions.exporting.c.expressions import CharacterSets, Program
 from ensue.extensions.exporting.c.printing import NUM_LANES, Weights, checksum
 from ensue.extensions.exporting.c.writing import identifier
 from ensue.recipe.tables import TokenizerRecipe
@@ -39,6 +40,14 @@ def test_the_checksum_is_that_of_whole_numbers() -> None:
     for part in sums:
         expected = ((expected ^ part) * prime + (expected >> 29)) & mask
     assert checksum(numbers) == expected
+
+
+def test_sets_of_characters_depend_on_the_flags_in_an_expression() -> None:
+    def set_of(expression: str) -> int:
+        return Program(expression, sets).code[1]
+
+    sets = CharacterSets()
+    assert len({set_of(f"{flags}{item}") for item in (".", r"\w") for flags in ("", "(?s)", "(?a)")}) == 4
 
 
 def test_an_identifier_does_not_collide_with_names_in_the_files() -> None:

@@ -243,7 +243,7 @@ class Program:
         return self._sets.add(self._find_ranges(op, value, flags))
 
     def _find_ranges(self, op: Any, value: Any, flags: int) -> Ranges:
-        key = f"{op} {value} {flags & re.IGNORECASE}"
+        key = f"{op} {value} {flags & re.IGNORECASE} {self._state.flags}"
         if key not in _RANGES_OF_ITEMS:
             sub_pattern = self._parser.SubPattern
             item = sub_pattern(self._state, [(op, value)])
